@@ -19,9 +19,9 @@ from benchmarks.torch_transformer import TorchTransformer
 from nmt.config.model import model_config
 from nmt.config.recipe import ModelConfig, Recipe
 from nmt.data.batches import make_batches
-from nmt.data.prefetch import Prefetcher
 from nmt.data.prepare import Prepared
 from nmt.data.vocab import BOS, EOS, PAD
+from nmt.data.workers import Prefetcher
 from nmt.model.transformer import Transformer
 from nmt.runtime.device import autocast, resolve_precision
 

@@ -45,7 +45,7 @@ from nmt.data.text import read_lines
 from nmt.decoding.translator import Translator
 from nmt.decoding.worker_pool import all_cores
 from nmt.errors import UserError
-from nmt.export.backend import load_exported
+from nmt.export.engines import load_exported
 from nmt.export.folder import export
 from nmt.model.cpu import active_rows
 from nmt.runtime.device import emulation_note, resolve_device

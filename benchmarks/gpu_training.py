@@ -36,10 +36,10 @@ from benchmarks.flops import flops_per_token, peak_flops
 from nmt.config.load import load_recipe
 from nmt.config.recipe import Recipe
 from nmt.data.batches import collate
-from nmt.data.prefetch import Prefetcher
 from nmt.data.prepare import Prepared, prepare
+from nmt.data.workers import Prefetcher
 from nmt.run.folder import RunFolder
-from nmt.run.metrics_log import NullLogger
+from nmt.run.metrics_log import Logger
 from nmt.runtime.device import DTYPES, resolve_device, resolve_precision
 from nmt.training.loss import label_smoothed_loss
 from nmt.training.tasks import make_task
@@ -65,7 +65,7 @@ class Ours:
         run = RunFolder(tempfile.mkdtemp())
         precision = resolve_precision(recipe.precision, device)
         task = make_task(recipe, prepared, device, precision)
-        self.trainer = Trainer(task, run, NullLogger(), lambda: False)
+        self.trainer = Trainer(task, run, Logger(), lambda: False)
         self.model, self.prepared, self.recipe = self.trainer.model, prepared, recipe
         self.batches = Prefetcher(self.trainer.updates())
         self.stream = iter(self.batches)

@@ -26,10 +26,9 @@ import numpy as np
 from nmt.config.load import recipe_from_text
 from nmt.config.recipe import Recipe
 from nmt.data.batches import collate, make_batches
-from nmt.data.bitext import Bitext, read_pairs
+from nmt.data.bitext import Bitext, Chunk, read_pairs
 from nmt.data.encoded import EncodeChunk
 from nmt.data.prepare import prepare
-from nmt.data.training_text import Chunk
 
 WORDS = 8  # of a sentence on average
 TYPES = 50_000  # distinct words of each language

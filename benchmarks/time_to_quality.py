@@ -39,13 +39,13 @@ from nmt.decoding.worker_pool import all_cores
 from nmt.model.transformer import Transformer
 from nmt.run.lifecycle import TrainingFolder
 from nmt.run.metrics_log import MetricsLog
-from nmt.runtime.allocation import cached_products, limit_onednn_cache
 from nmt.runtime.device import resolve_device, resolve_precision
-from nmt.training.finish import finish
+from nmt.runtime.memory import cached_products, limit_onednn_cache
+from nmt.training.stopping import finish
 from nmt.training.task import Evaluation
 from nmt.training.tasks import make_task
 from nmt.training.trainer import Trainer
-from nmt.training.validation import evaluate
+from nmt.training.translation import evaluate
 
 HEADER = """\
 | contender | seconds | updates | target tokens/s | dev | test |

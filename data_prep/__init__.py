@@ -1,11 +1,16 @@
 """Corpora: one module each, which writes {train,dev,test}.{src,tgt} and MANIFEST.json.
 
-``nmt import NAME -o DIR [--src-lang X --tgt-lang Y] [--from LOCAL]`` writes one. A recipe
-names a module in ``data.download``; nmt-train calls its ``prepare`` if the recipe's files are
-missing. Modules ``from_*`` read the user's own files. All write plain text: tokenization and
-segmentation belong to the run.
+``nmt import NAME -o DIR [--src-lang X --tgt-lang Y] [--from LOCAL]`` writes one. A recipe names a
+module in ``data.download``; nmt-train writes its corpus if the recipe's files are missing. Modules
+``from_*`` read the user's own files. All write plain text: tokenization and segmentation belong to
+the run.
 """
 
+from __future__ import annotations
+
+import importlib
+import shlex
+from pathlib import Path
 from pkgutil import iter_modules
 
 _SHARED = {"command", "languages", "pairs", "released", "remote", "splits", "tables", "write"}
@@ -18,3 +23,33 @@ CORPORA = tuple(
         if module.name not in _SHARED and not module.name.startswith("from_")
     )
 )
+
+
+def check_name(name: str) -> None:
+    """Raise UserError if no corpus has the name that ``data.download`` of a recipe gives."""
+    from data_prep.languages import check_choice
+
+    check_choice(name, CORPORA, "corpus", "data.download")
+
+
+def download(name: str, folder: Path, src: str, tgt: str) -> None:
+    """Write the corpus that a recipe names into a new folder.
+
+    Raises:
+        UserError: the source cannot be reached; the advice is for a recipe.
+    """
+    from data_prep.remote import DownloadError
+    from data_prep.write import Request
+    from nmt.errors import UserError
+
+    try:
+        importlib.import_module(f"data_prep.{name}").prepare(Request(folder, src, tgt))
+    except DownloadError as error:
+        languages = f" (with --src-lang {src} --tgt-lang {tgt} if it requires them)" if tgt else ""
+        raise UserError(
+            error.what,
+            at=error.at,
+            fix=f"check the network and run the same command again; or {error.copy} and run "
+            f"nmt import {name} --from {error.local} -o {shlex.quote(str(folder))}{languages}"
+            "; or set data.train, data.dev and data.test to files of your own",
+        ) from error

@@ -158,9 +158,9 @@ def _split(pairs: Sequence[Pair], args: argparse.Namespace, drops: Drops) -> dic
             )
         elif drops.counts:
             fixes.append("loosen the filters")
-        found = f"{quantity(len(pairs), 'pair')} {'is' if len(pairs) == 1 else 'are'}"
+        left = f"{quantity(len(pairs), 'pair')} {'is' if len(pairs) == 1 else 'are'}"
         raise UserError(
-            f"{found} too few for {' and '.join(map(str, sizes.values()))} in "
+            f"{left} too few for {' and '.join(map(str, sizes.values()))} in "
             f"{' and '.join(sizes)} (dropped: {drops})",
             at=", ".join(f"--{split}-size" for split in sizes),
             fix=", or ".join(fixes) or "give more text",
@@ -179,11 +179,11 @@ def _split(pairs: Sequence[Pair], args: argparse.Namespace, drops: Drops) -> dic
     needed = smallest * GROUPS_PER_SPLIT
     if small := [split for split, size in sizes.items() if size < needed]:
         enough = 2 * sum(max(size, needed) for size in sizes.values()) <= len(pairs)
-        of, more = "", "use --split random"
+        kind, more = "", "use --split random"
         if args.split == "random":
-            of, more = " of pairs with the same source", "give more text"
+            kind, more = " of pairs with the same source", "give more text"
         raise UserError(
-            f"the smallest group{of} has {quantity(smallest, 'pair')}, over a tenth of the split",
+            f"the smallest group{kind} has {quantity(smallest, 'pair')}, over a tenth of the split",
             at=", ".join(f"--{split}-size" for split in small),
             fix=f"ask for at least {needed:,}" if enough else f"{BY_HAND}, or {more}",
         )
@@ -233,27 +233,18 @@ def _add_filters_and_splits(parser: argparse.ArgumentParser) -> None:
     group = parser.add_argument_group(
         "filters (MANIFEST.json lists how many pairs each of them drops)"
     )
-    group.add_argument(
-        "--min-words",
-        type=_count,
-        default=1,
-        metavar="N",
-        help="fewest words of a side; default: 1",
-    )
-    group.add_argument(
-        "--max-words",
-        type=_count,
-        default=250,
-        metavar="N",
-        help="most words of a side; default: 250",
-    )
-    group.add_argument(
-        "--max-ratio",
-        type=_ratio,
-        default=4.0,
-        metavar="R",
-        help="largest ratio of the characters of the two sides; default: 4",
-    )
+    for name, kind, default, meaning in (
+        ("min-words", _count, 1, "fewest words of a side"),
+        ("max-words", _count, 250, "most words of a side"),
+        ("max-ratio", _ratio, 4.0, "largest ratio of the characters of the two sides"),
+    ):
+        group.add_argument(
+            f"--{name}",
+            type=kind,
+            default=default,
+            metavar="R" if kind is _ratio else "N",
+            help=f"{meaning}; default: {default:g}",
+        )
     for side in ("src", "tgt"):
         group.add_argument(
             f"--script-{side}",

@@ -23,9 +23,8 @@ from typing import BinaryIO, TextIO
 from data_prep.command import own_corpus_command
 from data_prep.languages import check_choice
 from data_prep.pairs import Drops, Pair, archive_errors, one_line, require_file
-from nmt.data.file_types import type_of
-from nmt.data.text import OPENERS
-from nmt.data.words import UNSPACED_CHARACTER
+from nmt.data.languages import UNSPACED_CHARACTER
+from nmt.data.text import OPENERS, type_of
 from nmt.errors import UserError
 
 _XML_LANG = "{http://www.w3.org/XML/1998/namespace}lang"

@@ -12,8 +12,7 @@ from itertools import zip_longest
 from pathlib import Path
 from typing import NamedTuple
 
-from nmt.apps.synthesize.filters import MIN_SCRIPT_SHARE
-from nmt.data.languages import script_of_letter, script_share
+from nmt.data.languages import MIN_SCRIPT_SHARE, script_of_letter, script_share
 from nmt.data.text import quantity, read_lines, require_line_feeds
 from nmt.errors import UserError
 from nmt.runtime.missing import missing_fix

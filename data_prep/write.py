@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping, Sequence, Sized
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import BinaryIO, NamedTuple
 
 from data_prep.pairs import Drops, Pair
 from data_prep.remote import RemoteFile
@@ -56,8 +56,7 @@ class Corpus:
     monolingual: bool = False  # text of one language: only the sources of its pairs are written
 
 
-@dataclass
-class _WrittenSplit:
+class _WrittenSplit(NamedTuple):
     pairs: int
     words: dict[str, int]
     sha256: dict[str, str]
@@ -122,7 +121,17 @@ def write_corpus(corpus: Corpus, request: Request) -> None:
                     fix="give more text, loosen the filters, or change the sizes of dev and test "
                     "(with --split group, a group may be at most a tenth of them)",
                 )
-            manifest = _manifest(corpus, request, written)
+            manifest = {
+                "corpus": corpus.name,
+                "src": request.src,
+                "tgt": request.tgt,
+                "sources": [source.record() for source in corpus.sources],
+                "notes": corpus.notes,
+                "pairs": {split: part.pairs for split, part in written.items()},
+                "words": {split: part.words for split, part in written.items()},
+                "dropped": corpus.drops.report(),
+                "sha256": {name: h for part in written.values() for name, h in part.sha256.items()},
+            }
             text = json.dumps(manifest, ensure_ascii=False, indent=2) + "\n"
             # names of files may have bytes that are not UTF-8, which JSON can only escape
             (folder / "MANIFEST.json").write_text(text, "utf-8", "backslashreplace")
@@ -156,19 +165,3 @@ def _write_split(
                 credits.write(f"{pair.credit}\n".encode())
     hashes = {name: file_digest(folder / name) for name in names}
     return _WrittenSplit(count, dict(zip(langs, words, strict=True)), hashes)
-
-
-def _manifest(
-    corpus: Corpus, request: Request, written: Mapping[str, _WrittenSplit]
-) -> dict[str, Any]:
-    return {
-        "corpus": corpus.name,
-        "src": request.src,
-        "tgt": request.tgt,
-        "sources": [source.record() for source in corpus.sources],
-        "notes": corpus.notes,
-        "pairs": {split: part.pairs for split, part in written.items()},
-        "words": {split: part.words for split, part in written.items()},
-        "dropped": corpus.drops.report(),
-        "sha256": {name: h for part in written.values() for name, h in part.sha256.items()},
-    }

@@ -11,6 +11,8 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING, Any
 
+from nmt.version import __version__ as __version__
+
 if TYPE_CHECKING:
     from nmt.config.load import load_recipe as load_recipe
     from nmt.config.model import model_config as model_config
@@ -20,8 +22,6 @@ if TYPE_CHECKING:
     from nmt.model.transformer import Transformer as Transformer
     from nmt.session import TrainingResult as TrainingResult
     from nmt.session import train as train
-
-__version__ = "0.3.0"
 
 _MODULES = {
     "Recipe": "nmt.config.recipe",

@@ -29,25 +29,22 @@ from nmt.run.checkpoint import (
 )
 from nmt.run.folder import RunFolder
 from nmt.run.lifecycle import TrainingFolder
-from nmt.run.metrics_log import Logger, MetricsLog, NullLogger
+from nmt.run.metrics_log import Logger, MetricsLog, require_trackers, trackers_of
 from nmt.run.parent import TextOfParent, prepare_with, with_segment_of_parent
 from nmt.run.results import read_metrics, read_summary
-from nmt.run.trackers import require_trackers, trackers_of
-from nmt.runtime.allocation import keep_freed_memory
 from nmt.runtime.cpus import limit_processes
 from nmt.runtime.device import emulation_note, resolve_device, resolve_precision
 from nmt.runtime.distributed import World
 from nmt.runtime.files import disk_errors, require_space, write_atomic
-from nmt.runtime.memory import frozen_count, parameter_count, require_memory
+from nmt.runtime.memory import frozen_count, keep_freed_memory, parameter_count, require_memory
 from nmt.runtime.signals import StopRequest, stop_signals
 from nmt.scoring.systems import set_file, words_file
-from nmt.training.finish import finish, write_diverged
 from nmt.training.init import Parent, Transfer, make_transfer
 from nmt.training.observers import ObserverHook
 from nmt.training.parallel import require_shardable
 from nmt.training.progress import LiveLine, LiveView, Validation
 from nmt.training.resume import ResumedRun, prepare_resumed, read_run
-from nmt.training.stopping import just_validated
+from nmt.training.stopping import finish, just_validated, write_diverged
 from nmt.training.task import Stopped
 from nmt.training.tasks import make_task, model_without_memory
 from nmt.training.trainer import Trainer
@@ -109,11 +106,9 @@ class TrainingResult:
     Attributes:
         run: the run folder.
         reason: why training ended.
-        updates: optimizer updates.
-        hours: hours of training, in all sessions of the run together.
+        hours: hours of training, of all starts of the run together.
         best: name of the best checkpoint, such as u000640.
-        dev: dev score of the best checkpoint, by the metric ``select_by``.
-        select_by: the metric that selects the best checkpoint (``score.select_by``).
+        dev: its dev score, by the metric ``select_by``.
         test: test scores of the best checkpoint by name; empty without a test set.
         history: one dictionary per validation: ``update``, scores and perplexities.
         text: test scores, examples and the command that translates, as nmt-train prints them; empty
@@ -162,11 +157,7 @@ class TrainingResult:
 
     @functools.cached_property
     def translator(self) -> Translator:
-        """Return the translator of the best checkpoint; it is loaded at the first use.
-
-        Raises:
-            UserError: the model does not translate, because its recipe has another ``task``.
-        """
+        """Load the translator of the best checkpoint; UserError if the model does not translate."""
         return Translator.load(self.run)
 
 
@@ -177,16 +168,12 @@ def open_run(
     fresh: bool = False,
     world: World = World(),  # noqa: B008  it cannot change
 ) -> TrainingFolder:
-    """Check the machine and the run folder of a training; nothing but a corpus is written.
+    """Check the machine and the run folder of a training; see ``train`` for arguments and errors.
+
+    Nothing is written, except a corpus that the recipe downloads.
 
     Args:
-        recipe: complete, with a run folder.
-        resume, fresh: see ``train``.
         world: the processes that train together; this is the main one.
-
-    Raises:
-        UserError: the recipe or the run folder is wrong.
-        MachineError: the device is missing or does not support the precision.
     """
     require_trackers(recipe.train)
     _resolve_machine(recipe, world)
@@ -196,15 +183,9 @@ def open_run(
 
 
 def _resolve_machine(recipe: Recipe, world: World) -> tuple[torch.device, str]:
-    """Return the device and the precision of a new run."""
     device = world.local_device(resolve_device(recipe.device))
     can_use_fp16 = recipe.train.shard != "full"
     return device, resolve_precision(recipe.precision, device, can_use_fp16)
-
-
-def _write_report(run: RunFolder, log: Logger) -> None:
-    if (write := hooks.find("report")) is not None:
-        write(run, log)
 
 
 def write_missing_report(run: TrainingFolder, quiet: bool = False) -> None:
@@ -214,6 +195,11 @@ def write_missing_report(run: TrainingFolder, quiet: bool = False) -> None:
             _write_report(run, log)
 
 
+def _write_report(run: RunFolder, log: Logger) -> None:
+    if (write := hooks.find("report")) is not None:
+        write(run, log)
+
+
 class Training:
     """A training after all checks of recipe, data and machine; no run folder is written yet.
 
@@ -221,12 +207,6 @@ class Training:
         run: from ``open_run``; not finished.
         world: the processes that train together; this is the main one.
         quiet: print nothing and draw nothing.
-
-    Attributes:
-        task: the task to train.
-        resumed: what a resumed run continues from; None = a new run.
-        transfer: what a new run takes from its parent; None = without a parent.
-        parameters: number of parameters of the model.
 
     Raises:
         UserError: the data is wrong, or not that of the run to resume.
@@ -244,17 +224,17 @@ class Training:
         device, precision = _resolve_machine(recipe, world)
         self.resumed: ResumedRun | None = None
         self.transfer: Transfer | None = None
+        parent = None
         if run.resuming:
             self.resumed = read_run(run, world.size, device, progress=not quiet)
             prepared, precision = self.resumed.prepared, self.resumed.precision
-            model = model_without_memory(recipe, len(prepared.vocab))
         else:
             parent = Parent.of(recipe)
             text = parent.text_for(recipe) if parent else None
             prepared = prepare_with(text, recipe, progress=not quiet)
-            model = model_without_memory(recipe, len(prepared.vocab))
-            if parent is not None:
-                self.transfer = make_transfer(recipe, model, prepared.vocab, parent)
+        model = model_without_memory(recipe, len(prepared.vocab))
+        if parent is not None:
+            self.transfer = make_transfer(recipe, model, prepared.vocab, parent)
         self._print(describe_report(prepared.report))
         self.parameters = parameter_count(model)
         if sharded := recipe.train.shard == "full" and world.size > 1:
@@ -266,7 +246,7 @@ class Training:
         self.task = make_task(recipe, prepared, device, precision)
 
     def describe(self) -> str:
-        """Return the description of the training: parent, parameters, device and precision."""
+        """Describe parent, parameters, device and precision."""
         lines = [] if self.transfer is None else self.transfer.lines
         size = f"{self.parameters:,} parameters; {self.task.device}, {self.task.precision}"
         return "\n".join([*lines, size])
@@ -276,17 +256,10 @@ class Training:
         on_validation: Callable[[Validation], None] = lambda validation: None,
         how_to_resume: str = "nmt.train(recipe, resume=True)",
     ) -> TrainingResult:
-        """Train, score the test set with the best checkpoint, and return the result.
+        """Train, and score the test set with the best checkpoint; see ``train`` for the errors.
 
         Args:
-            on_validation: see ``train``.
             how_to_resume: command that is printed if a signal ends the training.
-
-        Raises:
-            RunError: training failed.
-            MachineError: the disk is full, or another process uses the run folder.
-            KeyboardInterrupt: Ctrl-C; the state is saved.
-            Terminated: SIGTERM or SIGHUP; the state is saved.
         """
         run, recipe = self.run_folder, self.task.recipe
         view = LiveView() if self.quiet else (hooks.find("live_view") or LiveLine)()
@@ -328,23 +301,24 @@ class Training:
         view: LiveView,
         on_validation: Callable[[Validation], None],
     ) -> Trainer:
-        """Build or resume the trainer, write what translation needs, and log what is trained."""
+        """Make the trainer, write what translation needs, and log what is trained."""
         task, run, world, resumed = self.task, self.run_folder, self.world, self.resumed
         for note in run.notes:
             log.text(f"note: {note}")
         if emulated := emulation_note(task.precision, task.device):
             log.text(f"note: {emulated}")
-        if (run.checkpoints() if run.resuming else []) != (resumed.found if resumed else []):
+        if (run.checkpoints() if run.resuming else []) != (resumed.existing if resumed else []):
             raise MachineError(
                 "another training has changed this run meanwhile",
                 at=str(run.path),
                 fix="start the command again",
             )
         if resumed is None:
+            checkpoint = None
             self._begin(log)
         else:
+            checkpoint = resumed.checkpoint
             self._continue(resumed, log)
-        checkpoint = None if resumed is None else resumed.checkpoint
         write_atomic(run.data_report_file, task.prepared.report.to_json())
         world.broadcast((task.recipe, task.precision, checkpoint, self.transfer))
         trainer = Trainer(
@@ -396,8 +370,8 @@ class Training:
         before = checkpoint.state.precision
         if before not in ("", precision):
             log.text(f"note: this run was trained in {before} and continues in {precision}")
-        shapes, verified = shapes_of(checkpoint.model), checkpoint.path.name
-        replace_damaged_best(self.run_folder, checkpoint.state, shapes, log.text, verified)
+        shapes = shapes_of(checkpoint.model)
+        replace_damaged_best(self.run_folder, checkpoint.state, shapes, log.text, checkpoint)
 
     def _delete_results(self) -> None:
         """Delete what an earlier end wrote about its best checkpoint."""
@@ -429,7 +403,7 @@ def train_in_other_process(world: World) -> None:
         trainer = Trainer(
             make_task(recipe, prepared, device, precision),
             run,
-            NullLogger(),
+            Logger(),
             lambda: stop.requested is not None,
             checkpoint,
             world=world,

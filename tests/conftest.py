@@ -6,6 +6,9 @@ import signal
 from hypothesis import settings
 
 from tests import final_reports
+from tests.trained import short_export as short_export
+from tests.trained import short_run as short_run
+from tests.trained import trained as trained
 
 # one thread, here and in the commands that tests start; must be set before torch is imported
 os.environ.setdefault("OMP_NUM_THREADS", "1")

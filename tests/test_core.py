@@ -28,6 +28,7 @@ def test_only_hooks_names_the_apps() -> None:
     assert named == {"nmt.hooks"}
 
 
+@pytest.mark.slow
 def test_it_trains_translates_and_exports(tmp_path: Path) -> None:
     pytest.importorskip("ctranslate2")
     shutil.copytree(ROOT / "nmt", tmp_path / "nmt", ignore=shutil.ignore_patterns("apps"))

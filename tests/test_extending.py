@@ -41,9 +41,7 @@ def apply(diff: str, root: Path) -> None:
 def extended(tmp_path, request) -> Path:
     """A copy of the packages with the diffs of one section applied."""
     for package in ("nmt", "data_prep"):
-        shutil.copytree(
-            ROOT / package, tmp_path / package, ignore=shutil.ignore_patterns("__pycache__")
-        )
+        shutil.copytree(ROOT / package, tmp_path / package)  # with compiled modules
     diffs = re.findall(r"^```diff\n(.*?)^```$", section(request.param), re.M | re.S)
     assert diffs
     for diff in diffs:

@@ -87,13 +87,7 @@ def test_each_recipe_names_a_corpus_that_a_module_downloads(path):
     assert {Path(str(p)).parents[1] for p in prefixes} == {modules.parent / "data"}
 
 
-LARGEST = "wmt14-en-de"
-TRAINED = [
-    pytest.param(path, marks=[pytest.mark.slow] if path.stem == LARGEST else []) for path in RECIPES
-]
-
-
-@pytest.mark.parametrize("path", TRAINED, ids=lambda path: path.stem)
+@pytest.mark.parametrize("path", RECIPES, ids=lambda path: path.stem)
 def test_recipe_trains(path, tmp_path):
     recipe = load_recipe(path)
     toy_corpus(tmp_path, {"train": 60, "dev": 3, "test": 3}, langs=(recipe.src, recipe.tgt))

@@ -126,7 +126,7 @@ def test_several_sets_are_scored_and_their_mean_selects(learned, capsys):
 
 def test_an_exported_model_takes_the_tag(learned, tmp_path):
     pytest.importorskip("ctranslate2")
-    from nmt.export.backend import load_exported
+    from nmt.export.engines import load_exported
     from nmt.export.folder import export
 
     translator = Translator.load(learned, "cpu")

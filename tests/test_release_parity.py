@@ -30,7 +30,7 @@ from torch import Tensor, nn
 
 from nmt.config.model import model_config
 from nmt.config.recipe import ModelConfig
-from nmt.data.lm.packing import TextBatch
+from nmt.data.lm import TextBatch
 from nmt.model.dropout import DropoutRng
 from nmt.model.embedding import sinusoids
 from nmt.model.language_model import LanguageModel

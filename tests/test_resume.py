@@ -22,7 +22,8 @@ from tests import final_reports
 from tests.toy import toy_corpus, toy_recipe
 
 UPDATES = 12  # three validations; about one and a half passes over the data
-TIMES = {"seconds", "hours", "tokens_per_second", "seconds_left", "sha256"}  # or hashes of them
+# times and what follows from them: hashes, and the commit, because somebody may edit meanwhile
+TIMES = {"seconds", "hours", "tokens_per_second", "seconds_left", "sha256", "commit"}
 TRAINING: dict[str, Any] = {
     "data": {"batch_tokens": 128},
     "model": {"dropout": 0.3, "word_dropout": 0.1},
@@ -133,30 +134,33 @@ def test_two_uninterrupted_runs_are_equal(uninterrupted, recipe, tmp_path):
     assert not difference(result(run), uninterrupted)
 
 
-# 4, 8 and 12 are validations: the stop comes first, and the resumed run validates
-@pytest.mark.parametrize("update", [1, 3, 4, 6, 7, 8, 11, 12])
-def test_stopped_after_an_update(update, uninterrupted, recipe, tmp_path, monkeypatch):
-    found = stop_and_resume(recipe, tmp_path / "run", monkeypatch, Trainer, "update", update)
-    assert not difference(found, uninterrupted)
-
-
-@pytest.mark.parametrize("validation", [1, 2, 3])
-def test_stopped_after_a_validation(validation, uninterrupted, recipe, tmp_path, monkeypatch):
-    found = stop_and_resume(recipe, tmp_path / "run", monkeypatch, Trainer, "validate", validation)
-    assert not difference(found, uninterrupted)
-
-
-# each evaluation calls it once, before the dev pairs; the fourth one is the test's
-@pytest.mark.parametrize("evaluation", [1, 2, 4])
-def test_stopped_during_an_evaluation(evaluation, uninterrupted, recipe, tmp_path, monkeypatch):
-    run = tmp_path / "run"
-    found = stop_and_resume(recipe, run, monkeypatch, Transformer, "eval", evaluation)
-    assert not difference(found, uninterrupted)
-
-
-def test_stopped_before_the_first_update(uninterrupted, recipe, tmp_path, monkeypatch):
-    found = stop_and_resume(recipe, tmp_path / "run", monkeypatch, Trainer, "__init__", 1)
-    assert not difference(found, uninterrupted)
+def test_stopped_again_and_again(uninterrupted, recipe, tmp_path, monkeypatch):
+    """Each row: end this call of a method in the resumed process, and the update that is saved."""
+    stops = [
+        (Trainer, "__init__", 1, 0),
+        (Trainer, "update", 1, 1),
+        (Trainer, "update", 2, 3),
+        (Trainer, "update", 1, 4),  # the stop comes before the validation of this update
+        (Transformer, "eval", 1, 4),  # in the validation, before its dev pairs
+        (Trainer, "validate", 1, 4),
+        (Trainer, "update", 2, 6),
+        (Trainer, "update", 1, 7),
+        (Transformer, "eval", 1, 8),
+        (Trainer, "validate", 1, 8),
+        (Trainer, "update", 3, 11),
+        (Trainer, "update", 1, 12),
+        (Trainer, "validate", 1, 12),
+        (Transformer, "eval", 1, 12),  # of the test set
+    ]
+    run, flags = tmp_path / "run", []
+    for owner, name, call, update in stops:
+        with monkeypatch.context() as patch:
+            terminate_after(patch, owner, name, call)
+            assert main([recipe, f"out={run}", *flags]) == 143
+        assert max(path.name for path in run.glob("checkpoints/u*")) == f"u{update:06d}"
+        flags = ["--resume"]
+    assert main([recipe, f"out={run}", "--resume"]) == 0
+    assert not difference(result(run), uninterrupted)
 
 
 def test_a_resumed_run_has_no_test_output_until_it_ends_again(recipe, tmp_path, monkeypatch):
@@ -179,17 +183,6 @@ def test_a_stop_of_another_process_is_named(recipe, tmp_path, monkeypatch, capsy
     monkeypatch.setattr(World, "all_reduce_max", lambda world, stop, seconds: [True, seconds])
     assert main([recipe, f"out={tmp_path / 'run'}"]) == 143
     assert "a signal to another process: saved update 0; to continue" in capsys.readouterr().err
-
-
-def test_stopped_several_times(uninterrupted, recipe, tmp_path, monkeypatch):
-    command = [recipe, f"out={tmp_path / 'run'}"]
-    for update in (2, 3, 1):  # 2, 5 and 6 of the uninterrupted run
-        with monkeypatch.context() as patch:
-            terminate_after(patch, Trainer, "update", update)
-            assert main(command) == 143
-        command = [recipe, f"out={tmp_path / 'run'}", "--resume"]
-    assert main(command) == 0
-    assert not difference(result(tmp_path / "run"), uninterrupted)
 
 
 def test_killed_without_a_save_continues_from_the_last_validation(
@@ -229,18 +222,19 @@ def test_killed_while_it_saves_the_validation_of_a_stopped_update(
 def test_a_stopped_run_averages_the_same_checkpoints(recipe, tmp_path, monkeypatch):
     averaging = [recipe, "train.average=2"]
     assert main([*averaging, f"out={tmp_path / 'uninterrupted'}"]) == 0
-    run = tmp_path / "run"
+    command = [*averaging, f"out={tmp_path / 'run'}"]
     stops = [
         (Trainer, "update", 11),  # the checkpoint of this stop is not averaged
-        (Transformer, "eval", 4),  # the average's evaluation on dev
-        (Transformer, "eval", 5),  # the test's
+        (Transformer, "eval", 2),  # after the validation of update 12: the average's on dev
+        (Transformer, "eval", 2),  # after that of the average: the test's
     ]
     for owner, name, call in stops:
         with monkeypatch.context() as patch:
             terminate_after(patch, owner, name, call)
-            assert main([*averaging, f"out={run}", "--fresh"]) == 143
-        assert main([*averaging, f"out={run}", "--resume"]) == 0
-        assert not difference(result(run), result(tmp_path / "uninterrupted"))
+            assert main(command) == 143
+        command = [*averaging, f"out={tmp_path / 'run'}", "--resume"]
+    assert main(command) == 0
+    assert not difference(result(tmp_path / "run"), result(tmp_path / "uninterrupted"))
 
 
 def test_a_resumed_lr_ramp_knows_its_lowest_loss(recipe, tmp_path, monkeypatch):

@@ -135,7 +135,7 @@ def test_wrong_recipes_raise_user_errors(recipe, tmp_path, changes, message):
 
 
 def test_a_missing_tracker_is_reported_before_the_data_is_read(recipe, tmp_path, monkeypatch):
-    monkeypatch.setattr("nmt.run.trackers.importlib.util.find_spec", lambda name: None)
+    monkeypatch.setattr("nmt.run.metrics_log.importlib.util.find_spec", lambda name: None)
     values = values_of(recipe, out=str(tmp_path / "run"), data={"train": "none", "dev": "none"})
     with pytest.raises(UserError, match=r"train\.wandb: the package wandb is not installed"):
         nmt.train(values, ["train.wandb=toy"], quiet=True)

@@ -9,8 +9,7 @@ from typing import Any
 
 import yaml
 
-from nmt.data.bitext import Bitext
-from nmt.data.training_text import Chunk
+from nmt.data.bitext import Bitext, Chunk
 from nmt.data.workers import in_chunks
 
 SPLITS = {"train": 200, "dev": 20, "test": 20}

@@ -24,7 +24,7 @@ from nmt.data.prepare import prepare
 from nmt.data.vocab import BOS, EOS, PAD
 from nmt.model.transformer import Transformer
 from nmt.run.folder import RunFolder
-from nmt.run.metrics_log import NullLogger
+from nmt.run.metrics_log import Logger
 from nmt.runtime.device import resolve_device
 from nmt.training.loss import label_smoothed_loss
 from nmt.training.tasks import make_task
@@ -70,7 +70,7 @@ class Ours:
         run = RunFolder(tempfile.mkdtemp())
         device = resolve_device(recipe.device)
         task = make_task(recipe, prepared, device, precision)
-        self.trainer = Trainer(task, run, NullLogger(), lambda: False)
+        self.trainer = Trainer(task, run, Logger(), lambda: False)
         self.model = self.trainer.model
         self.rows = [np.array(rows) for rows in workload.rows]
         self.corpus = prepared.train

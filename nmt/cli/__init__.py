@@ -10,7 +10,7 @@ import signal
 import sys
 from types import FrameType
 
-from nmt.runtime.allocation import keep_freed_memory
+from nmt.runtime.memory import keep_freed_memory
 
 
 def leave_at_once(number: int, frame: FrameType | None) -> None:

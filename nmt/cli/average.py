@@ -6,15 +6,10 @@ import argparse
 import shlex
 import sys
 from collections.abc import Sequence
-from pathlib import Path
-from typing import TYPE_CHECKING
 
 from nmt.cli.common import enable_gc, run_command
 from nmt.cli.parsers import command_parser
 from nmt.errors import UserError
-
-if TYPE_CHECKING:
-    from nmt.run.folder import RunFolder
 
 EXAMPLES = """\
 examples:
@@ -57,14 +52,22 @@ def body(args: argparse.Namespace) -> None:
         raise UserError(
             f"averaging needs at least 2 checkpoints, not {count}", fix=f"use {option} 2"
         )
-    from nmt.run.checkpoint import best_checkpoints, latest, save_average
+    from nmt.run.checkpoint import best_checkpoints, dev_scores, latest, save_average
+    from nmt.run.results import as_score
 
     enable_gc()
     with run.lock:
         choose, suffix = (latest, "avg") if args.best is None else (best_checkpoints, "best")
         paths = choose(run, count)
         if len(paths) < count:
-            raise _too_few(run, len(paths), option, count)
+            kind = "checkpoints" if args.best is None else "checkpoints with a dev score"
+            smaller = f"use {option} {len(paths)}, or " if len(paths) > 1 else ""
+            raise UserError(
+                f"{option} {count} needs {count} {kind}, but the run has {len(paths)}",
+                at=str(run.path),
+                fix=f"{smaller}train a new run with train.keep={count}, which keeps more "
+                "checkpoints",
+            )
         path = run.checkpoints_dir / f"{paths[-1].name}-{suffix}{count}"
         if path.exists() and not args.force:
             raise UserError(
@@ -72,38 +75,19 @@ def body(args: argparse.Namespace) -> None:
                 at=str(path),
                 fix=f"use it with --checkpoint {path.name}, or add --force to replace it",
             )
-        saved = save_average(run, paths, suffix, progress=True)
-    for line in _table(paths, run):
-        print(line)
-    folder, name = shlex.quote(args.run), saved.name
+        name = save_average(run, paths, suffix, progress=True).name
+    recipe, scores = run.recipe(), dev_scores(run.checkpoints())
+    metric = recipe.score.select_by
+    for path in paths:
+        score = scores.get(path.name)
+        dev = "" if score is None else f"  dev {metric} {as_score(metric, score):.2f}"
+        print(f"{path.name}{dev}")
+    folder = shlex.quote(args.run)
     use, command = "translate with it", f"nmt-translate {folder} --checkpoint {name}"
-    if not run.recipe().translates:
+    if not recipe.translates:
         use = "start a translation model from it"
         command = f"nmt-train RECIPE init.from={folder} init.checkpoint={name}"
     print(f"average saved as checkpoint {name}; {use}:\n  {command}")
-
-
-def _too_few(run: RunFolder, found: int, option: str, count: int) -> UserError:
-    kind = "checkpoints with a dev score" if option == "--best" else "checkpoints"
-    smaller = f"use {option} {found}, or " if found > 1 else ""
-    return UserError(
-        f"{option} {count} needs {count} {kind}, but the run has {found}",
-        at=str(run.path),
-        fix=f"{smaller}train a new run with train.keep={count}, which keeps more checkpoints",
-    )
-
-
-def _table(paths: Sequence[Path], run: RunFolder) -> list[str]:
-    from nmt.run.checkpoint import dev_scores
-    from nmt.run.results import as_score
-
-    scores, name = dev_scores(run.checkpoints()), run.recipe().score.select_by
-    return [
-        f"{path.name}  dev {name} {as_score(name, scores[path.name]):.2f}"
-        if path.name in scores
-        else path.name
-        for path in paths
-    ]
 
 
 if __name__ == "__main__":

@@ -12,12 +12,12 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import BinaryIO, NamedTuple
 
-from nmt.data.file_types import file_type
 from nmt.data.text import (
     LONGEST_LINE,
     LONGEST_SENTENCE,
     OPENERS,
     check_only_line,
+    file_type,
     is_blank,
     quantity,
     read_lines,
@@ -31,16 +31,11 @@ PAUSE = 0.05  # seconds; a program that writes line by line needs less for its n
 
 
 class Input(NamedTuple):
-    """Lines to read.
+    """Lines to read."""
 
-    Attributes:
-        lines: without line ends.
-        total: number of lines, None = unknown.
-        ready: returns whether the next line, or the end, can be read without waiting.
-    """
-
-    lines: Iterator[str]
-    total: int | None
+    lines: Iterator[str]  # without line ends
+    total: int | None  # number of lines; None = unknown
+    # returns whether the next line, or the end, can be read without waiting
     ready: Callable[[], bool] = lambda: True
 
 
@@ -67,14 +62,10 @@ def read_input(name: str | None) -> Input:
 
 
 def read_parallel(name: str, total: int | None) -> Iterator[str]:
-    """Return the lines of a file that has one line for each line of the input.
-
-    Args:
-        name: the file.
-        total: number of lines of the input, None = unknown.
+    """Return the lines of a file that has one line for each of the ``total`` lines of the input.
 
     Raises:
-        UserError: the file cannot be read, or its number of lines differs.
+        UserError: the file cannot be read, or has another number of lines, if both are known.
     """
     lines, count, _ = read_input(name)
     if count is not None and total not in (None, count):
@@ -106,11 +97,7 @@ def _standard_input() -> Input:
 
 
 def _count_lines(lines: Iterator[str], name: str) -> int:
-    """Return the number of lines.
-
-    Raises:
-        UserError: a line is too long to be translated, or the lines end with CR.
-    """
+    """Count the lines; refuse one that is too long to be translated, and lines that end with CR."""
     number, line = 0, ""
     for number, line in enumerate(lines, 1):
         if len(line) > LONGEST_SENTENCE and not is_blank(line):
@@ -127,13 +114,8 @@ def _count_lines(lines: Iterator[str], name: str) -> int:
 class StreamLines(Iterator[str]):
     """Lines of a UTF-8 stream that may pause, as ``read_lines`` gives those of a file.
 
-    Args:
-        file: an open binary stream.
-        name: of the stream, for messages.
-
     Raises:
-        UserError: bytes that are not UTF-8, or a line of over ten million bytes; both are named
-            with their line.
+        UserError: bytes that are not UTF-8, or a line of over ten million bytes, at its place.
     """
 
     def __init__(self, file: BinaryIO, name: str) -> None:

@@ -14,9 +14,9 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-import nmt
 from nmt import hooks
 from nmt.cli.parsers import table
+from nmt.version import __version__
 
 if TYPE_CHECKING:
     import argparse
@@ -90,7 +90,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         print(overview(), end="")
         return 0
     if name == "--version" and path == ["nmt"]:
-        print(f"nmt {nmt.__version__}")
+        print(f"nmt {__version__}")
         return 0
     if name not in choices:
         near = difflib.get_close_matches(name, choices, n=1, cutoff=0.5)
@@ -105,14 +105,10 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def program(module: str) -> Program:
-    """Import a command.
-
-    Args:
-        module: its name.
-    """
-    found = importlib.import_module(module)
-    entry = found.main
-    return Program(entry, getattr(entry, "parser", None) or found.parser)
+    """Import the command that a module has."""
+    command = importlib.import_module(module)
+    entry = command.main
+    return Program(entry, getattr(entry, "parser", None) or command.parser)
 
 
 def commands() -> dict[str, tuple[str, str]]:

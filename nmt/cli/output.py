@@ -1,42 +1,40 @@
-"""Write translations to standard output, or to a file that is locked until it is complete."""
+"""Write translations to standard output, or to a file that gets its name when it is complete.
+
+While nmt-translate writes OUT, the file is named OUT.part, and is locked. OUT.part.json holds its
+signature: the model, the input and every option that changes a line. ``--resume`` requires the same
+signature. A file with one of these names but without a signature is not from nmt-translate and is
+never changed. Before OUT.part is renamed, its hash is added to the signature. So the same command
+recognizes OUT if a kill has left the signature.
+"""
 
 from __future__ import annotations
 
 import contextlib
 import io
+import json
 import os
 import shlex
 import stat
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, BinaryIO, Protocol
+from typing import TYPE_CHECKING, Any, BinaryIO, Protocol, TypeAlias
 
-from nmt.cli.resume_translation import (
-    CHOOSE_ANOTHER,
-    LineNumber,
-    Signature,
-    check_partial,
-    delete_signature,
-    has_resumable_lines,
-    is_resumable,
-    partial_path,
-    prepare_partial,
-    signature_of_output,
-    signature_path,
-    store_hash,
-)
 from nmt.errors import MachineError, UserError
-from nmt.runtime.files import AGAIN, RESUME, disk_errors
+from nmt.runtime.files import AGAIN, RESUME, disk_errors, file_digest, read_text, write_atomic
 
 if TYPE_CHECKING:
     from nmt.cli.input import Input
     from nmt.decoding.codec import Translation
     from nmt.decoding.translator import Translator
 
+Signature: TypeAlias = dict[str, Any]
+LineNumber: TypeAlias = Callable[[bytes], int]  # line of output -> line of input, from 0
+CHOOSE_ANOTHER = "choose another path"
 RUN_SUBFOLDERS = ("checkpoints", "dev", "parent", "tensorboard", "wandb")
 NO_MODEL_FILES = (".html", ".png", ".svg", ".pdf", ".tsv")
 STDOUT = Path("/dev/stdout")  # for messages; free space is that of the file behind it
+_OUTPUT = "output"  # key of the signature: hash of the complete output
 
 
 class Corpus(Protocol):
@@ -70,6 +68,9 @@ class Corpus(Protocol):
         """Write the files from the complete partial output, and delete it."""
 
 
+# ---------------------------------------------------------------- whether it may be written
+
+
 @contextlib.contextmanager
 def locked_output(
     name: str | None,
@@ -99,9 +100,9 @@ def locked_output(
     from filelock import FileLock, Timeout
 
     output = Path(name)
-    outputs = [output] if files is None else files
     partial, lock_path = partial_path(output), output.with_name(f".{output.name}.nmt-lock")
-    _check_place([*outputs, partial, signature_path(partial), lock_path], list(inputs))
+    outputs = [output] if files is None else files
+    _check_place([*outputs, partial, _signature_path(partial), lock_path], list(inputs))
     lock = FileLock(lock_path)
     with disk_errors(lock_path, elsewhere=CHOOSE_ANOTHER):
         try:
@@ -114,26 +115,32 @@ def locked_output(
             ) from error
     try:
         if files is None:
-            accepted = force or signature_of_output(output) is not None  # see is_complete
+            accepted = force or _signature_of_output(output) is not None  # see is_complete
+            _check_replaceable(output, accepted, _has_resumable_lines(partial))
         else:
-            accepted = force or resume
-        interrupted = files is None and has_resumable_lines(partial)
-        for path in outputs:
-            _check_replaceable(path, accepted, interrupted)
-        check_partial(partial, resume, force)
+            for path in files:
+                _check_replaceable(path, force or resume)
+        _check_partial(partial, resume, force)
         yield
     finally:
         lock_path.unlink(missing_ok=True)
         lock.release()
 
 
-def check_output_file(output: Path, force: bool, inputs: Sequence[str | None] = ()) -> None:
-    """Check that a file can be written, before the computation of its contents.
+def is_complete(name: str | None, signature: Signature, force: bool) -> bool:
+    """Return whether an equal command, killed at its end, has completed this locked output.
 
-    Args:
-        output: the file.
-        force: replace an existing file.
-        inputs: files that are read, None = not given; they are never overwritten.
+    Raises:
+        UserError: the output exists and is not that of such a command.
+    """
+    if name is None or force or not Path(name).exists():
+        return False
+    _check_replaceable(Path(name), _signature_of_output(Path(name)) == signature)
+    return True
+
+
+def check_output_file(output: Path, force: bool, inputs: Sequence[str | None] = ()) -> None:
+    """Check that a file can be written, before the computation of its contents from ``inputs``.
 
     Raises:
         UserError: it exists, is an input or a file of a run folder, or its folder does not exist.
@@ -165,28 +172,10 @@ def _check_place(outputs: Sequence[Path], inputs: Sequence[str | None]) -> None:
             )
 
 
-def is_complete(name: str | None, signature: Signature, force: bool) -> bool:
-    """Return whether a command that was killed at its end has completed this output.
-
-    Args:
-        name: a locked output, None = standard output.
-        signature: of this command.
-        force: replace an existing output.
-
-    Raises:
-        UserError: the output exists and is not that of this command.
-    """
-    if name is None or force or not Path(name).exists():
-        return False
-    _check_replaceable(Path(name), signature_of_output(Path(name)) == signature)
-    return True
-
-
 def _check_replaceable(output: Path, force: bool, interrupted: bool = False) -> None:
     """Refuse an existing output, unless ``force`` is set and the file may be replaced.
 
-    Args:
-        interrupted: whether a partial output can be resumed, which ``force`` would delete.
+    ``interrupted``: a partial output can be resumed, which ``force`` would delete.
     """
     if not os.path.lexists(output):
         return
@@ -218,7 +207,6 @@ def _model_folder(output: Path) -> Path | None:
 
     if output.suffix.lower() in NO_MODEL_FILES:
         return None
-
     path = output.parent.resolve() / output.name
     for folder in path.parents:
         parts = path.relative_to(folder).parts
@@ -237,35 +225,163 @@ def _is_same_file(path: Path, name: str | None) -> bool:
     return False
 
 
-class Output:
-    """Where translations are written.
+# ---------------------------------------------------------------- the partial output
 
-    Args:
-        file: an open file.
-        path: of the file; None = standard output, where each line is sent immediately.
-        retry: what to do once the cause of an error is gone, as an imperative.
+
+def partial_path(output: Path) -> Path:
+    """Return the name of the output until it is complete."""
+    return output.with_name(output.name + ".part")
+
+
+def delete_signature(partial: Path) -> None:
+    """Delete the signature, once the output is complete or empty."""
+    _signature_path(partial).unlink(missing_ok=True)
+
+
+def _signature_path(partial: Path) -> Path:
+    return partial.with_name(partial.name + ".json")
+
+
+def _read_signature(partial: Path) -> Signature | None:
+    """Return the stored signature, None if there is none from nmt-translate."""
+    with contextlib.suppress(OSError, ValueError, RecursionError):
+        values = json.loads(read_text(_signature_path(partial)))
+        if isinstance(values, dict) and {"version", "input"} <= values.keys():
+            return values
+    return None
+
+
+def _write_signature(partial: Path, signature: Signature) -> None:
+    text = json.dumps(signature, indent=1) + "\n"
+    write_atomic(_signature_path(partial), text, CHOOSE_ANOTHER)
+
+
+def _is_resumable(signature: Signature) -> bool:
+    return signature["input"] is not None  # else a pipe, which cannot be read again
+
+
+def _has_resumable_lines(partial: Path) -> bool:
+    signature = _read_signature(partial)
+    resumable = signature is not None and _is_resumable(signature)
+    return resumable and partial.is_file() and partial.stat().st_size > 0
+
+
+def _signature_of_output(output: Path) -> Signature | None:
+    """Return the signature that a kill has left next to a complete output, if it is of this one."""
+    partial = partial_path(output)
+    stored = _read_signature(partial) or {}
+    digest = stored.pop(_OUTPUT, None)
+    if digest is None or os.path.lexists(partial) or not output.is_file():
+        return None
+    return stored if file_digest(output) == digest else None
+
+
+def _check_partial(partial: Path, resume: bool, force: bool) -> None:
+    """Refuse a partial output of another program, or to overwrite finished lines unasked."""
+    signature = _read_signature(partial)
+    foreign = [partial, _signature_path(partial)] if signature is None else []
+    if partial.is_symlink() or not partial.is_file():
+        foreign.append(partial)
+    for path in foreign:
+        if os.path.lexists(path):
+            raise UserError(
+                "nmt-translate did not write this file, but needs its name for the unfinished "
+                "output",
+                at=str(path),
+                fix=f"rename the file, or {CHOOSE_ANOTHER}",
+            )
+    if signature is None or not partial.exists() or not partial.stat().st_size:
+        return
+    if resume and not _is_resumable(signature):
+        raise UserError(
+            "cannot be resumed, because its input was a pipe or standard input",
+            at=str(partial),
+            fix="rename it to keep its lines, or replace --resume with --force to start over",
+        )
+    if not resume and not force:
+        raise UserError(
+            "contains the lines of an interrupted translation",
+            at=str(partial),
+            fix="add --resume to continue it, or --force to start over"
+            if _is_resumable(signature)
+            else "rename it to keep its lines, or add --force to start over",
+        )
+
+
+def _prepare_partial(
+    partial: Path, signature: Signature, resume: bool, line_number: LineNumber | None
+) -> int:
+    """Prepare a partial output for appending; return the number of finished input lines.
+
+    An incomplete last line is removed. If an input line can have several output lines, those of
+    the last input line are removed too, because some may be missing.
+
+    Raises:
+        UserError: the signature of the file differs from this one.
+    """
+    stored = _read_signature(partial) if resume and partial.exists() else None
+    finished = 0
+    if stored is not None:
+        stored.pop(_OUTPUT, None)
+        _require_equal(partial, stored, signature)
+        finished = _truncate(partial, line_number)
+    else:  # delete the lines first: they must never stand next to another signature
+        partial.unlink(missing_ok=True)
+    _write_signature(partial, signature)
+    return finished
+
+
+def _require_equal(partial: Path, stored: Signature, current: Signature) -> None:
+    differences = [
+        f"another {name.replace('_', ' ')}"
+        if name in ("model", "input", "reverse_model")
+        else f"{name.replace('_', '-')} {stored.get(name)} (now {current.get(name)})"
+        for name in {**stored, **current}
+        if stored.get(name) != current.get(name)
+    ]
+    if differences:
+        raise UserError(
+            f"cannot be resumed, because it was started with {', '.join(differences)}",
+            at=str(partial),
+            fix="use the same model, input and options, or replace --resume with --force to start "
+            "over",
+        )
+
+
+def _truncate(partial: Path, line_number: LineNumber | None) -> int:
+    """Truncate the file after its last finished input line; return how many are finished."""
+    with open(partial, "rb+") as file:
+        finished, end = 0, 0
+        while (line := file.readline()).endswith(b"\n"):
+            if line_number is None:
+                finished, end = finished + 1, end + len(line)
+            elif (number := line_number(line)) != finished:  # so the lines before are finished
+                finished, end = number, file.tell() - len(line)
+        file.truncate(end)
+    return finished
+
+
+# ---------------------------------------------------------------- writing
+
+
+class Output:
+    """An open file that gets translations; without ``path`` standard output, which is not buffered.
+
+    Its errors tell the user to ``retry``, an imperative, once their cause is gone.
     """
 
     def __init__(self, file: BinaryIO, path: Path | None, retry: str) -> None:
         self._file, self._path, self._retry = file, path, retry
 
     def write(self, lines: bytes) -> None:
-        """Write lines with their ends.
-
-        Raises:
-            MachineError: the disk is full, or writing fails for another reason.
-        """
+        """Write lines with their ends; raise MachineError if the disk is full or damaged."""
         with self._errors(len(lines)):
             self._file.write(lines)
             if self._path is None:
                 self._file.flush()
 
     def close(self) -> None:
-        """Flush and close the file.
-
-        Raises:
-            MachineError: as ``write``.
-        """
+        """Flush and close the file; see ``write`` for the error."""
         with self._errors(io.DEFAULT_BUFFER_SIZE):
             self._file.close()
 
@@ -282,17 +398,16 @@ def open_output(
     line_number: LineNumber | None,
     complete: Callable[[Path], None] | None = None,
 ) -> Iterator[tuple[Output, int]]:
-    """Open standard output, or a locked file that gets its name when it is complete.
+    """Yield standard output, or the partial output of a locked file, and its finished input lines.
 
-    After an error, finished lines stay in the partial output. The other arguments are those of
-    ``prepare_partial``.
+    The partial output becomes the output at the end. After an error, its finished lines stay.
 
     Args:
-        force: replace a file of this name, even if another program creates it meanwhile.
+        name, resume, force: as in ``locked_output``.
+        signature: of this command.
+        line_number: returns the input line that an output line belongs to; None = line n of the
+            output belongs to line n of the input.
         complete: makes the output from the complete partial output; None = rename it.
-
-    Yields:
-        The output, and how many input lines are finished in it.
 
     Raises:
         UserError: standard output is closed, the output cannot be resumed, or another program has
@@ -305,30 +420,18 @@ def open_output(
         yield Output(sys.stdout.buffer, None, AGAIN), 0
         return
     partial = partial_path(Path(name))
-    finished = prepare_partial(partial, signature, resume, line_number)
-    if is_resumable(signature):
+    finished = _prepare_partial(partial, signature, resume, line_number)
+    flag, effect = "--force", "starts over"
+    if _is_resumable(signature):
         flag, effect = "--resume instead of --force" if force else "--resume", "continues"
-    else:
-        flag, effect = "--force", "starts over"
     with disk_errors(partial, elsewhere=CHOOSE_ANOTHER):
         file = open(partial, "ab")  # noqa: SIM115, closed below
-    output = Output(file, partial, f"run the same command with {flag}")
     try:
-        try:
+        output = Output(file, partial, f"run the same command with {flag}")
+        with contextlib.closing(output):
             yield output, finished
-        finally:
-            output.close()
         if complete is None:
-            if not force and os.path.exists(name):
-                raise UserError(
-                    "another program created this file while nmt-translate was running",
-                    at=name,
-                    fix="rename or delete it, then "
-                    + (RESUME if is_resumable(signature) else f"rename {partial} to {name}"),
-                )
-            if is_resumable(signature):
-                store_hash(partial, signature)
-            os.replace(partial, name)
+            _give_name(partial, Path(name), signature, force)
         else:
             complete(partial)
     except BaseException:
@@ -342,3 +445,17 @@ def open_output(
             delete_signature(partial)
         raise
     delete_signature(partial)
+
+
+def _give_name(partial: Path, output: Path, signature: Signature, force: bool) -> None:
+    resumable = _is_resumable(signature)
+    if not force and output.exists():
+        raise UserError(
+            "another program created this file while nmt-translate was running",
+            at=str(output),
+            fix="rename or delete it, then "
+            + (RESUME if resumable else f"rename {partial} to {output}"),
+        )
+    if resumable:
+        _write_signature(partial, {**signature, _OUTPUT: file_digest(partial)})
+    os.replace(partial, output)

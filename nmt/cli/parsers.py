@@ -13,9 +13,12 @@ import re
 import sys
 import textwrap
 from collections.abc import Collection, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import nmt
+from nmt.version import __version__
+
+if TYPE_CHECKING:
+    from nmt.config.recipe import Recipe
 
 GENERAL = "general"  # title of the options that all commands have
 
@@ -69,19 +72,50 @@ def command_parser(prog: str | None, **options: Any) -> argparse.ArgumentParser:
     general.add_argument(
         "--version",
         action="version",
-        version=f"%(prog)s {nmt.__version__}",
+        version=f"%(prog)s {__version__}",
         help="show the version",
     )
     general.add_argument("--debug", action="store_true", help="show the traceback of an error")
     return p
 
 
-def shorten_help(parser: argparse.ArgumentParser, *shown: str) -> None:
-    """Let --help show these arguments only, and add --help-all for the others.
+def add_recipe(parser: argparse.ArgumentParser, example: str, required: bool = True) -> None:
+    """Add RECIPE, which may be optional, ``key=value`` (``example`` is one) and --variant."""
+    parser.add_argument(
+        "recipe",
+        nargs=None if required else "?",
+        metavar="RECIPE",
+        help="a YAML recipe, or a file of variants",
+    )
+    parser.add_argument(
+        "overrides",
+        nargs="*",
+        default=[],  # otherwise, an error without RECIPE would name this as missing too
+        metavar="key=value",
+        help=f"recipe keys to override, for example {example}",
+    )
+    parser.add_argument(
+        "--variant",
+        metavar="NAME",
+        help="variant to use, if RECIPE is a file of variants; without it, they are listed",
+    )
 
-    Args:
-        shown: arguments, by ``dest``.
-    """
+
+def recipe_of(args: argparse.Namespace) -> Recipe:
+    """Return the recipe that the arguments select, or raise UserError with all of its errors."""
+    from nmt.config.load import load_recipe
+
+    return load_recipe(args.recipe, args.overrides, args.variant)
+
+
+def recipe_words(args: argparse.Namespace) -> list[str]:
+    """Return the words of the command line that select the same recipe."""
+    chosen = [] if args.variant is None else ["--variant", args.variant]
+    return [args.recipe, *args.overrides, *chosen]
+
+
+def shorten_help(parser: argparse.ArgumentParser, *shown: str) -> None:
+    """Let --help show the arguments with these names (``dest``), and --help-all the others too."""
     (general,) = (group for group in parser._action_groups if group.title == GENERAL)
     general.add_argument("--help-all", action=_Help, nargs=0, help="show all options")
     for action in parser._actions:
@@ -101,11 +135,7 @@ def table(rows: dict[str, str]) -> str:
 
 
 def parse(parser: argparse.ArgumentParser, argv: Sequence[str] | None) -> argparse.Namespace:
-    """Return the arguments; end the process with exit code 2 and a hint if they are wrong.
-
-    Args:
-        argv: arguments, None = those of the process.
-    """
+    """Return the arguments; end the process with exit code 2 and a hint if they are wrong."""
     words = sys.argv[1:] if argv is None else list(argv)
     args, unknown = parser.parse_known_intermixed_args(words)
     if unknown:

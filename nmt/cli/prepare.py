@@ -8,8 +8,7 @@ import sys
 from collections.abc import Sequence
 
 from nmt.cli.common import enable_gc, run_command
-from nmt.cli.parsers import command_parser
-from nmt.cli.recipe import add_recipe, recipe_of, recipe_words
+from nmt.cli.parsers import add_recipe, command_parser, recipe_of, recipe_words
 from nmt.data.download import obtain_corpus
 from nmt.data.text import quantity
 from nmt.runtime.signals import raise_terminated

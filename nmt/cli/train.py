@@ -9,8 +9,7 @@ from collections.abc import Sequence
 
 from nmt import hooks
 from nmt.cli.common import enable_gc, run_command
-from nmt.cli.parsers import command_parser
-from nmt.cli.recipe import add_recipe, recipe_of, recipe_words
+from nmt.cli.parsers import add_recipe, command_parser, recipe_of, recipe_words
 from nmt.runtime.distributed import World, init_distributed
 from nmt.runtime.signals import end_with_parent, raise_terminated
 
@@ -102,17 +101,13 @@ def run_main_process(args: argparse.Namespace, world: World) -> None:
     if args.dry_run:
         flags = [f"--{name}" for name in ("resume", "fresh") if getattr(args, name)]
         print(training.describe(), file=sys.stderr)
-        print(f"ready to train; next: {_train_command(args, world.size, *flags)}", file=sys.stderr)
+        print(f"ready to train; next: {train_command(args, world.size, *flags)}", file=sys.stderr)
     else:
-        print(training.run(how_to_resume=resume_command(args, world.size)).text)
+        print(training.run(how_to_resume=train_command(args, world.size, "--resume")).text)
 
 
-def resume_command(args: argparse.Namespace, processes: int) -> str:
-    """Return the command line that continues this run."""
-    return _train_command(args, processes, "--resume")
-
-
-def _train_command(args: argparse.Namespace, processes: int, *flags: str) -> str:
+def train_command(args: argparse.Namespace, processes: int, *flags: str) -> str:
+    """Return the command line that trains the same recipe, with other flags."""
     torchrun = ["torchrun", "--nproc-per-node", str(processes), "-m", "nmt.cli.train"]
     command = torchrun if processes > 1 else ["nmt-train"]
     return shlex.join([*command, *recipe_words(args), *flags])

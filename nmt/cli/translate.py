@@ -10,30 +10,21 @@ import os
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import (
-    TYPE_CHECKING,
-    Any,
-    Literal,
-    NamedTuple,
-    NoReturn,
-    TypeAlias,
-    get_args,
-    get_origin,
-)
+from typing import TYPE_CHECKING, Any, Literal, NoReturn, TypeAlias, get_args, get_origin
 
 from nmt import hooks
 from nmt.cli.common import add_model_options, enable_gc, run_command
 from nmt.cli.parsers import command_parser, shorten_help
 from nmt.data.text import quantity
 from nmt.errors import UserError
-from nmt.runtime.allocation import limit_onednn_cache
+from nmt.runtime.memory import limit_onednn_cache
 from nmt.runtime.signals import raise_terminated
+from nmt.version import __version__
 
 if TYPE_CHECKING:
     from tqdm import tqdm
 
-    from nmt.cli.output import Corpus, Output
-    from nmt.cli.resume_translation import LineNumber, Signature
+    from nmt.cli.output import Corpus, LineNumber, Output, Signature
     from nmt.decoding.codec import Translation, UnknownPieces
     from nmt.decoding.options import SearchOptions
     from nmt.decoding.translator import Translator
@@ -134,8 +125,10 @@ def parser() -> argparse.ArgumentParser:
 def _add_search_options(p: argparse.ArgumentParser) -> None:
     """Add a flag for each search option and for each file of constraints, all None by default."""
     from nmt.config.recipe import DecodeConfig
+    from nmt.config.schema import meanings
     from nmt.decoding.options import DEFAULT_REVERSE_WEIGHT, SearchOptions, as_flag
 
+    explained = meanings(SearchOptions)
     recipe_flags = [as_flag(name) for name in DecodeConfig.model_fields]
     search = p.add_argument_group(
         "search",
@@ -150,7 +143,7 @@ def _add_search_options(p: argparse.ArgumentParser) -> None:
             types = get_args(field.annotation) or types
         choices = [t for t in types if get_origin(t) is Literal]
         kind: dict[str, Any] = {"type": int, "metavar": "N"}
-        meaning = (field.description or "").removeprefix("true = ")
+        meaning = explained[name].removeprefix("true = ")
         if name not in DecodeConfig.model_fields and types[0] in (int, float):
             meaning += "" if field.default is None else f"; default: {field.default:g}"
         if bool in types:
@@ -189,11 +182,7 @@ def _add_search_options(p: argparse.ArgumentParser) -> None:
 
 
 def _check_flags(args: argparse.Namespace) -> None:
-    """Check flags that depend on each other, and that files of phrases exist.
-
-    Raises:
-        UserError: a flag is missing or has no effect, or a file does not exist.
-    """
+    """Check flags that depend on each other, and that files of phrases exist."""
     from nmt.decoding.options import as_flag
 
     meanings = {"forbid_all": "each line is a phrase that no translation may contain"}
@@ -205,49 +194,45 @@ def _check_flags(args: argparse.Namespace) -> None:
                 at=as_flag(name),
                 fix=f"pass the path of a file, in which {meaning}",
             )
-    if args.resume and not (args.input and args.output and Path(args.input).is_file()):
-        raise UserError(
+    regular = args.input and args.output and Path(args.input).is_file()
+    reverse = "add --reverse RUN, the run folder of a model of the reverse direction"
+    rules = [
+        (
+            args.resume and not regular,
             "--resume requires a regular --input file and --output or --pairs",
-            fix="add them, or leave out --resume",
-        )
-    for flag, given in (
-        ("--reverse-weight", args.reverse_weight),
-        ("--reverse-tag", args.reverse_tag),
-    ):
-        if given and not args.reverse:
-            raise UserError(
-                f"{flag} requires --reverse",
-                fix="add --reverse RUN, the run folder of a model of the reverse direction",
-            )
-    if args.candidates and not (args.mbr or args.reverse):
-        raise UserError(
+            "add them, or leave out --resume",
+        ),
+        (args.reverse_weight and not args.reverse, "--reverse-weight requires --reverse", reverse),
+        (args.reverse_tag and not args.reverse, "--reverse-tag requires --reverse", reverse),
+        (
+            args.candidates and not (args.mbr or args.reverse),
             "--candidates requires --mbr or --reverse",
-            fix="add one of them, or leave out --candidates",
-        )
-    if args.reverse and args.score_target is not None:
-        raise UserError("--reverse does not apply to given translations", fix="leave --reverse out")
-    for flag, writes_scores in (
-        ("--token-scores", args.token_scores),
-        ("--score-target", args.score_target),
-        ("--n-best", args.n_best not in (None, 1)),
-        ("--json", args.json),
-    ):
-        if args.scores and writes_scores:
-            raise UserError(
-                f"--scores is redundant with {flag}, which writes the scores too",
-                fix="leave out --scores",
-            )
+            "add one of them, or leave out --candidates",
+        ),
+        (
+            args.reverse and args.score_target is not None,
+            "--reverse does not apply to given translations",
+            "leave --reverse out",
+        ),
+    ]
+    with_scores = {
+        "--token-scores": args.token_scores,
+        "--score-target": args.score_target,
+        "--n-best": args.n_best not in (None, 1),
+        "--json": args.json,
+    }
+    for flag, given in with_scores.items():
+        what = f"--scores is redundant with {flag}, which writes the scores too"
+        rules.append((args.scores and given, what, "leave out --scores"))
+    for is_broken, what, fix in rules:
+        if is_broken:
+            raise UserError(what, fix=fix)
 
 
-def _parallel_options(args: argparse.Namespace) -> list[str]:
-    """Return the options that name a file with one line for each line of the input."""
-    options = ("score_target", *CONSTRAINT_FILES)
-    return [option for option in options if getattr(args, option) is not None]
-
-
-def _parallel_files(args: argparse.Namespace) -> list[str]:
-    """Return the files with one line for each line of the input."""
-    return [getattr(args, option) for option in _parallel_options(args)]
+def _parallel_files(args: argparse.Namespace) -> dict[str, str]:
+    """Return the files with one line for each line of the input, by their options."""
+    files = {name: getattr(args, name) for name in ("score_target", *CONSTRAINT_FILES)}
+    return {name: file for name, file in files.items() if file is not None}
 
 
 def _search_options(args: argparse.Namespace) -> dict[str, Any]:
@@ -265,26 +250,15 @@ def _search_options(args: argparse.Namespace) -> dict[str, Any]:
 
 
 def _constraints(args: argparse.Namespace, total: int | None) -> dict[str, Any]:
-    """Return the constraints of each line, as arguments of ``Translator.stream``.
-
-    Args:
-        args: of the command line.
-        total: number of lines of the input, None = unknown.
-
-    Raises:
-        UserError: a file cannot be read, or its number of lines differs from the input's.
-    """
+    """Return the constraints of each line, as arguments of ``Translator.stream``."""
     from nmt.cli.input import read_parallel
 
     def phrases(line: str) -> list[str]:
         return [phrase for phrase in line.split("\t") if phrase.strip()]
 
-    constraints: dict[str, Any] = {}
-    for name in CONSTRAINT_FILES:
-        if (file := getattr(args, name)) is not None:
-            lines = read_parallel(file, total)
-            constraints[name] = lines if name == "prefix" else map(phrases, lines)
-    return constraints
+    files = {name: file for name, file in _parallel_files(args).items() if name in CONSTRAINT_FILES}
+    lines = {name: read_parallel(file, total) for name, file in files.items()}
+    return {name: x if name == "prefix" else map(phrases, x) for name, x in lines.items()}
 
 
 # ---------------------------------------------------------------- translating
@@ -305,22 +279,19 @@ def body(args: argparse.Namespace) -> None:
     if corpus is not None:
         args.output = corpus.name
     _check_flags(args)
-    inputs = [args.input, *_parallel_files(args)]
+    inputs = [args.input, *_parallel_files(args).values()]
     if args.forbid_all is not None:
         inputs.append(args.forbid_all)
     files = None if corpus is None else corpus.files
+    locked = locked_output(args.output, inputs, args.resume, args.force, files)
     # a signal ends the command as an error does, so finished lines are written first
-    with (
-        raise_terminated(),
-        locked_output(args.output, inputs, args.resume, args.force, files),
-    ):
+    with raise_terminated(), locked:
         _translate(args, corpus)
 
 
 def _translate(args: argparse.Namespace, corpus: Corpus | None) -> None:
     from nmt.cli.input import read_input, read_parallel
-    from nmt.cli.output import is_complete, open_output
-    from nmt.cli.resume_translation import delete_signature, partial_path
+    from nmt.cli.output import delete_signature, is_complete, open_output, partial_path
     from nmt.config.recipe import DecodeConfig
     from nmt.decoding.options import as_flag, check_scoring_options, search_options
 
@@ -338,10 +309,10 @@ def _translate(args: argparse.Namespace, corpus: Corpus | None) -> None:
     form = {} if corpus is None else corpus.signature
     signature = _signature(args, translator, options, form)
     if corpus is None:
-        output_format, complete = _output_format(args, options), None
+        (format_line, line_number), complete = _output_format(args, options), None
         is_done = is_complete(args.output, signature, args.force)
     else:
-        output_format = OutputFormat(corpus.line_format(translator))
+        format_line, line_number = corpus.line_format(translator), None
         settings = {"run": args.run, "checkpoint": translator.info.source, **signature}
         complete = functools.partial(corpus.write, settings=settings)
         is_done = args.resume and corpus.is_complete(signature)
@@ -349,9 +320,8 @@ def _translate(args: argparse.Namespace, corpus: Corpus | None) -> None:
     if name is not None and is_done:
         delete_signature(partial_path(Path(name)))
         what = "output" if corpus is None else "corpus"
-        print(f"note: {name}: the {what} is complete already", file=sys.stderr)
+        _note(f"{name}: the {what} is complete already")
         return
-    line_number = output_format.line_number
     opening = open_output(name, signature, args.resume, args.force, line_number, complete)
     with opening as (output, finished):
         if corpus is not None:
@@ -364,10 +334,9 @@ def _translate(args: argparse.Namespace, corpus: Corpus | None) -> None:
             else:
                 scored = translator.score_stream(lines, targets, **given)
                 translations = ([one] for one in scored)
-            written = _write(translations, output, output_format.format_line, finished)
-            if corpus is None:  # a corpus is without them, and counts them
-                _note_cut(written.cut, written.translated)
-                _note_short(written.short)
+            notes = _write(translations, output, format_line, finished)
+            for note in notes if corpus is None else ():  # a corpus counts what it leaves out
+                _note(note)
     _note_unknown(translator.unknown)
 
 
@@ -377,7 +346,8 @@ def _progress_bar(args: argparse.Namespace, total: int | None, finished: int) ->
 
     from nmt.cli.input import is_interactive
 
-    quiet = True if is_interactive(args.input) or _is_terminal_output(args.output) else None
+    shown = args.output is None and sys.stdout is not None and sys.stdout.isatty()
+    quiet = True if shown or is_interactive(args.input) else None
     # smoothing=0: long lines come first, so only the mean rate predicts the time left
     return tqdm(total=total, initial=finished, unit=" lines", smoothing=0, disable=quiet)
 
@@ -402,96 +372,73 @@ def _signature(
 ) -> Signature:
     """Return what ``--resume`` compares: model, input and all options that change a line.
 
-    Args:
-        form: what says that the lines have another format.
+    An input that cannot be read again, such as a pipe, is None. ``form`` is that of the lines, if
+    it is not the usual one.
     """
-    from nmt.cli.resume_translation import file_signature, stream_signature
+    from nmt.runtime.files import file_digest
 
-    inputs = [args.input, *_parallel_files(args)]
+    engine, parallel = translator.engine, _parallel_files(args)
+    inputs = [args.input, *parallel.values()]
     if args.output is None or not all(name and Path(name).is_file() for name in inputs):
-        return stream_signature()
-    chosen: dict[str, Any] = {
+        return {"version": __version__, "input": None}
+    reverse = translator.reverse if args.reverse and options.reverse_weight else None
+    signature = {
+        "version": __version__,
+        "model": engine.model_hash(),
+        "device": str(engine.device).partition(":")[0],  # the last digits of scores depend on it
+        "input": [file_digest(Path(name)) for name in inputs],
         # the batch size changes no line
-        **options.model_dump(
-            exclude={"batch_tokens", "reverse_weight", "reverse_tag", "stop_rule", "split"}
-        ),
+        **options.model_dump(exclude={"batch_tokens"}),
         "scores": args.scores,
-        "precision": translator.engine.precision,
+        "precision": engine.precision,
         **form,
         **({"json": True} if args.json else {}),
-    }
-    reverse = translator.reverse if args.reverse and options.reverse_weight else None
-    chosen |= {
         "reverse_model": None if reverse is None else reverse.engine.model_hash(),
         "reverse_weight": None if reverse is None else options.reverse_weight,
-        "reverse_tag": options.reverse_tag,
         "stop_rule": None if options.stop_rule == "bound" else options.stop_rule,
         "split": translator.codec.usual.sentences if options.split == "auto" else None,
     }
-    if options_of_files := _parallel_options(args):
-        chosen["files"] = options_of_files
-    device = str(translator.engine.device).partition(":")[0]
-    return file_signature(translator.engine.model_hash(), device, chosen, *inputs)
-
-
-class Written(NamedTuple):
-    """What was written.
-
-    Attributes:
-        translated: number of lines that are not blank.
-        cut: number of lines with a translation that was cut at the length limit.
-        short: numbers of the lines, from 1, whose translation is far too short.
-    """
-
-    translated: int
-    cut: int
-    short: list[int]
+    if parallel:
+        signature["files"] = list(parallel)
+    return dict(json.loads(json.dumps(signature)))  # as it will be read again
 
 
 def _write(
     translations: Iterable[list[Translation]], output: Output, format_line: Format, finished: int
-) -> Written:
-    """Write the translations of each line, from line ``finished`` on."""
+) -> list[str]:
+    """Write the translations of each line, from line ``finished`` on; return notes about them."""
     from nmt.decoding.codec import BLANK
 
     translated, cut, short = 0, 0, []
-    for number, line_translations in enumerate(translations, finished):
-        output.write("".join(f"{format_line(number, one)}\n" for one in line_translations).encode())
-        translated += line_translations[0] != BLANK
-        cut += not line_translations[0].finished
-        if line_translations[0].short:
+    for number, candidates in enumerate(translations, finished):
+        output.write("".join(f"{format_line(number, t)}\n" for t in candidates).encode())
+        translated += candidates[0] != BLANK
+        cut += not candidates[0].finished
+        if candidates[0].short:
             short.append(number + 1)
-    return Written(translated, cut, short)
+    notes = []
+    if cut:
+        many = quantity(translated, "translation")
+        notes.append(f"the length limit (--max-len-offset) cut {cut:,} of {many}")
+    if short:
+        notes.append(
+            f"{quantity(len(short), 'translation')} far too short for the source, so text is "
+            f"missing: {_lines(short[:MAX_NAMED_LINES], len(short))}"
+        )
+    return notes
+
+
+def _note(text: str) -> None:
+    print(f"note: {text}", file=sys.stderr)
 
 
 def _note_tags(translator: Translator, options: SearchOptions) -> None:
     """Print that a model which always saw a tag gets input without one."""
     if options.tag is None and translator.info.always_tagged:
         tags = ", ".join(f'"{tag}"' for tag in translator.codec.vocab.tags)
-        print(
-            "note: all training data of this model had a tag before the source, and this input has "
-            f"none; choose one with --tag: {tags}",
-            file=sys.stderr,
-        )
-
-
-def _note_cut(cut: int, number: int) -> None:
-    """Print how many translations were cut, if any, among those of lines that are not blank."""
-    if cut:
-        print(
-            "note: the length limit (--max-len-offset) cut "
-            f"{cut:,} of {quantity(number, 'translation')}",
-            file=sys.stderr,
-        )
-
-
-def _note_short(numbers: Sequence[int]) -> None:
-    """Print which lines have a translation that is far too short, if any."""
-    if numbers:
-        print(
-            f"note: {quantity(len(numbers), 'translation')} far too short for the source, so text "
-            f"is missing: {_lines(numbers[:MAX_NAMED_LINES], len(numbers))}",
-            file=sys.stderr,
+        _note(
+            "all training data of this model had a tag before the source, and this input has "
+            f"none; choose one with --tag: {tags}"
         )
 
 
@@ -505,23 +452,14 @@ def _lines(first: Sequence[int], count: int) -> str:
 def _note_unknown(unknown: UnknownPieces) -> None:
     """Print how much of the source the model does not know, if it is much."""
     if unknown.share > MAX_UNKNOWN:
-        print(
-            f"note: {unknown.share:.1%} of the source pieces are unknown to the model, in "
+        _note(
+            f"{unknown.share:.1%} of the source pieces are unknown to the model, in "
             f"{unknown.lines_with_unknown:,} of {quantity(unknown.lines, 'line')}; check the "
-            "language and script of the input",
-            file=sys.stderr,
+            "language and script of the input"
         )
     if unknown.lines_all_unknown:
         lines = _lines(unknown.first, unknown.lines_all_unknown)
-        print(
-            f"note: all pieces of {lines} are unknown to the model; do not rely on the translation",
-            file=sys.stderr,
-        )
-
-
-def _is_terminal_output(output: str | None) -> bool:
-    """Return whether the output goes to a terminal."""
-    return output is None and sys.stdout is not None and sys.stdout.isatty()
+        _note(f"all pieces of {lines} are unknown to the model; do not rely on the translation")
 
 
 # ---------------------------------------------------------------- output formats
@@ -529,36 +467,30 @@ def _is_terminal_output(output: str | None) -> bool:
 Format: TypeAlias = "Callable[[int, Translation], str]"  # input line from 0 -> line of output
 
 
-class OutputFormat(NamedTuple):
-    """How translations are written.
+def _output_format(
+    args: argparse.Namespace, options: SearchOptions
+) -> tuple[Format, LineNumber | None]:
+    """Return what makes a line of output, and what returns its input line for ``--resume``.
 
-    Attributes:
-        format_line: returns the line of output for a translation of an input line.
-        line_number: returns the input line of a line of output, for ``--resume``; None = each
-            input line has one line of output.
+    The latter is None if each input line has one line of output.
     """
-
-    format_line: Format
-    line_number: LineNumber | None = None
-
-
-def _output_format(args: argparse.Namespace, options: SearchOptions) -> OutputFormat:
+    several = options.n_best > 1
     if options.token_scores or args.json:
-        return OutputFormat(_json, _json_line_number if options.n_best > 1 else None)
+        return _json, (lambda line: int(json.loads(line)["line"])) if several else None
     if args.score_target is not None:
-        result = OutputFormat(lambda number, t: f"{t.log_prob:.4f}\t{t.score:.4f}")
-    elif options.n_best > 1:  # as Moses writes n-best lists
-        result = OutputFormat(
-            lambda number, t: f"{number} ||| {t.text} ||| {t.log_prob:.4f} ||| {t.score:.4f}",
-            lambda line: int(line.partition(b" ")[0]),
-        )
-    elif args.scores:
-        result = OutputFormat(lambda number, t: f"{t.score:.4f}\t{t.text}")
+        template = "{t.log_prob:.4f}\t{t.score:.4f}"
+    elif several:  # as Moses writes n-best lists
+        template = "{number} ||| {t.text} ||| {t.log_prob:.4f} ||| {t.score:.4f}"
     else:
-        result = OutputFormat(lambda number, t: t.text)
-    if options.align:
-        return OutputFormat(_with_alignment(result.format_line), result.line_number)
-    return result
+        template = "{t.score:.4f}\t{t.text}" if args.scores else "{t.text}"
+
+    def format_line(number: int, t: Translation) -> str:
+        line = template.format(number=number, t=t)
+        if options.align:  # in Pharaoh's format: 0-0 1-2
+            line += f" ||| {' '.join(f'{i}-{j}' for i, j in t.alignment)}"
+        return line
+
+    return format_line, (lambda line: int(line.partition(b" ")[0])) if several else None
 
 
 def _json(number: int, t: Translation) -> str:
@@ -576,19 +508,6 @@ def _json(number: int, t: Translation) -> str:
         "alignment": t.alignment,
     }
     return json.dumps(values, ensure_ascii=False)
-
-
-def _json_line_number(line: bytes) -> int:
-    return int(json.loads(line)["line"])
-
-
-def _with_alignment(format_line: Format) -> Format:
-    """Append the alignment in Pharaoh's format: ``0-0 1-2``."""
-
-    def with_links(number: int, t: Translation) -> str:
-        return f"{format_line(number, t)} ||| {' '.join(f'{i}-{j}' for i, j in t.alignment)}"
-
-    return with_links
 
 
 if __name__ == "__main__":

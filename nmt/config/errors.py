@@ -22,7 +22,6 @@ MAX_SHOWN = 60  # characters of a wrong value
 ADD = f"add the key; {KEY_LIST}"
 CHANGE = f"change the keys that the message names; {KEY_LIST}"
 RENAME = f"rename or delete the key; {KEY_LIST}"
-NAME = 'has letters, digits, ".", "_" and "-", and begins with a letter or digit'
 
 
 def raise_problems(problems: Iterable[Problem], file: str) -> None:
@@ -42,30 +41,20 @@ def raise_problems(problems: Iterable[Problem], file: str) -> None:
 
 
 class _Wrong(NamedTuple):
-    """What an error of pydantic is about.
+    """What an error of pydantic is about."""
 
-    Attributes:
-        path: of the value in the document.
-        group: the class of the group that has the key.
-        key: the key, the last one in ``path``.
-        is_item: whether it is about an item of the key's list.
-    """
-
-    path: KeyPath
-    group: type[BaseModel]
-    key: str
-    is_item: bool
+    path: KeyPath  # of the value in the document
+    group: type[BaseModel]  # that has the key
+    key: str  # the last one in ``path``
+    is_item: bool  # whether it is about an item of the key's list
 
 
 def explain(
     failure: ValidationError, model: type[BaseModel], document: Document, above: KeyPath = ()
 ) -> Iterator[Problem]:
-    """Yield every error of pydantic at the place of the key or value that caused it.
+    """Yield every error of ``model`` at the place of the key or value that caused it.
 
     Args:
-        failure: raised by ``model``.
-        model: ``Recipe``, or another group.
-        document: what was read.
         above: path of the group in the document.
     """
     for error in failure.errors(include_url=False):
@@ -74,7 +63,8 @@ def explain(
         if kind == "value_error":
             yield from _explain_rules(str(error["ctx"]["error"]), wrong.path, document)
         elif error["loc"][-1] == "[key]":
-            yield Problem(place.key, f'"{wrong.path[-1]}" is not a valid name; a name {NAME}')
+            what = f'"{wrong.path[-1]}" is not a valid name; a name has letters, digits, ".", "_" '
+            yield Problem(place.key, f'{what}and "-", and begins with a letter or digit')
         elif kind == "extra_forbidden":
             yield Problem(place.key, _unknown_key(wrong, document), RENAME)
         elif kind == "missing" and not wrong.is_item:
@@ -156,13 +146,7 @@ def kind_of(group: str, document: Document) -> str:
 
 
 def allowed(model: type[BaseModel], name: str, item: bool = False) -> str:
-    """Return in words what a key may hold: ``a number of at least 0 and below 1``.
-
-    Args:
-        model: the group.
-        name: the key.
-        item: describe an item of the key's list instead.
-    """
+    """Return in words what a key, or an item of its list, may hold: ``a number of at least 0``."""
     schema = _properties(model)[name]
     lists = [s for s in schema.get("anyOf", [schema]) if s.get("type") == "array"]
     return _in_words(_item(lists[0]) if item and lists else schema)

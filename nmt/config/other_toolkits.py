@@ -163,12 +163,7 @@ VALUES = {
 
 
 def our_value(name: str, value: str) -> str | None:
-    """Return our word for a value of another toolkit, or None.
-
-    Args:
-        name: our key.
-        value: as it was written.
-    """
+    """Return our word for a value that another toolkit has for our key ``name``, or None."""
     return VALUES.get(name, {}).get(value.lower().replace("-", "_"))
 
 

@@ -27,7 +27,7 @@ from pydantic import (
 from pydantic_core import CoreSchema
 
 from nmt.config.schedules import InverseSqrt, LrRamp, Schedule
-from nmt.config.schema import ConfigBase, as_list, is_none, item_or_list, keys_of, models_of, option
+from nmt.config.schema import ConfigBase, as_list, is_none, item_or_list, key, keys_of, models_of
 
 MAX_VOCAB = 1_000_000
 
@@ -56,33 +56,21 @@ ENTRY_FORM = "a path prefix, or a mapping that has path"
 class _Entry(ConfigBase):
     """What the entries of all corpora have; a recipe may write a path alone."""
 
-    path: Prefix = option(
-        ..., "path prefix of the files PATH.SRC and PATH.TGT, one sentence per line", "O"
-    )
-    src: Language | None = option(
-        None, "source language of the corpus; none = the recipe's src", "O"
-    )
-    tgt: Language | None = option(
-        None, "target language of the corpus; none = the recipe's tgt", "O"
-    )
-    tag: Tag | None = option(
-        None,
-        "special piece that is put before each source; text can never produce it; nmt-translate "
-        "--tag puts it before the lines to translate",
-        "Johnson 2017, Caswell 2019",
-    )
-    tgt_tag: Tag | None = option(
-        None,
-        "special piece that each target begins with, such as the target language of NLLB-200; a "
-        "search is given it, and translations are without it",
-        "Liu 2020",
-    )
-    tokenized: bool | None = option(
-        None,
-        "true = the files are Moses-tokenized, false = they are plain text; if data.tokenized "
-        "differs, they are converted; none = as data.tokenized",
-        "O",
-    )
+    path: Prefix = key(..., "O")
+    """path prefix of the files PATH.SRC and PATH.TGT, one sentence per line"""
+    src: Language | None = key(None, "O")
+    """source language of the corpus; none = the recipe's src"""
+    tgt: Language | None = key(None, "O")
+    """target language of the corpus; none = the recipe's tgt"""
+    tag: Tag | None = key(None, "Johnson 2017, Caswell 2019")
+    """special piece that is put before each source; text can never produce it; nmt-translate --tag
+    puts it before the lines to translate"""
+    tgt_tag: Tag | None = key(None, "Liu 2020")
+    """special piece that each target begins with, such as the target language of NLLB-200; a search
+    is given it, and translations are without it"""
+    tokenized: bool | None = key(None, "O")
+    """true = the files are Moses-tokenized, false = they are plain text; if data.tokenized differs,
+    they are converted; none = as data.tokenized"""
 
     @model_validator(mode="before")
     @classmethod
@@ -90,9 +78,9 @@ class _Entry(ConfigBase):
         return {"path": str(value)} if isinstance(value, (str, Path)) else value
 
     def _broken_rules(self) -> Iterator[str]:
-        for key in ("tag", "tgt_tag"):
-            if (tag := getattr(self, key)) in SPECIAL_NAMES:
-                yield f"{key}: {tag} is a special of the vocabulary; choose another name"
+        for name in ("tag", "tgt_tag"):
+            if (tag := getattr(self, name)) in SPECIAL_NAMES:
+                yield f"{name}: {tag} is a special of the vocabulary; choose another name"
 
     @model_serializer(mode="wrap")
     def _without_defaults(self, dump: SerializerFunctionWrapHandler) -> Any:
@@ -115,37 +103,29 @@ class _Entry(ConfigBase):
 class CorpusEntry(_Entry):
     """An entry of ``data.train``."""
 
-    weight: float = option(
+    weight: float = key(
         1.0,
-        "how often an epoch has each pair, on average: 2.5 = twice, and a third time with "
-        "probability 0.5; an entry that is listed twice counts twice",
         "O",
         form="a number above 0 and at most 1000; to leave a corpus out, remove its entry",
         gt=0,
         le=1000,
     )
+    """how often an epoch has each pair, on average: 2.5 = twice, and a third time with probability
+    0.5; an entry that is listed twice counts twice"""
 
 
 class HeldOutEntry(_Entry):
     """An entry of ``data.dev`` or ``data.test``."""
 
-    name: str | None = option(
-        None,
-        "name of the set in logs and files, for several sets; none = SRC-TGT",
-        "O",
-        form="letters, digits, - and _",
-        pattern=r"^[A-Za-z0-9_-]+$",
-    )
+    name: str | None = key(None, "O", form="letters, digits, - and _", pattern=r"^[A-Za-z0-9_-]+$")
+    """name of the set in logs and files, for several sets; none = SRC-TGT"""
     other_refs: Annotated[
         list[Annotated[str, Field(min_length=1)]],
         BeforeValidator(as_list),
         item_or_list({"type": "string", "minLength": 1}, "a file, or a list of files"),
-    ] = option(
-        [],
-        "files with further references, with the lines of PATH.TGT; BLEU, chrF and TER use all "
-        "references, perplexity only PATH.TGT",
-        "Papineni 2002",
-    )
+    ] = key([], "Papineni 2002")
+    """files with further references, with the lines of PATH.TGT; BLEU, chrF and TER use all
+    references, perplexity only PATH.TGT"""
 
     def label(self, recipe: Recipe) -> str:
         """Return ``name``, or SRC-TGT if the entry has none, or SRC of text of one language."""
@@ -189,96 +169,48 @@ HeldOutEntries: TypeAlias = Annotated[
 class DataConfig(ConfigBase):
     """Corpora, and how sentences become batches."""
 
-    train: CorpusEntries = option(
-        ...,
-        "training corpus, or a list of corpora: path prefix of the files PREFIX.SRC and "
-        "PREFIX.TGT, one sentence per line, plain, .gz, .xz or .bz2",
-        "O",
-    )
-    dev: HeldOutEntries = option(
-        ...,
-        "path prefix of the validation set, or a list of sets; the score, or the mean score of the "
-        "sets, selects the best checkpoint, decays the learning rate and stops training",
-        "O",
-    )
-    test: HeldOutEntries | None = option(
-        None,
-        "path prefix of the test set, or a list of sets; each set is scored once, at the end of "
-        "training",
-        "O",
-    )
-    temperature: float = option(
-        1.0,
-        "sampling temperature T: an epoch draws each entry of data.train in proportion to (number "
-        "of pairs)^(1/T), the largest entry once; 1 = off, higher = small entries more often; the "
-        "weight of an entry multiplies this",
-        "Arivazhagan 2019",
-        ge=1,
-        le=100,
-    )
-    download: str | None = option(
-        None,
-        "module of data_prep that downloads the corpus for src and tgt if its files are missing",
-        "O",
-    )
-    tokenized: bool = option(
-        False,
-        "true = the corpus files are Moses-tokenized: they are not tokenized again, and output is "
-        "detokenized",
-        "T, A",
-    )
-    max_len: int = option(
-        250,
-        "maximum length of a training sentence, in words before segmentation; longer pairs are "
-        "dropped",
-        "A",
-        ge=1,
-    )
-    max_pieces: int = option(
-        1000,
-        "maximum length of a training sentence, in pieces after segmentation; longer pairs are "
-        "dropped",
-        "O",
-        ge=1,
-    )
-    batch_tokens: int = option(
-        4096,
-        "maximum size of a batch: number of sentences x length in pieces of the longest one, "
-        "source or target",
-        "T, A",
-        ge=8,
-    )
-    block: int = option(
-        512,
-        "length in pieces of the blocks that a language model reads; a batch has "
-        "data.batch_tokens / data.block blocks; N uses 2048 for causal models",
-        "N 3.1; Liu 2019",
-        ge=8,
-    )
-    rebatch: bool = option(
-        True,
-        "true = form new batches in every epoch; false = form them once and shuffle their order, "
-        "as A does",
-        "T, A",
-    )
-    checks: Literal["error", "warn", "off"] = option(
-        "error",
-        "effect of a failed corpus check: error = stop before training, warn = print a warning, "
-        "off = nothing",
-        "O",
-    )
-    max_overlap: Probability = option(
-        0.05,
-        "maximum share of dev or test pairs that also occur in the training corpus; a larger share "
-        "is a failed check",
-        "O",
-    )
-    normalize: Literal["clean", "nfc", "none"] = option(
-        "clean",
-        "Unicode form of training and input text: clean = NFC without characters that have no "
-        "shape, as docs/data.md lists them; references are scored unaltered",
-        "O",
-    )
+    train: CorpusEntries = key(..., "O")
+    """training corpus, or a list of corpora: path prefix of the files PREFIX.SRC and PREFIX.TGT,
+    one sentence per line, plain, .gz, .xz or .bz2"""
+    dev: HeldOutEntries = key(..., "O")
+    """path prefix of the validation set, or a list of sets; the score, or the mean score of the
+    sets, selects the best checkpoint, decays the learning rate and stops training"""
+    test: HeldOutEntries | None = key(None, "O")
+    """path prefix of the test set, or a list of sets; each set is scored once, at the end of
+    training"""
+    temperature: float = key(1.0, "Arivazhagan 2019", ge=1, le=100)
+    """sampling temperature T: an epoch draws each entry of data.train in proportion to (number of
+    pairs)^(1/T), the largest entry once; 1 = off, higher = small entries more often; the weight of
+    an entry multiplies this"""
+    download: str | None = key(None, "O")
+    """module of data_prep that downloads the corpus for src and tgt if its files are missing"""
+    tokenized: bool = key(False, "T, A")
+    """true = the corpus files are Moses-tokenized: they are not tokenized again, and output is
+    detokenized"""
+    max_len: int = key(250, "A", ge=1)
+    """maximum length of a training sentence, in words before segmentation; longer pairs are
+    dropped"""
+    max_pieces: int = key(1000, "O", ge=1)
+    """maximum length of a training sentence, in pieces after segmentation; longer pairs are
+    dropped"""
+    batch_tokens: int = key(4096, "T, A", ge=8)
+    """maximum size of a batch: number of sentences x length in pieces of the longest one, source or
+    target"""
+    block: int = key(512, "N 3.1; Liu 2019", ge=8)
+    """length in pieces of the blocks that a language model reads; a batch has data.batch_tokens /
+    data.block blocks; N uses 2048 for causal models"""
+    rebatch: bool = key(True, "T, A")
+    """true = form new batches in every epoch; false = form them once and shuffle their order, as A
+    does"""
+    checks: Literal["error", "warn", "off"] = key("error", "O")
+    """effect of a failed corpus check: error = stop before training, warn = print a warning, off =
+    nothing"""
+    max_overlap: Probability = key(0.05, "O")
+    """maximum share of dev or test pairs that also occur in the training corpus; a larger share is
+    a failed check"""
+    normalize: Literal["clean", "nfc", "none"] = key("clean", "O")
+    """Unicode form of training and input text: clean = NFC without characters that have no shape,
+    as docs/data.md lists them; references are scored unaltered"""
 
     @property
     def entries(self) -> dict[str, Sequence[CorpusEntry | HeldOutEntry]]:
@@ -289,15 +221,6 @@ class DataConfig(ConfigBase):
     def draws_differ(self) -> bool:
         """Return whether each epoch draws other pairs of ``train``."""
         return self.temperature != 1 or any(entry.weight % 1 for entry in self.train)
-
-
-def _learn_from() -> Any:
-    return option(
-        None,
-        "corpora to learn the segmentation from, in any languages; each is an entry as in "
-        "data.train; none = data.train",
-        "O",
-    )
 
 
 class SegmentBase(ConfigBase):
@@ -331,32 +254,19 @@ class FastBpeConfig(SegmentBase):
 
     file_key = "codes"
     kind: Literal["fastbpe"] = "fastbpe"
-    merges: int = option(
-        8000,
-        "number of BPE merges, learned on both sides together; T uses 3000 for gl-en",
-        "T table 1",
-        ge=1,
-        le=MAX_VOCAB,
-    )
-    codes: str = option(
-        "learn",
-        "learn = learn the merges; otherwise the path of a file with the codes of fastBPE or "
-        "subword-nmt 0.2",
-        "O",
-    )
-    learn_from: CorpusEntries | None = _learn_from()
-    vocab_threshold: int = option(
-        0,
-        "pieces that occur less often than this in training are split further; 0 = off",
-        "O",
-        ge=0,
-    )
-    dropout: Probability = option(
-        0.0,
-        "BPE-dropout (Provilkov et al. 2020): probability of skipping a merge in training text, "
-        "drawn again in each epoch; 0 = off, 0.1 = the authors' value",
-        "O",
-    )
+    merges: int = key(8000, "T table 1", ge=1, le=MAX_VOCAB)
+    """number of BPE merges, learned on both sides together; T uses 3000 for gl-en"""
+    codes: str = key("learn", "O")
+    """learn = learn the merges; otherwise the path of a file with the codes of fastBPE or
+    subword-nmt 0.2"""
+    learn_from: CorpusEntries | None = key(None, "O")
+    """corpora to learn the segmentation from, in any languages; each is an entry as in data.train;
+    none = data.train"""
+    vocab_threshold: int = key(0, "O", ge=0)
+    """pieces that occur less often than this in training are split further; 0 = off"""
+    dropout: Probability = key(0.0, "O")
+    """BPE-dropout (Provilkov et al. 2020): probability of skipping a merge in training text, drawn
+    again in each epoch; 0 = off, 0.1 = the authors' value"""
 
 
 class SentencePieceConfig(SegmentBase):
@@ -364,36 +274,23 @@ class SentencePieceConfig(SegmentBase):
 
     file_key = "model"
     kind: Literal["sentencepiece"] = "sentencepiece"
-    vocab_size: int = option(
-        8000,
-        "number of pieces in the vocabulary, learned on both sides together",
-        "O",
-        ge=16,
-        le=MAX_VOCAB,
-    )
-    model_type: Literal["bpe", "unigram"] = option("bpe", "algorithm of SentencePiece", "O")
-    model: str = option(
-        "learn", "learn = learn the model; otherwise the path of a .model file", "O"
-    )
-    learn_from: CorpusEntries | None = _learn_from()
-    byte_fallback: bool = option(
-        False,
-        "true = rare and unseen characters become UTF-8 bytes and never UNK; adds 256 pieces",
-        "O",
-    )
-    dropout: Probability = option(
-        0.0,
-        "BPE-dropout for model_type: bpe, as in fastbpe; 0 = off",
-        "O",
-    )
-    sampling_alpha: float | None = option(
-        None,
-        "subword regularization (Kudo 2018) for model_type: unigram: each epoch draws the "
-        "segmentation of training text in proportion to probability^alpha; 0 = all segmentations "
-        "are equally probable, 0.2 = the author's value; none = off",
-        "O",
-        ge=0,
-    )
+    vocab_size: int = key(8000, "O", ge=16, le=MAX_VOCAB)
+    """number of pieces in the vocabulary, learned on both sides together"""
+    model_type: Literal["bpe", "unigram"] = key("bpe", "O")
+    """algorithm of SentencePiece"""
+    model: str = key("learn", "O")
+    """learn = learn the model; otherwise the path of a .model file"""
+    learn_from: CorpusEntries | None = key(None, "O")
+    """corpora to learn the segmentation from, in any languages; each is an entry as in data.train;
+    none = data.train"""
+    byte_fallback: bool = key(False, "O")
+    """true = rare and unseen characters become UTF-8 bytes and never UNK; adds 256 pieces"""
+    dropout: Probability = key(0.0, "O")
+    """BPE-dropout for model_type: bpe, as in fastbpe; 0 = off"""
+    sampling_alpha: float | None = key(None, "O", ge=0)
+    """subword regularization (Kudo 2018) for model_type: unigram: each epoch draws the segmentation
+    of training text in proportion to probability^alpha; 0 = all segmentations are equally probable,
+    0.2 = the author's value; none = off"""
 
     def _broken_rules(self) -> Iterator[str]:
         learned, sampling = self.file is None, self.sampling_alpha is not None
@@ -412,9 +309,8 @@ class WhitespaceConfig(SegmentBase):
     """Words as pieces, split at white space: for text that is already segmented."""
 
     kind: Literal["whitespace"] = "whitespace"
-    min_count: int = option(
-        1, "words that occur less often than this in training become UNK", "O", ge=1
-    )
+    min_count: int = key(1, "O", ge=1)
+    """words that occur less often than this in training become UNK"""
 
 
 SegmentConfig = Annotated[
@@ -429,127 +325,81 @@ PRESET = ("head_scale", "post_attn_norm", "ffn_norm")
 class ModelConfig(ConfigBase):
     """The encoder-decoder transformer, with the choices of normalization of both papers."""
 
-    dim: int = option(512, "model dimension d; must be even", "T appendix A", ge=2, le=16_384)
-    ffn_dim: int = option(
-        2048, "inner dimension of the feed-forward layers", "T appendix A", ge=1, le=65_536
+    dim: int = key(512, "T appendix A", ge=2, le=16_384)
+    """model dimension d; must be even"""
+    ffn_dim: int = key(2048, "T appendix A", ge=1, le=65_536)
+    """inner dimension of the feed-forward layers"""
+    heads: int = key(8, "T table 1", ge=1)
+    """number of attention heads; must divide dim; T uses 4 for gl-en"""
+    enc_layers: int = key(6, "T table 1", ge=1, le=1000)
+    """number of encoder layers; T uses 4 for gl-en"""
+    dec_layers: int = key(6, "T table 1", ge=1, le=1000)
+    """number of decoder layers; T uses 4 for gl-en"""
+    activation: Literal["relu", "gelu", "relu2", "geglu", "swish"] = key(
+        "relu", "T; N 2.1, tables 2, 5; O"
     )
-    heads: int = option(
-        8, "number of attention heads; must divide dim; T uses 4 for gl-en", "T table 1", ge=1
-    )
-    enc_layers: int = option(
-        6, "number of encoder layers; T uses 4 for gl-en", "T table 1", ge=1, le=1000
-    )
-    dec_layers: int = option(
-        6, "number of decoder layers; T uses 4 for gl-en", "T table 1", ge=1, le=1000
-    )
-    activation: Literal["relu", "gelu", "relu2", "geglu", "swish"] = option(
-        "relu",
-        "activation of the feed-forward layers; relu2 = squared ReLU, geglu = gated GELU, swish = "
-        "x * sigmoid(x), as in OPUS-MT",
-        "T; N 2.1, tables 2, 5; O",
-    )
-    bias: bool = option(True, "true = linear layers have biases", "A")
-    positions: Literal["sinusoidal", "fairseq", "learned"] = option(
-        "sinusoidal",
-        "position vectors: sinusoidal = sines of the paper; fairseq = sines from position 2 with "
-        "other frequencies, as in M2M-100 and NLLB-200; learned = a learned vector for each "
-        "position, as in mBART-50",
-        "V 3.5; O",
-    )
-    max_positions: int = option(
-        1024, "number of learned positions; longer sentences do not fit", "O", ge=640
-    )
-    embed_norm: bool = option(
-        False, "true = a norm of the sum of words and positions, as in mBART-50", "O"
-    )
-    norm: Literal["layernorm", "rmsnorm", "scalenorm"] = option(
-        "scalenorm", "norm of the sublayers and of the encoder and decoder output", "T 2.3, table 7"
-    )
-    norm_place: Literal["pre", "post"] = option(
-        "pre",
-        "pre = norm before each sublayer (PreNorm, equation 3); post = norm after each residual "
-        "sum (PostNorm, equation 2)",
-        "T 2.1",
-    )
-    norm_eps: float = option(
-        1e-5,
-        "epsilon of the norms, which is added to the variance or mean square; for ScaleNorm, the "
-        "smallest length that it divides by",
-        "T appendix C",
-        gt=0,
-    )
-    scalenorm_gain: Literal["learned", "fixed"] = option(
-        "learned",
-        "gain g of ScaleNorm; fixed = sqrt(d), except in the last norm of the decoder, whose gain "
-        "is always learned",
-        "T table 7",
-    )
-    fixnorm: bool = option(
-        True, "true = FixNorm: word embeddings are normalized to length 1", "T 2.3"
-    )
-    tie: Literal["src_tgt_out", "tgt_out", "none"] = option(
-        "src_tgt_out",
-        "which embeddings share one matrix: src_tgt_out = source, target and output; tgt_out = "
-        "target and output; none = no sharing",
-        "T appendix A",
-    )
-    out_bias: bool = option(True, "true = the output layer has a bias per vocabulary entry", "A")
-    logit_mask: bool = option(
-        True,
-        "true = vocabulary entries that do not occur on the target side of the training corpus get "
-        "probability 0",
-        "T appendix A",
-    )
-    init: Literal["small", "xavier"] = option(
-        "small",
-        "initialization: small = SmallInit, attention weights from N(0, 2/(5d)); xavier = Xavier "
-        "normal (equation 4)",
-        "T 2.2",
-    )
-    dropout: Probability = option(
-        0.3, "dropout on embeddings and sublayer outputs; T uses 0.4 for gl-en", "T table 1"
-    )
-    attn_dropout: Probability | None = option(
-        None, "dropout on attention weights; none = same as dropout", "T appendix A"
-    )
-    ffn_dropout: Probability | None = option(
-        None,
-        "dropout after the activation of the feed-forward layers; none = same as dropout",
-        "T appendix A",
-    )
-    word_dropout: Probability = option(
-        0.1, "probability of replacing an input token, source or target, by UNK", "T appendix A"
-    )
-    normformer: bool = option(
-        False, "true = NormFormer: sets head_scale, post_attn_norm and ffn_norm to true", "N 2.1"
-    )
-    head_scale: bool = option(
-        False, "true = HeadScale: a learned factor for each attention head", "N 2.1"
-    )
-    head_scale_place: Literal["inside", "outside"] = option(
-        "inside",
-        "what HeadScale multiplies: inside = the output of each head; outside = slices of the "
-        "attention output after its projection, as in N's released code",
-        "N 2.1, 2.2",
-    )
-    post_attn_norm: bool = option(
-        False, "true = a norm on the output of each attention layer", "N 2.1"
-    )
-    ffn_norm: bool = option(
-        False, "true = a norm after the activation of the feed-forward layers", "N 2.1"
-    )
-    qkv_norm: bool = option(
-        False, "true = norms on queries, keys and values (+3 More LN)", "N table 4"
-    )
-    res_scale: Literal["none", "ffn", "all", "scalar"] = option(
-        "none",
-        "ResScale: learned factors on the residual connection: ffn = a vector in feed-forward "
-        "sublayers, all = a vector in every sublayer, scalar = one number in every sublayer",
-        "N 2.2, 4.2",
-    )
-    extra_norm: Literal["layernorm", "rmsnorm", "scalenorm"] = option(
-        "layernorm", "kind of the norms that post_attn_norm, ffn_norm and qkv_norm add", "N 2.1"
-    )
+    """activation of the feed-forward layers; relu2 = squared ReLU, geglu = gated GELU, swish = x *
+    sigmoid(x), as in OPUS-MT"""
+    bias: bool = key(True, "A")
+    """true = linear layers have biases"""
+    positions: Literal["sinusoidal", "fairseq", "learned"] = key("sinusoidal", "V 3.5; O")
+    """position vectors: sinusoidal = sines of the paper; fairseq = sines from position 2 with other
+    frequencies, as in M2M-100 and NLLB-200; learned = a learned vector for each position, as in
+    mBART-50"""
+    max_positions: int = key(1024, "O", ge=640)
+    """number of learned positions; longer sentences do not fit"""
+    embed_norm: bool = key(False, "O")
+    """true = a norm of the sum of words and positions, as in mBART-50"""
+    norm: Literal["layernorm", "rmsnorm", "scalenorm"] = key("scalenorm", "T 2.3, table 7")
+    """norm of the sublayers and of the encoder and decoder output"""
+    norm_place: Literal["pre", "post"] = key("pre", "T 2.1")
+    """pre = norm before each sublayer (PreNorm, equation 3); post = norm after each residual sum
+    (PostNorm, equation 2)"""
+    norm_eps: float = key(1e-5, "T appendix C", gt=0)
+    """epsilon of the norms, which is added to the variance or mean square; for ScaleNorm, the
+    smallest length that it divides by"""
+    scalenorm_gain: Literal["learned", "fixed"] = key("learned", "T table 7")
+    """gain g of ScaleNorm; fixed = sqrt(d), except in the last norm of the decoder, whose gain is
+    always learned"""
+    fixnorm: bool = key(True, "T 2.3")
+    """true = FixNorm: word embeddings are normalized to length 1"""
+    tie: Literal["src_tgt_out", "tgt_out", "none"] = key("src_tgt_out", "T appendix A")
+    """which embeddings share one matrix: src_tgt_out = source, target and output; tgt_out = target
+    and output; none = no sharing"""
+    out_bias: bool = key(True, "A")
+    """true = the output layer has a bias per vocabulary entry"""
+    logit_mask: bool = key(True, "T appendix A")
+    """true = vocabulary entries that do not occur on the target side of the training corpus get
+    probability 0"""
+    init: Literal["small", "xavier"] = key("small", "T 2.2")
+    """initialization: small = SmallInit, attention weights from N(0, 2/(5d)); xavier = Xavier
+    normal (equation 4)"""
+    dropout: Probability = key(0.3, "T table 1")
+    """dropout on embeddings and sublayer outputs; T uses 0.4 for gl-en"""
+    attn_dropout: Probability | None = key(None, "T appendix A")
+    """dropout on attention weights; none = same as dropout"""
+    ffn_dropout: Probability | None = key(None, "T appendix A")
+    """dropout after the activation of the feed-forward layers; none = same as dropout"""
+    word_dropout: Probability = key(0.1, "T appendix A")
+    """probability of replacing an input token, source or target, by UNK"""
+    normformer: bool = key(False, "N 2.1")
+    """true = NormFormer: sets head_scale, post_attn_norm and ffn_norm to true"""
+    head_scale: bool = key(False, "N 2.1")
+    """true = HeadScale: a learned factor for each attention head"""
+    head_scale_place: Literal["inside", "outside"] = key("inside", "N 2.1, 2.2")
+    """what HeadScale multiplies: inside = the output of each head; outside = slices of the
+    attention output after its projection, as in N's released code"""
+    post_attn_norm: bool = key(False, "N 2.1")
+    """true = a norm on the output of each attention layer"""
+    ffn_norm: bool = key(False, "N 2.1")
+    """true = a norm after the activation of the feed-forward layers"""
+    qkv_norm: bool = key(False, "N table 4")
+    """true = norms on queries, keys and values (+3 More LN)"""
+    res_scale: Literal["none", "ffn", "all", "scalar"] = key("none", "N 2.2, 4.2")
+    """ResScale: learned factors on the residual connection: ffn = a vector in feed-forward
+    sublayers, all = a vector in every sublayer, scalar = one number in every sublayer"""
+    extra_norm: Literal["layernorm", "rmsnorm", "scalenorm"] = key("layernorm", "N 2.1")
+    """kind of the norms that post_attn_norm, ffn_norm and qkv_norm add"""
 
     @model_validator(mode="before")
     @classmethod
@@ -616,195 +466,121 @@ Patterns: TypeAlias = Annotated[
 class InitConfig(ConfigBase):
     """Start from a trained model, the parent: transfer (Zoph et al. 2016) and fine-tuning."""
 
-    parent: str | None = option(
-        None,
-        "run folder of the parent, the trained model that this run starts from; none = random "
-        "weights",
-        "O",
-        form="the path of a run folder",
-        min_length=1,
-        alias="from",
-    )
-    checkpoint: str = option(
+    parent: str | None = key(None, "O", form="the path of a run folder", min_length=1, alias="from")
+    """run folder of the parent, the trained model that this run starts from; none = random
+    weights"""
+    checkpoint: str = key(
         "best",
-        "checkpoint of the parent: best, latest, a name, or avg for its newest average",
         "O",
         form="best, latest, avg or the name of a checkpoint, such as u001500",
         pattern=r"^(best|latest|avg|u\d{6,12}(-(avg|best)\d{1,4})?)$",
     )
-    vocab: Literal["new", "parent"] = option(
-        "new",
-        "new = make a vocabulary from this corpus as segment says; pieces that the parent also has "
-        "take its embedding rows; parent = use the segmentation and vocabulary of the parent; "
-        "pieces that it does not have become UNK",
-        "O",
-    )
-    freeze: Patterns = option(
-        [],
-        "patterns of the names of parameters that do not train; * stands for any text",
-        "O",
-    )
+    """checkpoint of the parent: best, latest, a name, or avg for its newest average"""
+    vocab: Literal["new", "parent"] = key("new", "O")
+    """new = make a vocabulary from this corpus as segment says; pieces that the parent also has
+    take its embedding rows; parent = use the segmentation and vocabulary of the parent; pieces that
+    it does not have become UNK"""
+    freeze: Patterns = key([], "O")
+    """patterns of the names of parameters that do not train; * stands for any text"""
 
     def _broken_rules(self) -> Iterator[str]:
-        for key, field in keys_of(type(self)).items():
-            if self.parent is None and key != "from" and getattr(self, key) != field.default:
-                yield f"init.{key} requires init.from"
+        for name, field in keys_of(type(self)).items():
+            if self.parent is None and name != "from" and getattr(self, name) != field.default:
+                yield f"init.{name} requires init.from"
 
 
 class OptimConfig(ConfigBase):
     """The optimizer and the loss."""
 
-    kind: Literal["adam", "adamw", "radam", "muon"] = option(
-        "adam",
-        "optimizer; muon = Muon for the weight matrices of the layers and AdamW for all other "
-        "weights",
-        "T appendix A, section 5",
-    )
-    betas: tuple[Probability, Probability] = option(
-        (0.9, 0.999),
-        "decay rates of Adam's running means of the gradient and of its square; with muon, of the "
-        "AdamW part",
-        "T appendix A",
-    )
-    eps: float = option(1e-8, "Adam's epsilon; with muon, of the AdamW part", "T appendix A", gt=0)
-    weight_decay: float = option(
-        0.0,
-        "weight decay: with adam and radam, L2 regularization, whose gradient is added after "
-        "clipping; with adamw and muon, decoupled: an update subtracts learning rate x this x "
-        "weights",
-        "T appendix C",
-        ge=0,
-    )
-    clip_norm: float = option(
-        1.0,
-        "maximum global norm of the gradient; a larger gradient is scaled down; 0 = off",
-        "T appendix A",
-        ge=0,
-    )
-    label_smoothing: Probability = option(
-        0.1, "probability spread evenly over the vocabulary of the target side", "T appendix A"
-    )
-    accumulate: int = option(
-        1, "batches per update, in each process", "T appendix C", ge=1, le=10_000
-    )
+    kind: Literal["adam", "adamw", "radam", "muon"] = key("adam", "T appendix A, section 5")
+    """optimizer; muon = Muon for the weight matrices of the layers and AdamW for all other
+    weights"""
+    betas: tuple[Probability, Probability] = key((0.9, 0.999), "T appendix A")
+    """decay rates of Adam's running means of the gradient and of its square; with muon, of the
+    AdamW part"""
+    eps: float = key(1e-8, "T appendix A", gt=0)
+    """Adam's epsilon; with muon, of the AdamW part"""
+    weight_decay: float = key(0.0, "T appendix C", ge=0)
+    """weight decay: with adam and radam, L2 regularization, whose gradient is added after clipping;
+    with adamw and muon, decoupled: an update subtracts learning rate x this x weights"""
+    clip_norm: float = key(1.0, "T appendix A", ge=0)
+    """maximum global norm of the gradient; a larger gradient is scaled down; 0 = off"""
+    label_smoothing: Probability = key(0.1, "T appendix A")
+    """probability spread evenly over the vocabulary of the target side"""
+    accumulate: int = key(1, "T appendix C", ge=1, le=10_000)
+    """batches per update, in each process"""
 
 
 class TrainConfig(ConfigBase):
     """When training validates, saves and ends."""
 
-    validate_every: int = option(
-        1500,
-        "updates between validations; each one scores dev and saves a checkpoint; T calls this an "
-        "epoch",
-        "T table 1",
-        ge=1,
+    validate_every: int = key(1500, "T table 1", ge=1)
+    """updates between validations; each one scores dev and saves a checkpoint; T calls this an
+    epoch"""
+    max_validations: int = key(200, "T table 1", ge=1)
+    """training ends after this many validations"""
+    min_lr: float = key(1e-6, "T appendix A", ge=0)
+    """training ends when the learning rate falls below this"""
+    stop_patience: int = key(20, "T appendix A", ge=1)
+    """training ends after this many validations in a row without a new best score; T uses 50 for
+    gl-en"""
+    keep: int = key(1, "O", ge=1)
+    """number of newest checkpoints to keep, in addition to the best one"""
+    average: int = key(0, "V 6.1", ge=0)
+    """number of newest checkpoints to average when training ends; the average is used if its dev
+    score is not worse than the best; 0 = off, otherwise at least 2"""
+    max_bad_updates: int = key(10, "O", ge=1)
+    """training stops with an error after this many updates in a row with an infinite or NaN
+    gradient; such an update is skipped and counted"""
+    log_every: int = key(100, "O", ge=1)
+    """updates between log lines"""
+    shard: Literal["off", "full"] = key("off", "N released code")
+    """with several processes: off = each process has the complete model; full = each has a part of
+    the weights, gradients and optimizer state, for a model that is too large for one GPU"""
+    tensorboard: Literal["auto", "on", "off"] = key("auto", "O")
+    """write metrics for TensorBoard to RUN/tensorboard; auto = if the package tensorboard is
+    installed; on = a missing package is an error"""
+    wandb: str | None = key(
+        None, "O", form="PROJECT or ENTITY/PROJECT", pattern=r"^([^/\\#?%:\s]+/)?[^/\\#?%:]{1,128}$"
     )
-    max_validations: int = option(
-        200, "training ends after this many validations", "T table 1", ge=1
-    )
-    min_lr: float = option(
-        1e-6, "training ends when the learning rate falls below this", "T appendix A", ge=0
-    )
-    stop_patience: int = option(
-        20,
-        "training ends after this many validations in a row without a new best score; T uses 50 "
-        "for gl-en",
-        "T appendix A",
-        ge=1,
-    )
-    keep: int = option(
-        1, "number of newest checkpoints to keep, in addition to the best one", "O", ge=1
-    )
-    average: int = option(
-        0,
-        "number of newest checkpoints to average when training ends; the average is used if its "
-        "dev score is not worse than the best; 0 = off, otherwise at least 2",
-        "V 6.1",
-        ge=0,
-    )
-    max_bad_updates: int = option(
-        10,
-        "training stops with an error after this many updates in a row with an infinite or NaN "
-        "gradient; such an update is skipped and counted",
-        "O",
-        ge=1,
-    )
-    log_every: int = option(100, "updates between log lines", "O", ge=1)
-    shard: Literal["off", "full"] = option(
-        "off",
-        "with several processes: off = each process has the complete model; full = each has a part "
-        "of the weights, gradients and optimizer state, for a model that is too large for one GPU",
-        "N released code",
-    )
-    tensorboard: Literal["auto", "on", "off"] = option(
-        "auto",
-        "write metrics for TensorBoard to RUN/tensorboard; auto = if the package tensorboard is "
-        "installed; on = a missing package is an error",
-        "O",
-    )
-    wandb: str | None = option(
-        None,
-        "project of Weights & Biases that gets the metrics and the recipe; requires the package "
-        "wandb; none = off",
-        "O",
-        form="PROJECT or ENTITY/PROJECT",
-        pattern=r"^([^/\\#?%:\s]+/)?[^/\\#?%:]{1,128}$",
-    )
+    """project of Weights & Biases that gets the metrics and the recipe; requires the package wandb;
+    none = off"""
 
 
 class DecodeConfig(ConfigBase):
     """Search: for validation, for the test set, and as defaults of nmt-translate."""
 
-    beam: int = option(4, "beam size; 1 = greedy search", "A", ge=1, le=1000)
-    length_alpha: float = option(
-        0.6,
-        "exponent alpha of the length penalty: scores are divided by ((5 + length)/6)^alpha; 0 = "
-        "off, higher = longer translations",
-        "W, A",
-        ge=0,
-        le=10,
-    )
-    max_len_offset: int = option(
-        50,
-        "maximum length of a translation: length of the source plus this, in pieces",
-        "V, A",
-        ge=1,
-        le=10_000,
-    )
-    stop_rule: Literal["bound", "count"] = option(
-        "bound",
-        "when the search of a sentence ends: bound = when no unfinished hypothesis can become the "
-        "best; count = when as many hypotheses as the beam size have ended, as in fairseq and "
-        "CTranslate2",
-        "A",
-    )
-    allow_unk: bool = option(False, "true = translations may contain UNK", "A")
-    batch_tokens: int = option(
-        16384,
-        "maximum size of a batch: source pieces with padding x beam; affects speed and memory; in "
-        "bf16 and fp16, it can also change translations",
-        "O",
-        ge=1,
-        le=1_000_000_000,
-    )
+    beam: int = key(4, "A", ge=1, le=1000)
+    """beam size; 1 = greedy search"""
+    length_alpha: float = key(0.6, "W, A", ge=0, le=10)
+    """exponent alpha of the length penalty: scores are divided by ((5 + length)/6)^alpha; 0 = off,
+    higher = longer translations"""
+    max_len_offset: int = key(50, "V, A", ge=1, le=10_000)
+    """maximum length of a translation: length of the source plus this, in pieces"""
+    stop_rule: Literal["bound", "count"] = key("bound", "A")
+    """when the search of a sentence ends: bound = when no unfinished hypothesis can become the
+    best; count = when as many hypotheses as the beam size have ended, as in fairseq and
+    CTranslate2"""
+    allow_unk: bool = key(False, "A")
+    """true = translations may contain UNK"""
+    batch_tokens: int = key(16384, "O", ge=1, le=1_000_000_000)
+    """maximum size of a batch: source pieces with padding x beam; affects speed and memory; in bf16
+    and fp16, it can also change translations"""
 
 
 class ScoreConfig(ConfigBase):
     """Metrics on dev and test."""
 
-    metrics: list[Literal["bleu", "chrf", "chrf++", "ter"]] = option(
-        ["bleu", "chrf"],
-        "metrics of sacreBLEU, on detokenized text; tokenized BLEU is always added",
-        "O",
-        min_length=1,
+    metrics: list[Literal["bleu", "chrf", "chrf++", "ter"]] = key(
+        ["bleu", "chrf"], "O", min_length=1
     )
-    select_by: Literal["bleu", "chrf", "chrf++", "tokenized_bleu", "ppl"] = option(
-        "bleu",
-        "metric whose dev score selects the best checkpoint; tokenized_bleu = the BLEU of "
-        "multi-bleu.perl, which T reports; ppl = perplexity, the default and only choice for tasks "
-        "other than translation",
-        "T appendix A",
+    """metrics of sacreBLEU, on detokenized text; tokenized BLEU is always added"""
+    select_by: Literal["bleu", "chrf", "chrf++", "tokenized_bleu", "ppl"] = key(
+        "bleu", "T appendix A"
     )
+    """metric whose dev score selects the best checkpoint; tokenized_bleu = the BLEU of
+    multi-bleu.perl, which T reports; ppl = perplexity, the default and only choice for tasks other
+    than translation"""
 
     def _broken_rules(self) -> Iterator[str]:
         if self.select_by not in ("tokenized_bleu", "ppl", *self.metrics):
@@ -817,16 +593,14 @@ class ScoreConfig(ConfigBase):
 class AnalysisConfig(ConfigBase):
     """Observations during training, written to metrics.jsonl and TensorBoard."""
 
-    every: int = option(0, "updates between observations; 0 = off", "O", ge=0)
+    every: int = key(0, "O", ge=0)
+    """updates between observations; 0 = off"""
     observe: list[
         Literal["grad_total", "grad_l1", "grad_l2", "gains", "head_scale", "res_scale"]
-    ] = option(
-        [],
-        "what to log: grad_total = L2 norm of all gradients together; grad_l1, grad_l2 = L1 and L2 "
-        "norm of the gradient of each weight matrix; gains = gains of the norms; head_scale, "
-        "res_scale = learned factors of HeadScale and ResScale",
-        "T figures 2-4; N figures 3-7",
-    )
+    ] = key([], "T figures 2-4; N figures 3-7")
+    """what to log: grad_total = L2 norm of all gradients together; grad_l1, grad_l2 = L1 and L2
+    norm of the gradient of each weight matrix; gains = gains of the norms; head_scale, res_scale =
+    learned factors of HeadScale and ResScale"""
 
     def _broken_rules(self) -> Iterator[str]:
         if bool(self.every) != bool(self.observe):
@@ -859,59 +633,35 @@ UNUSED_KEYS: dict[str, tuple[str, ...]] = {
 class Recipe(ConfigBase):
     """A complete recipe: the keys that a file sets, and the default of every other key."""
 
-    task: Literal["translation", "causal_lm", "masked_lm", "denoising"] = option(
-        "translation",
-        "what the model learns: translation; causal_lm = predict each token from those before it; "
-        "masked_lm = predict masked tokens (RoBERTa); denoising = restore damaged text (BART)",
-        "O; N 2.2; Liu 2019; Lewis 2020",
+    task: Literal["translation", "causal_lm", "masked_lm", "denoising"] = key(
+        "translation", "O; N 2.2; Liu 2019; Lewis 2020"
     )
-    src: Language = option(
-        ...,
-        "source language code: file extension and rules of the tokenizer; the language of a "
-        "language model's text",
-        "O",
+    """what the model learns: translation; causal_lm = predict each token from those before it;
+    masked_lm = predict masked tokens (RoBERTa); denoising = restore damaged text (BART)"""
+    src: Language = key(..., "O")
+    """source language code: file extension and rules of the tokenizer; the language of a language
+    model's text"""
+    tgt: str = key(
+        "", "O", form="a language code of letters, digits, - and _", pattern=r"^[A-Za-z0-9_-]*$"
     )
-    tgt: str = option(
-        "",
-        "target language code: file extension and rules of the tokenizer; required for "
-        "translation, empty for other tasks",
-        "O",
-        form="a language code of letters, digits, - and _",
-        pattern=r"^[A-Za-z0-9_-]*$",
+    """target language code: file extension and rules of the tokenizer; required for translation,
+    empty for other tasks"""
+    out: str = key("", "O")
+    """run folder; empty = runs/NAME in the working directory, for the recipe NAME.yaml"""
+    seed: int = key(1, "O", ge=0, le=2**32 - 1)
+    """seed of all random numbers: initial weights, batches, dropout, noise"""
+    device: str = key(
+        "auto", "O", form="auto, cpu, cuda or cuda:N", pattern=r"^(auto|cpu|cuda(:\d+)?)$"
     )
-    out: str = option(
-        "", "run folder; empty = runs/NAME in the working directory, for the recipe NAME.yaml", "O"
-    )
-    seed: int = option(
-        1,
-        "seed of all random numbers: initial weights, batches, dropout, noise",
-        "O",
-        ge=0,
-        le=2**32 - 1,
-    )
-    device: str = option(
-        "auto",
-        "where to train; auto = a GPU if torch finds one, otherwise the CPU",
-        "O",
-        form="auto, cpu, cuda or cuda:N",
-        pattern=r"^(auto|cpu|cuda(:\d+)?)$",
-    )
-    precision: Literal["auto", "fp32", "bf16", "fp16"] = option(
-        "auto",
-        "number format of matrix products; auto = bf16 if the GPU or CPU has instructions for it, "
-        "fp16 on V100 and T4, otherwise fp32",
-        "O",
-    )
-    graphs: Literal["auto", "off"] = option(
-        "auto", "auto = on a GPU, record updates as CUDA graphs; off = launch each kernel", "O"
-    )
-    time_limit: float | None = option(
-        None,
-        "hours of training, in all sessions of the run together, after which the run saves its "
-        "state, scores the test set and ends; none = no limit",
-        "O",
-        gt=0,
-    )
+    """where to train; auto = a GPU if torch finds one, otherwise the CPU"""
+    precision: Literal["auto", "fp32", "bf16", "fp16"] = key("auto", "O")
+    """number format of matrix products; auto = bf16 if the GPU or CPU has instructions for it, fp16
+    on V100 and T4, otherwise fp32"""
+    graphs: Literal["auto", "off"] = key("auto", "O")
+    """auto = on a GPU, record updates as CUDA graphs; off = launch each kernel"""
+    time_limit: float | None = key(None, "O", gt=0)
+    """hours of training, in all sessions of the run together, after which the run saves its state,
+    scores the test set and ends; none = no limit"""
     data: DataConfig
     segment: Annotated[SegmentConfig, _with_kind("fastbpe")] = FastBpeConfig()
     model: ModelConfig = ModelConfig()
@@ -1016,10 +766,10 @@ class Recipe(ConfigBase):
     def _task_rules(self) -> Iterator[str]:
         task = self.task
         for name in UNUSED_KEYS[task]:
-            group, _, key = name.partition(".")
+            group, _, pattern = name.partition(".")
             values = getattr(self, group)
             for field, info in type(values).model_fields.items():
-                if key in ("*", field) and getattr(values, field) != info.default:
+                if pattern in ("*", field) and getattr(values, field) != info.default:
                     yield f"{group}.{field} has no effect with task: {task}; remove it"
         if self.translates:
             return
@@ -1064,12 +814,12 @@ class Recipe(ConfigBase):
                 "learned already; remove one of them"
             )
         for i, source in enumerate(segment.learning_entries):
-            key = f"segment.learn_from[{i}]"
+            at = f"segment.learn_from[{i}]"
             if source.tag is not None:
-                yield f"{key}.tag has no effect; remove it"
+                yield f"{at}.tag has no effect; remove it"
             # with the vocabulary of a parent, these are the parent's entries, which are not read
             if source.tgt is not None and not self.translates and self.init.vocab != "parent":
-                yield f"{key}.tgt has no effect with task: {self.task}; remove it"
+                yield f"{at}.tgt has no effect with task: {self.task}; remove it"
         tags = sorted({entry.tag for entry in data.train if entry.tag})
         known = "data.train has no tags; remove it"
         if tags:
@@ -1077,24 +827,24 @@ class Recipe(ConfigBase):
         for role, entries in data.entries.items():
             labels: list[str] = []
             for i, entry in enumerate(entries):
-                key = f"data.{role}[{i}]"
+                at = f"data.{role}[{i}]"
                 src, tgt = entry.langs(self)
                 unused = sorted({"tgt", "tag", "tgt_tag", "other_refs"} & entry.model_fields_set)
                 if unused and not self.translates:
                     it = "it" if len(unused) == 1 else "them"
                     yield (
-                        f"{key}: {' and '.join(unused)} has no effect with task: {self.task}; "
+                        f"{at}: {' and '.join(unused)} has no effect with task: {self.task}; "
                         f"remove {it}"
                     )
                 if self.translates and (entry.src or entry.tgt) and src == tgt:
                     side = "tgt" if entry.tgt else "src"
-                    yield f"{key}.{side}: source and target language are both {src}"
+                    yield f"{at}.{side}: source and target language are both {src}"
                 if self.translates and role != "train" and entry.tag not in (None, *tags):
-                    yield f"{key}.tag: no entry of data.train has the tag {entry.tag}; {known}"
+                    yield f"{at}.tag: no entry of data.train has the tag {entry.tag}; {known}"
                 if isinstance(entry, HeldOutEntry):
                     label = entry.label(self)
                     if label in labels:
-                        yield f"data.{role}[{i}]: two sets are called {label}; give each a name"
+                        yield f"{at}: two sets are called {label}; give each a name"
                     labels.append(label)
 
     def _shard_rules(self) -> Iterator[str]:

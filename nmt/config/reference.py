@@ -18,7 +18,7 @@ from pydantic.fields import FieldInfo
 from nmt import hooks
 from nmt.config.errors import allowed, format_value
 from nmt.config.recipe import CorpusEntry, HeldOutEntry, Recipe, groups
-from nmt.config.schema import keys_of
+from nmt.config.schema import keys_of, meanings
 
 DOCS = Path(__file__).parents[2] / "docs"
 FIRST = "Top level"  # the first table; the text before it is written by hand
@@ -57,9 +57,10 @@ def files() -> dict[str, Callable[[], str]]:
 
 def table(title: str, model: type[BaseModel], omit: Collection[str] = (), level: int = 2) -> str:
     """Return a Markdown table of the keys of a group."""
+    meaning = meanings(model)
     rows = [
         f"| {name} | {_default(field)} | {_escape(allowed(model, name))} "
-        f"| {_escape(str(field.description))} | {_source(field)} |"
+        f"| {_escape(meaning[name])} | {_source(field)} |"
         for name, field in keys_of(model).items()
         if name not in omit
     ]

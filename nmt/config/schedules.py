@@ -13,18 +13,11 @@ from typing import Annotated, Literal, TypeAlias
 
 from pydantic import Field
 
-from nmt.config.schema import ConfigBase, option
+from nmt.config.schema import ConfigBase, key
 
 MAX_UPDATES = 1_000_000_000
 History: TypeAlias = Sequence[tuple[int, float]]
 DecayRule: TypeAlias = Literal["no_gain", "below_all"]
-
-_RULE = (
-    "when to decay: no_gain = after patience validations without a new best score; below_all = "
-    "when a score is below each of the previous patience scores, as in A"
-)
-_DECAY = "factor on the learning rate at each decay"
-_PATIENCE = "number of validations that the rule compares"
 
 
 class ScheduleBase(ConfigBase):
@@ -39,19 +32,10 @@ class InverseSqrt(ScheduleBase):
     """Warm up linearly, then decay with 1 / sqrt(update) (INVSQRTDECAY: T equation 7; V 5.3)."""
 
     kind: Literal["inverse_sqrt"] = "inverse_sqrt"
-    scale: float = option(
-        1.0,
-        "factor on the learning rate, lambda of equation 7; 2 is the paper's 2xLR",
-        "T equation 7",
-        gt=0,
-    )
-    warmup_updates: int = option(
-        8000,
-        "updates until the learning rate is highest; 0 = no warm-up",
-        "T 3.3",
-        ge=0,
-        le=MAX_UPDATES,
-    )
+    scale: float = key(1.0, "T equation 7", gt=0)
+    """factor on the learning rate, lambda of equation 7; 2 is the paper's 2xLR"""
+    warmup_updates: int = key(8000, "T 3.3", ge=0, le=MAX_UPDATES)
+    """updates until the learning rate is highest; 0 = no warm-up"""
 
     def lr(self, update: int, history: History, dim: int) -> float:
         """Return the learning rate of this update."""
@@ -62,13 +46,17 @@ class ValDecay(ScheduleBase):
     """Warm up as equation 7, then multiply by ``decay`` on plateaus of dev (VALDECAY: T 2.4)."""
 
     kind: Literal["val_decay"] = "val_decay"
-    scale: float = option(1.0, "factor on the learning rate, lambda of equation 7", "T 3.3", gt=0)
-    warmup_updates: int = option(
-        8000, "updates until the learning rate is highest", "T 3.3", ge=1, le=MAX_UPDATES
-    )
-    decay: float = option(0.8, _DECAY, "T 3.3", gt=0, lt=1)
-    patience: int = option(3, _PATIENCE, "T 3.3", ge=1)
-    rule: DecayRule = option("no_gain", _RULE, "T 2.4, A")
+    scale: float = key(1.0, "T 3.3", gt=0)
+    """factor on the learning rate, lambda of equation 7"""
+    warmup_updates: int = key(8000, "T 3.3", ge=1, le=MAX_UPDATES)
+    """updates until the learning rate is highest"""
+    decay: float = key(0.8, "T 3.3", gt=0, lt=1)
+    """factor on the learning rate at each decay"""
+    patience: int = key(3, "T 3.3", ge=1)
+    """number of validations that the rule compares"""
+    rule: DecayRule = key("no_gain", "T 2.4, A")
+    """when to decay: no_gain = after patience validations without a new best score; below_all =
+    when a score is below each of the previous patience scores, as in A"""
 
     def lr(self, update: int, history: History, dim: int) -> float:
         """Return the learning rate of this update."""
@@ -83,10 +71,15 @@ class NoWarmup(ScheduleBase):
     """Start at ``lr`` and multiply by ``decay`` on plateaus of dev (NOWARMUP: T 2.4, 3.3)."""
 
     kind: Literal["no_warmup"] = "no_warmup"
-    lr_start: float = option(3e-4, "learning rate of the first update", "T 3.3", gt=0, alias="lr")
-    decay: float = option(0.8, _DECAY, "T 3.3", gt=0, lt=1)
-    patience: int = option(3, _PATIENCE, "T 3.3", ge=1)
-    rule: DecayRule = option("no_gain", _RULE, "T 2.4, A")
+    lr_start: float = key(3e-4, "T 3.3", gt=0, alias="lr")
+    """learning rate of the first update"""
+    decay: float = key(0.8, "T 3.3", gt=0, lt=1)
+    """factor on the learning rate at each decay"""
+    patience: int = key(3, "T 3.3", ge=1)
+    """number of validations that the rule compares"""
+    rule: DecayRule = key("no_gain", "T 2.4, A")
+    """when to decay: no_gain = after patience validations without a new best score; below_all =
+    when a score is below each of the previous patience scores, as in A"""
 
     def lr(self, update: int, history: History, dim: int) -> float:
         """Return the learning rate of this update."""
@@ -97,24 +90,14 @@ class Linear(ScheduleBase):
     """Warm up linearly to ``lr``, then fall to ``end_lr`` at ``total_updates`` (N table 7)."""
 
     kind: Literal["linear"] = "linear"
-    peak: float = option(
-        ..., "highest learning rate, at the end of the warm-up", "N table 1", gt=0, alias="lr"
-    )
-    warmup_updates: int = option(
-        500,
-        "updates until the learning rate is highest; 0 = no warm-up",
-        "N table 7",
-        ge=0,
-        le=MAX_UPDATES,
-    )
-    total_updates: int = option(
-        ...,
-        "updates until the learning rate is end_lr; then training ends",
-        "N",
-        ge=1,
-        le=MAX_UPDATES,
-    )
-    end_lr: float = option(0.0, "learning rate of the last update", "N table 7", ge=0)
+    peak: float = key(..., "N table 1", gt=0, alias="lr")
+    """highest learning rate, at the end of the warm-up"""
+    warmup_updates: int = key(500, "N table 7", ge=0, le=MAX_UPDATES)
+    """updates until the learning rate is highest; 0 = no warm-up"""
+    total_updates: int = key(..., "N", ge=1, le=MAX_UPDATES)
+    """updates until the learning rate is end_lr; then training ends"""
+    end_lr: float = key(0.0, "N table 7", ge=0)
+    """learning rate of the last update"""
 
     def _broken_rules(self) -> Iterator[str]:
         if self.warmup_updates >= self.total_updates:
@@ -141,7 +124,8 @@ class Constant(ScheduleBase):
     """Use the same learning rate for every update."""
 
     kind: Literal["constant"] = "constant"
-    value: float = option(..., "learning rate of every update", "O", gt=0, alias="lr")
+    value: float = key(..., "O", gt=0, alias="lr")
+    """learning rate of every update"""
 
     def lr(self, update: int, history: History, dim: int) -> float:
         """Return the learning rate of this update."""
@@ -152,16 +136,12 @@ class LrRamp(ScheduleBase):
     """Raise the rate until the loss explodes: NormFormer's stability test (N 4.1, figure 5)."""
 
     kind: Literal["lr_ramp"] = "lr_ramp"
-    start_lr: float = option(0.0, "learning rate that the ramp starts from", "N figure 5", ge=0)
-    lr_per_update: float = option(
-        5e-5, "added to the learning rate at each update", "N figure 5", gt=0
-    )
-    stop_loss_ratio: float = option(
-        1.5,
-        "training ends when the loss per token exceeds its lowest logged value times this",
-        "O",
-        gt=1,
-    )
+    start_lr: float = key(0.0, "N figure 5", ge=0)
+    """learning rate that the ramp starts from"""
+    lr_per_update: float = key(5e-5, "N figure 5", gt=0)
+    """added to the learning rate at each update"""
+    stop_loss_ratio: float = key(1.5, "O", gt=1)
+    """training ends when the loss per token exceeds its lowest logged value times this"""
 
     def lr(self, update: int, history: History, dim: int) -> float:
         """Return the learning rate of this update."""

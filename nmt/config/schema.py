@@ -2,13 +2,27 @@
 
 from __future__ import annotations
 
+import ast
+import functools
+import inspect
+import itertools
 import re
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, get_args
 
-from pydantic import BaseModel, ConfigDict, Field, JsonValue, WithJsonSchema, model_validator
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    GetJsonSchemaHandler,
+    JsonValue,
+    WithJsonSchema,
+    model_validator,
+)
 from pydantic.fields import FieldInfo
+from pydantic_core import CoreSchema
 
 NONE = ("none", "null", "~", "")  # no value, where a key may have none
 _DIGITS = r"\d+(?:_\d+)*"
@@ -32,6 +46,16 @@ class ConfigBase(BaseModel):
     model_config = ConfigDict(
         frozen=True, extra="forbid", validate_default=True, allow_inf_nan=False
     )
+
+    @classmethod
+    def __get_pydantic_json_schema__(
+        cls, core_schema: CoreSchema, handler: GetJsonSchemaHandler
+    ) -> dict[str, Any]:
+        schema = handler(core_schema)
+        properties = handler.resolve_ref_schema(schema)["properties"]
+        for name, meaning in meanings(cls).items():
+            properties[name]["description"] = meaning
+        return schema
 
     def _broken_rules(self) -> Iterator[str]:
         """Yield what contradicts between the keys; each message names them."""
@@ -61,12 +85,11 @@ class ConfigBase(BaseModel):
         return read
 
 
-def option(default: Any, meaning: str, source: str, form: str | None = None, **limits: Any) -> Any:
-    """Return the field of one recipe key.
+def key(default: Any, source: str, form: str | None = None, **limits: Any) -> Any:
+    """Return the field of one recipe key; the text below it in its class says what it does.
 
     Args:
         default: ``...`` = required.
-        meaning: what the key does, with its unit; docs/recipe-keys.md prints it.
         source: paper and place: T = Transformers without Tears, A = T's released code,
             N = NormFormer, V = Vaswani et al. 2017, W = Wu et al. 2016, O = ours.
         form: what a text must look like, in words.
@@ -75,12 +98,39 @@ def option(default: Any, meaning: str, source: str, form: str | None = None, **l
     extra: dict[str, JsonValue] = {"source": source}
     if form:
         extra["form"] = form
-    return Field(default, description=meaning, json_schema_extra=extra, **limits)
+    return Field(default, json_schema_extra=extra, **limits)
 
 
 def keys_of(model: type[BaseModel]) -> dict[str, FieldInfo]:
     """Return the keys of a group under the names that a recipe uses."""
     return {field.alias or name: field for name, field in model.model_fields.items()}
+
+
+def meanings(model: type[BaseModel]) -> dict[str, str]:
+    """Return what the keys of a group do: the text below each of them in its class."""
+    texts: dict[str, str] = {}
+    for parent in reversed(model.__mro__):
+        if issubclass(parent, ConfigBase):
+            texts |= _texts_below_keys(parent.__module__).get(parent.__name__, {})
+    fields = model.model_fields.items()
+    return {f.alias or name: texts[name] for name, f in fields if name in texts}
+
+
+@functools.cache
+def _texts_below_keys(module: str) -> dict[str, dict[str, str]]:
+    """Return the text below each key, for each class of a module.
+
+    pydantic's setting ``use_attribute_docstrings`` would add 30 ms to the start of each command.
+    """
+    texts: dict[str, dict[str, str]] = {}
+    for group in ast.parse(inspect.getsource(sys.modules[module])).body:
+        if isinstance(group, ast.ClassDef):
+            texts[group.name] = {
+                ast.unparse(key.target): " ".join(ast.literal_eval(text.value).split())
+                for key, text in itertools.pairwise(group.body)
+                if isinstance(key, ast.AnnAssign) and isinstance(text, ast.Expr)
+            }
+    return texts
 
 
 def leaf_types(annotation: Any) -> list[Any]:

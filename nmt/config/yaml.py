@@ -111,12 +111,7 @@ def key_name(path: KeyPath) -> str:
 
 
 def read_yaml(text: str, file: str, problems: list[Problem]) -> Document:
-    """Read the text of a recipe.
-
-    Args:
-        text: YAML.
-        file: name of the file in errors.
-        problems: duplicate keys and keys that are not words are appended.
+    """Read the text of a recipe; append duplicate keys and keys that are not words to problems.
 
     Raises:
         UserError: the text is not YAML, not a mapping, or has what a recipe may not have.
@@ -133,10 +128,7 @@ def read_yaml(text: str, file: str, problems: list[Problem]) -> Document:
 
 
 def read_value(text: str, file: str, problems: list[Problem]) -> tuple[Any, dict[KeyPath, Place]]:
-    """Read the YAML of any value, and return it with the places of all values in it.
-
-    See ``read_yaml``.
-    """
+    """Read the YAML of any value as ``read_yaml`` does; return it with the places of all values."""
     places: dict[KeyPath, Place] = {}
 
     def read(node: Any, path: KeyPath, key: Location | None = None) -> Any:

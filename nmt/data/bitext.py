@@ -1,14 +1,20 @@
-"""Parallel files: where the corpora of a recipe are, their pairs of lines, and their hashes."""
+"""A corpus: its files, their pairs of lines in the text form of the recipe, and pairs in memory.
+
+The files of an entry may be Moses-tokenized or plain. If the recipe has the other form
+(``data.tokenized``), the lines are converted when they are read.
+"""
 
 from __future__ import annotations
 
 import itertools
 import os
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal, TypeAlias
+from typing import TYPE_CHECKING, Literal, TypeAlias, TypeVar
+
+import numpy as np
 
 from nmt.data.text import (
     OPENERS,
@@ -19,9 +25,12 @@ from nmt.data.text import (
     read_lines,
     require_line_feeds,
 )
+from nmt.data.tokenizer import Moses
+from nmt.data.workers import in_chunks, map_chunks
 from nmt.errors import UserError
 from nmt.runtime.files import file_digest
 from nmt.runtime.missing import missing_fix
+from nmt.runtime.progress import progress_bar
 
 if TYPE_CHECKING:
     from nmt.config.recipe import CorpusEntry, HeldOutEntry, Recipe
@@ -29,17 +38,12 @@ if TYPE_CHECKING:
 Split: TypeAlias = Literal["dev", "test"]
 # source file and target file; text of one language, for a language model, has only the first
 Sides: TypeAlias = tuple[Path, ...]
+Converted: TypeAlias = tuple[Pair, Pair]  # in the form of the recipe, and as in the files
+NumberedPair: TypeAlias = tuple[int, Pair]  # the number of its line, and the pair
+Result = TypeVar("Result")
 
 
-def locate_sides(prefix: str, langs: Sequence[str]) -> list[Path | UserError]:
-    """Return the file of each side of a corpus, or why it cannot be used."""
-    sides: list[Path | UserError] = []
-    for lang in langs:
-        try:
-            sides.append(find_side(prefix, lang))
-        except UserError as error:
-            sides.append(error)
-    return sides
+# ---------------------------------------------------------------- files
 
 
 @dataclass(frozen=True)
@@ -75,24 +79,6 @@ class Bitext:
         return ", ".join(map(str, self.sides))
 
 
-def missing_files(recipe: Recipe) -> list[str]:
-    """Return the prefixes of the recipe's corpora in its own languages that lack a usable file."""
-    langs = recipe.src, recipe.tgt or recipe.src
-    suffixes = _suffixes(recipe, langs)
-    return [
-        entry.path
-        for entries in recipe.data.entries.values()
-        for entry in entries
-        if entry.langs(recipe) == langs
-        and any(isinstance(s, UserError) for s in locate_sides(entry.path, suffixes))
-    ]
-
-
-def _suffixes(recipe: Recipe, langs: tuple[str, str]) -> tuple[str, ...]:
-    """Return the languages that a corpus has files of; a language model reads only the first."""
-    return langs if recipe.translates else langs[:1]
-
-
 def held_out_entries(recipe: Recipe, role: Split) -> dict[str, HeldOutEntry]:
     """Return the dev or test sets by name: ``dev``, or ``dev.NAME`` for each of several."""
     entries = recipe.data.dev if role == "dev" else recipe.data.test or []
@@ -101,14 +87,37 @@ def held_out_entries(recipe: Recipe, role: Split) -> dict[str, HeldOutEntry]:
     return {f"{role}.{entry.label(recipe)}": entry for entry in entries}
 
 
+def missing_files(recipe: Recipe) -> list[str]:
+    """Return the prefixes of the recipe's corpora in its own languages that lack a usable file."""
+    langs = recipe.src, recipe.tgt or recipe.src
+    return [
+        entry.path
+        for entries in recipe.data.entries.values()
+        for entry in entries
+        if entry.langs(recipe) == langs
+        and any(isinstance(side, UserError) for side in _locate(entry, recipe))
+    ]
+
+
+def _locate(entry: CorpusEntry | HeldOutEntry, recipe: Recipe) -> list[Path | UserError]:
+    """Return the file of each side of an entry, or why it cannot be used."""
+    langs = entry.langs(recipe)
+    sides: list[Path | UserError] = []
+    for lang in langs if recipe.translates else langs[:1]:
+        try:
+            sides.append(find_side(entry.path, lang))
+        except UserError as error:
+            sides.append(error)
+    return sides
+
+
 @dataclass(frozen=True)
 class CorpusFiles:
     """The files of a recipe.
 
     Attributes:
         train: each training corpus; a corpus may occur twice.
-        held_out: the dev and test sets by name: "dev" and "test", or "dev.NAME" for each of
-            several.
+        held_out: the dev and test sets by name, see ``held_out_entries``.
         segment: codes or model file that the recipe names.
         learn: the corpora to learn the segmentation from; empty = those of ``train``.
     """
@@ -129,29 +138,28 @@ class CorpusFiles:
         if recipe.init.vocab == "parent":  # whose segmentation is learned already
             learn_from, segment_file = [], None
         roles = {**recipe.data.entries, "learn": learn_from}
-        keys = {(e.path, e.langs(recipe)): None for entries in roles.values() for e in entries}
-        located = {
-            (path, langs): locate_sides(path, _suffixes(recipe, langs)) for path, langs in keys
-        }
+        located = {}
+        for entry in itertools.chain.from_iterable(roles.values()):
+            key = entry.path, entry.langs(recipe)
+            if key not in located:
+                located[key] = _locate(entry, recipe)
         problems = [s for sides in located.values() for s in sides if isinstance(s, UserError)]
-        for entries in (recipe.data.dev, recipe.data.test or []):
-            problems += [
-                UserError("is not a file", at=file, fix=missing_fix(file, "other_refs"))
-                for entry in entries
-                for file in entry.other_refs
-                if not Path(file).is_file()
-            ]
+        problems += [
+            UserError("is not a file", at=file, fix=missing_fix(file, "other_refs"))
+            for entry in (*recipe.data.dev, *(recipe.data.test or []))
+            for file in entry.other_refs
+            if not Path(file).is_file()
+        ]
         if problems:
             first, *others = problems
             more = "".join(f"\n{error.at}: {error.what}" for error in others)
             raise UserError(first.what + more, at=first.at, fix=first.fix)
 
         def bitext(name: str, entry: CorpusEntry | HeldOutEntry) -> Bitext:
-            found = located[entry.path, entry.langs(recipe)]
-            sides = tuple(side for side in found if isinstance(side, Path))
+            sides = located[entry.path, entry.langs(recipe)]
             return Bitext(
                 name,
-                sides,
+                tuple(side for side in sides if isinstance(side, Path)),
                 entry.langs(recipe),
                 entry.tag,
                 entry.is_tokenized(recipe.data),
@@ -159,13 +167,10 @@ class CorpusFiles:
                 tuple(map(Path, getattr(entry, "other_refs", ()))),
             )
 
+        held_out = held_out_entries(recipe, "dev") | held_out_entries(recipe, "test")
         return cls(
-            train=list(map(bitext, _short_names(recipe), recipe.data.train)),
-            held_out={
-                name: bitext(name, entry)
-                for role in ("dev", "test")
-                for name, entry in held_out_entries(recipe, role).items()
-            },
+            train=list(map(bitext, _short_names(recipe, held_out), recipe.data.train)),
+            held_out={name: bitext(name, entry) for name, entry in held_out.items()},
             segment=[] if segment_file is None else [Path(segment_file)],
             learn=[bitext(entry.path, entry) for entry in learn_from],
         )
@@ -177,17 +182,14 @@ class CorpusFiles:
 
     def hashes_by_role(self, digests: Mapping[Path, str]) -> dict[str, list[str]]:
         """Return the SHA-256 of each file of train, dev, test and segment, wherever it is."""
-
-        def held_out(role: str) -> list[Path]:
-            texts = [t for name, t in self.held_out.items() if name.partition(".")[0] == role]
-            return [path for t in texts for path in (*t.sides, *t.other_refs)]
-
-        roles = {
+        roles: dict[str, list[Path]] = {
             "train": [path for text in self.train for path in text.sides],
-            "dev": held_out("dev"),
-            "test": held_out("test"),
+            "dev": [],
+            "test": [],
             "segment": [*self.segment, *(p for text in self.learn for p in text.sides)],
         }
+        for name, text in self.held_out.items():
+            roles[name.partition(".")[0]] += [*text.sides, *text.other_refs]
         return {role: [digests[path] for path in paths] for role, paths in roles.items()}
 
     def encoded_size(self) -> int:
@@ -198,21 +200,20 @@ class CorpusFiles:
         )
 
 
-def _short_names(recipe: Recipe) -> list[str]:
+def _short_names(recipe: Recipe, held_out: Mapping[str, HeldOutEntry]) -> list[str]:
     """Return the last parts of the path of each training corpus, as many as tell them apart.
 
     They also differ from the names of the dev and test sets. Where a path has corpora of several
     languages, the languages follow.
     """
     entries = recipe.data.train
-    held_out = {**held_out_entries(recipe, "dev"), **held_out_entries(recipe, "test")}
     paths = [Path(entry.path).absolute().parts for entry in entries]
     length = 2 if any(parts[-1] in held_out for parts in paths) else 1
     while len({parts[-length:] for parts in paths}) < len(set(paths)):
         length += 1
     names = [str(Path(*parts[-length:])) for parts in paths]
-    langs = {entry.path: entry.langs(recipe) for entry in entries}
-    if all(entry.langs(recipe) == langs[entry.path] for entry in entries):
+    texts = {(entry.path, entry.langs(recipe)) for entry in entries}
+    if len(texts) == len({path for path, _ in texts}):
         return names
     return [
         f"{name} ({'-'.join(entry.langs(recipe))})"
@@ -221,19 +222,18 @@ def _short_names(recipe: Recipe) -> list[str]:
 
 
 class InputFiles:
-    """Files that must not change while they are read several times."""
+    """Files that must not change while they are read several times.
+
+    Raises:
+        UserError: a file cannot be read.
+    """
 
     def __init__(self, paths: Iterable[Path]) -> None:
-        """Store the state of the files.
-
-        Raises:
-            UserError: a file is missing.
-        """
         self._states = {path: self._state(path) for path in paths}
 
     def digests(self) -> dict[Path, str]:
         """Return the SHA-256 of each file's content."""
-        return {path: self._digest(path) for path in self._states}
+        return {path: self._read(file_digest, path, "check the file") for path in self._states}
 
     def require_unchanged(self) -> None:
         """Raise UserError if a file has changed since the start."""
@@ -245,24 +245,19 @@ class InputFiles:
                     fix="run the command again when the file is complete",
                 )
 
-    @staticmethod
-    def _digest(path: Path) -> str:
-        try:
-            return file_digest(path)
-        except OSError as error:
-            raise UserError(
-                f"cannot be read: {error.strerror}", at=str(path), fix="check the file"
-            ) from error
+    def _state(self, path: Path) -> tuple[int, int, int]:
+        info = self._read(os.stat, path, "check the path")
+        return info.st_ino, info.st_size, info.st_mtime_ns
 
     @staticmethod
-    def _state(path: Path) -> tuple[int, int, int]:
+    def _read(what: Callable[[Path], Result], path: Path, fix: str) -> Result:
         try:
-            found = os.stat(path)
+            return what(path)
         except OSError as error:
-            raise UserError(
-                f"cannot be read: {error.strerror}", at=str(path), fix="check the path"
-            ) from error
-        return found.st_ino, found.st_size, found.st_mtime_ns
+            raise UserError(f"cannot be read: {error.strerror}", at=str(path), fix=fix) from error
+
+
+# ---------------------------------------------------------------- pairs
 
 
 def read_pairs(sides: Sides, normalized: Counter[str] | None = None) -> Iterator[Pair]:
@@ -277,31 +272,35 @@ def read_pairs(sides: Sides, normalized: Counter[str] | None = None) -> Iterator
         UserError: the files have different numbers of lines, or a file has the line ends of old
             Macs.
     """
-    counts = [0, 0]
-    files = (read_lines(path, normalized=normalized) for path in sides)
-    if len(sides) == 1:
-        for number, (line,) in enumerate(zip(*files, strict=True), 1):
-            counts[0] = number
-            yield "" if is_blank(line) else line, ""
-        if counts[0] == 1:
-            require_line_feeds(sides[0])
-        return
-    for src, tgt in itertools.zip_longest(*files):
-        counts[0] += src is not None
-        counts[1] += tgt is not None
-        if src is not None and tgt is not None:
-            yield src, tgt
+    sources, *targets = (read_lines(path, normalized=normalized) for path in sides)
+    pairs: Iterable[tuple[str | None, str | None]]
+    if targets:
+        pairs = itertools.zip_longest(sources, targets[0])
+    else:
+        pairs = (("" if is_blank(line) else line, "") for line in sources)
+    count = 0
+    for src, tgt in pairs:
+        if src is None or tgt is None:
+            raise _unequal(sides)
+        count += 1
+        yield src, tgt
+    if count == 1:
+        for path in sides:
+            require_line_feeds(path)
+
+
+def _unequal(sides: Sides) -> UserError:
+    counts = [sum(1 for _ in read_lines(path)) for path in sides]
     for path, count in zip(sides, counts, strict=True):
         if count == 1:
             require_line_feeds(path)
-    if counts[0] != counts[1]:
-        line = first_misaligned(zip(*(read_lines(path) for path in sides), strict=False))
-        raise UserError(
-            f"has {quantity(counts[0], 'line')}, but {sides[1].name} has {counts[1]:,}"
-            + (f"; the first pair that does not seem to match is line {line:,}" if line else ""),
-            at=str(sides[0]),
-            fix="line n of one file must be the translation of line n of the other",
-        )
+    line = first_misaligned(zip(*(read_lines(path) for path in sides), strict=False))
+    return UserError(
+        f"has {quantity(counts[0], 'line')}, but {sides[1].name} has {counts[1]:,}"
+        + (f"; the first pair that does not seem to match is line {line:,}" if line else ""),
+        at=str(sides[0]),
+        fix="line n of one file must be the translation of line n of the other",
+    )
 
 
 def first_misaligned(pairs: Iterable[Pair]) -> int | None:
@@ -310,9 +309,156 @@ def first_misaligned(pairs: Iterable[Pair]) -> int | None:
     Two files with different numbers of lines may be misaligned from there on.
     """
     for number, (src, tgt) in enumerate(pairs, 1):
-        if is_blank(src) != is_blank(tgt):
-            return number
         short, long = sorted((len(src), len(tgt)))
-        if long > 4 * short + 20:
+        if is_blank(src) != is_blank(tgt) or long > 4 * short + 20:
             return number
     return None
+
+
+class ConvertLines:
+    """Convert the lines of a corpus.
+
+    Args:
+        tokenized: the form to convert to; tokenized text has escapes such as ``&apos;``.
+        langs: source and target language.
+    """
+
+    def __init__(self, tokenized: bool, langs: tuple[str, str]) -> None:
+        self._tokenized, self._langs = tokenized, langs
+        self._moses = Moses(tokenized=not tokenized)
+
+    def line(self, line: str, lang: str) -> str:
+        """Return a line in the other form."""
+        if self._tokenized:
+            return " ".join(self._moses.tokenize(line, lang))
+        return self._moses.detokenize(line, lang)
+
+    def __call__(self, pairs: list[Pair]) -> list[Converted]:
+        """Return the pairs of a chunk in the other form, with the originals."""
+        src, tgt = self._langs
+        return [((self.line(p[0], src), self.line(p[1], tgt)), p) for p in pairs]
+
+
+def pairs_in_form(
+    corpus: Bitext, tokenized: bool, normalized: Counter[str] | None = None
+) -> Iterator[Converted]:
+    """Yield the pairs of a corpus in a text form, with the originals; see ``read_pairs``.
+
+    Worker processes convert a large corpus.
+
+    Args:
+        tokenized: the form of the first of each two pairs.
+    """
+    pairs = read_pairs(corpus.sides, normalized)
+    if corpus.tokenized == tokenized:
+        return ((pair, pair) for pair in pairs)
+    work = ConvertLines(tokenized, corpus.langs)
+    return itertools.chain.from_iterable(map_chunks(work, in_chunks(pairs)))
+
+
+def read_in_form(path: Path, lang: str, is_tokenized: bool, tokenized: bool) -> list[str]:
+    """Return the lines of a side of a dev or test set in the form that scores need.
+
+    Args:
+        is_tokenized: whether the file is Moses-tokenized.
+        tokenized: the form to return. Text that has it already stays as it is.
+    """
+    if is_tokenized == tokenized:
+        return list(read_lines(path, clean=False))
+    convert = ConvertLines(tokenized, (lang, lang))
+    return [convert.line(line, lang) for line in read_lines(path)]
+
+
+# ---------------------------------------------------------------- pairs in memory
+
+
+@dataclass(frozen=True)
+class Chunk:
+    """Some pairs of a corpus. UTF-8 takes a quarter of the memory of lists of strings.
+
+    Attributes:
+        corpus: the files that they are from.
+        numbers: [n] int32, their lines in the files, from 1.
+        src, tgt: n lines each, with LF between them.
+    """
+
+    corpus: Bitext
+    numbers: np.ndarray
+    src: bytes
+    tgt: bytes
+
+    @classmethod
+    def of(cls, corpus: Bitext, pairs: list[NumberedPair]) -> Chunk:
+        """Store pairs."""
+        numbers = np.array([number for number, _ in pairs], np.int32)
+        src, tgt = ("\n".join(pair[side] for _, pair in pairs).encode() for side in (0, 1))
+        return cls(corpus, numbers, src, tgt)
+
+    def __len__(self) -> int:
+        return len(self.numbers)
+
+    def sides(self) -> tuple[list[str], list[str]]:
+        """Return the sources and the targets."""
+        return self.src.decode().split("\n"), self.tgt.decode().split("\n")
+
+    def pairs(self) -> Iterator[Pair]:
+        """Yield the pairs."""
+        return zip(*self.sides(), strict=True)
+
+    def repeated(self, copies: np.ndarray) -> Iterator[Chunk]:
+        """Yield each pair as often as ``copies`` says: [n] int64."""
+        pairs = zip(self.numbers.tolist(), self.pairs(), strict=True)
+        drawn = itertools.chain.from_iterable(
+            itertools.repeat(pair, n) for pair, n in zip(pairs, copies.tolist(), strict=True)
+        )
+        return (Chunk.of(self.corpus, some) for some in in_chunks(drawn))
+
+
+class TrainingText:
+    """The pairs of some corpora that passed the checks.
+
+    Attributes:
+        corpora: the corpora.
+        chunks: of each corpus.
+        progress: show a bar on a terminal.
+    """
+
+    def __init__(self, progress: bool) -> None:
+        self.corpora: list[Bitext] = []
+        self.chunks: list[list[Chunk]] = []
+        self.progress = progress
+
+    def add(self, corpus: Bitext, pairs: Iterable[NumberedPair]) -> None:
+        """Store the pairs of the next corpus."""
+        self.corpora.append(corpus)
+        self.chunks.append([Chunk.of(corpus, some) for some in in_chunks(pairs)])
+
+    @property
+    def sizes(self) -> list[int]:
+        """Number of pairs of each corpus."""
+        return [sum(map(len, chunks)) for chunks in self.chunks]
+
+    def read(self, action: str, copies: np.ndarray | None = None) -> Iterator[Chunk]:
+        """Yield the chunks of all corpora.
+
+        Args:
+            action: title of the progress bar.
+            copies: [pairs] how often to yield each pair; None = once.
+        """
+        row = 0
+        with progress_bar(action, "pairs", sum(self.sizes), self.progress) as bar:
+            for chunk in itertools.chain.from_iterable(self.chunks):
+                if copies is None:
+                    yield chunk
+                else:
+                    yield from chunk.repeated(copies[row : row + len(chunk)])
+                row += len(chunk)
+                bar.update(len(chunk))
+
+    def sample(self, action: str, step: int) -> Iterator[tuple[Bitext, Pair]]:
+        """Yield every ``step``-th pair with its corpus, the first one first."""
+        row = 0
+        for chunk in self.read(action):
+            for pair in list(chunk.pairs())[-row % step :: step]:
+                yield chunk.corpus, pair
+            row += len(chunk)

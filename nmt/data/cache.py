@@ -51,6 +51,8 @@ def data_hash(
     checks and of what splits the text. Paths are not part of it, so a corpus may move.
     """
     data, segment = recipe.data, recipe.segment
+    is_learned = bool(segment.file_key) and segment.file is None
+    segment_is_learned = is_learned or bool(getattr(segment, "vocab_threshold", 0))
     parts = {
         "version": VERSION,
         "checks": checks.VERSION,
@@ -62,18 +64,11 @@ def data_hash(
         | noise_parts(segment),
         "data": [data.tokenized, data.max_len, data.max_pieces, data.normalize],
         "seed": None,  # earlier versions had the recipe's seed here if they drew BPE-dropout
-        **_entry_parts(recipe, learned=segmenter is None and _learns(recipe)),
+        **_entry_parts(recipe, learned=segmenter is None and segment_is_learned),
     }
     if vocab is not None:
         parts["vocab"] = vocab.hash
     return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()
-
-
-def _learns(recipe: Recipe) -> bool:
-    """Return whether the segmentation depends on the training text."""
-    segment = recipe.segment
-    is_learned = bool(segment.file_key) and segment.file is None
-    return is_learned or bool(getattr(segment, "vocab_threshold", 0))
 
 
 def _entry_parts(recipe: Recipe, learned: bool) -> dict[str, Any]:
@@ -91,12 +86,9 @@ def _entry_parts(recipe: Recipe, learned: bool) -> dict[str, Any]:
     plain = [recipe.src, recipe.tgt, None, data.tokenized]
     if any(entry != plain for role_entries in entries.values() for entry in role_entries):
         parts["entries"] = entries
-    sets = {
-        "dev": list(held_out_entries(recipe, "dev")),
-        "test": list(held_out_entries(recipe, "test")),
-    }
-    if any(name != role for role, names in sets.items() for name in names):
-        parts["sets"] = sets
+    dev, test = list(held_out_entries(recipe, "dev")), list(held_out_entries(recipe, "test"))
+    if (dev, test) not in ((["dev"], ["test"]), (["dev"], [])):
+        parts["sets"] = {"dev": dev, "test": test}
     if learn_from := recipe.segment.learning_entries:
         parts["learn_from"] = [
             [*e.langs(recipe), e.weight, e.is_tokenized(data)] for e in learn_from if learned

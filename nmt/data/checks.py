@@ -9,8 +9,8 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from itertools import groupby
-from typing import TYPE_CHECKING, Any, TypeAlias
+from itertools import groupby, islice
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from nmt.data.report import MIN_HELD_OUT, CorpusForm, CorpusReport, Finding, recurrences
 from nmt.data.text import quantity
@@ -56,7 +56,7 @@ class Check:
         measure: yields what it finds in one of these.
         threshold: share above which there is a message; None = ``data.max_overlap``.
         sentence, fix: templates of the message.
-        error: whether scores would be meaningless.
+        error: scores would be meaningless; "mixed" = if entries are in different forms.
         pair: whether a source and its target, "" in text of one language, have the property.
         form: the pairs to look at: of text that should be tokenized, or not; None = all.
     """
@@ -67,7 +67,7 @@ class Check:
     threshold: float | None
     sentence: str
     fix: str = ""
-    error: bool | Callable[[Checked], bool] = False
+    error: bool | Literal["mixed"] = False
     pair: Callable[[str, str], bool] | None = None
     form: bool | None = None
 
@@ -75,14 +75,10 @@ class Check:
         """Yield the message of each measured share above the threshold."""
         threshold = checked.data.max_overlap if self.threshold is None else self.threshold
         template = f"{self.sentence}; {self.fix}" if self.fix else self.sentence
+        kind = checked.report.kind
         for measured in self.measure(checked, subject):
             if measured["share"] > threshold:
-                kind = checked.report.kind
                 yield template.format(name=subject, unit=kind.unit, both=kind.both, **measured)
-
-    def is_error(self, checked: Checked) -> bool:
-        """Return whether its findings make scores meaningless."""
-        return self.error(checked) if callable(self.error) else self.error
 
 
 # ---------------------------------------------------------------- pairs
@@ -116,29 +112,28 @@ def _pair_check(
         split = checked.report.splits[split_name]
         by_entry = split.forms and form is not None  # each entry has its own sentence
         if (finding := split.suspicious.get(name)) and not by_entry:
-            yield _counted(finding, split.checked, checked)
+            yield _counted(finding, split.checked, checked.report.kind.unit)
 
     sentence = f"{{name}}: {{count}} ({{share:.1%}}) {meaning}, first at {{first}}"
     return Check(name, "split", measure, threshold, sentence, fix, pair=pair, form=form)
 
 
-def _entry_check(name: str, threshold: float, meaning: str, fix: str) -> Check:
-    """Return the same check of each of several entries, with the key of the entry that fixes it."""
+def _entry_check(check: Check, fix: str) -> Check:
+    """Return the same check for each of several entries of data.train."""
 
     def measure(checked: Checked, entry: str) -> Iterator[Measured]:
         form = _forms(checked.report)[int(entry)]
-        if finding := form.signs.get(name):
-            yield {"corpus": form.name, **_counted(finding, form.kept, checked)}
+        if finding := form.signs.get(check.name):
+            unit = checked.report.kind.unit
+            yield {"corpus": form.name, **_counted(finding, form.kept, unit)}
 
-    sentence = f"data.train[{{name}}] ({{corpus}}): {{count}} ({{share:.1%}}) {meaning}"
-    return Check(
-        name, "entry", measure, threshold, f"{sentence}, first at {{first}}", fix, _is_mixed
-    )
+    sentence = check.sentence.replace("{name}", "data.train[{name}] ({corpus})")
+    return Check(check.name, "entry", measure, check.threshold, sentence, fix, error="mixed")
 
 
-def _counted(finding: Finding, pairs: int, checked: Checked) -> Measured:
-    count = quantity(finding.count, checked.report.kind.unit)
-    return {"share": finding.count / pairs, "count": count, "first": finding.lines[0]}
+def _counted(finding: Finding, total: int, unit: str) -> Measured:
+    count = quantity(finding.count, unit)
+    return {"share": finding.count / total, "count": count, "first": finding.lines[0]}
 
 
 def _forms(report: CorpusReport) -> list[CorpusForm]:
@@ -146,18 +141,18 @@ def _forms(report: CorpusReport) -> list[CorpusForm]:
     return next((split.forms for split in report.splits.values() if split.forms), [])
 
 
-def _is_other(form: CorpusForm) -> bool:
-    """Return whether the text of a corpus is evidently in another form than its entry says."""
-    return form.kept >= MIN_FORM and any(
-        form.signs[check.name].count > (check.threshold or 0) * form.kept
-        for check in PAIR_CHECKS
-        if check.name in form.signs and check.name != ESCAPES
-    )
-
-
-def _is_mixed(checked: Checked) -> bool:
-    """Return whether some training corpora, not all, are evidently in the other form."""
-    others = [_is_other(form) for form in _forms(checked.report) if form.kept]
+def _is_mixed(report: CorpusReport) -> bool:
+    """Return whether some training corpora, not all, are evidently not as their entries say."""
+    others = [
+        form.kept >= MIN_FORM
+        and any(
+            form.signs[check.name].count > (check.threshold or 0) * form.kept
+            for check in FORM_CHECKS
+            if check.name in form.signs and check.name != ESCAPES
+        )
+        for form in _forms(report)
+        if form.kept
+    ]
     return any(others) and not all(others)
 
 
@@ -176,8 +171,6 @@ def _overlap(checked: Checked, _: str) -> Iterator[Measured]:
 
 
 def _sentences(key: str) -> Measure:
-    """Return the measure of a list of sentences that the check of languages has made."""
-
     def measure(checked: Checked, _: str) -> Iterator[Measured]:
         for text in getattr(checked.report.languages, key):
             yield {"share": 1.0, "text": text}
@@ -204,7 +197,7 @@ def _few_pairs(checked: Checked, name: str) -> Iterator[Measured]:
 
 
 def _other_form(references: bool) -> Measure:
-    """Return the measure of lines that the Unicode form ``clean`` changes.
+    """Measure the lines that the Unicode form ``clean`` changes.
 
     The form of the recipe may leave them, or it does not apply: references are scored as they are.
     """
@@ -216,9 +209,7 @@ def _other_form(references: bool) -> Measure:
             is_reference = name != "train" and side == "tgt" and not kind.monolingual
             if is_reference and not stays if references else stays:
                 yield {
-                    "share": other.lines.count / split.checked,
-                    "count": quantity(other.lines.count, f"{kind.sides[side]}line"),
-                    "first": other.lines.lines[0],
+                    **_counted(other.lines, split.checked, f"{kind.sides[side]}line"),
                     "changes": other,
                     "form": form,
                 }
@@ -227,7 +218,7 @@ def _other_form(references: bool) -> Measure:
 
 
 def _coverage(key: str, in_train: bool) -> Measure:
-    """Return the measure of the pieces of each side that are unknown or lacking."""
+    """Measure the pieces of each side that are unknown or lacking."""
 
     def measure(checked: Checked, name: str) -> Iterator[Measured]:
         if in_train == (name == "train"):
@@ -242,16 +233,15 @@ def _coverage(key: str, in_train: bool) -> Measure:
 
 
 def _unknown_sources(checked: Checked, name: str) -> Iterator[Measured]:
-    source, *_ = [*_coverage("unknown", in_train=False)(checked, name), None]
-    if source is not None:
+    for source in islice(_coverage("unknown", in_train=False)(checked, name), 1):
         yield {**source, "cause": _cause_of_unknown(checked)}
 
 
 def _cause_of_unknown(checked: Checked) -> str:
     """Return the likely cause of many unknown pieces, and what to do.
 
-    SentencePiece merges until it has ``vocab_size`` types. In a small corpus it ends with pieces
-    that are complete words, and the characters of other words get no embedding.
+    In a small corpus, SentencePiece with a large ``vocab_size`` ends with pieces that are complete
+    words, and the characters of other words get no embedding.
     """
     segment, train = checked.segment, checked.report.splits.get("train")
     if train is not None and train.coverage is not None:  # init.vocab: parent
@@ -296,6 +286,33 @@ ALREADY_TOKENIZED = "already tokenized (space before a full stop)"
 NOT_TOKENIZED = "not tokenized though data.tokenized is true"
 _FORM = "{name}: {count} ({share:.1%}) not in the Unicode form clean, first at {first} ({changes})"
 
+FORM_CHECKS = [
+    _pair_check(
+        ESCAPES,
+        _has_escapes,
+        0.01,
+        "containing HTML escapes such as &quot;",
+        "replace them by their characters, or set data.tokenized=true if the text is "
+        "Moses-tokenized",
+        form=False,
+    ),
+    _pair_check(
+        ALREADY_TOKENIZED,
+        _at_end(_SPACE_BEFORE_STOP),
+        0.3,
+        "with a space before the last full stop, like tokenized text",
+        "set data.tokenized=true if the corpus is Moses-tokenized",
+        form=False,
+    ),
+    _pair_check(
+        NOT_TOKENIZED,
+        _at_end(_NO_SPACE_BEFORE_MARK),
+        0.3,
+        "without a space before the last punctuation mark, like text that is not tokenized",
+        "set data.tokenized=false if the corpus is plain text",
+        form=True,
+    ),
+]
 CHECKS = [
     Check(
         "pairs of a held-out split in the training data",
@@ -363,31 +380,7 @@ CHECKS = [
         "containing @@, like text that is already BPE-encoded",
         "use the text before BPE, or undo it: sed -E 's/@@( |$)//g'",
     ),
-    _pair_check(
-        ESCAPES,
-        _has_escapes,
-        0.01,
-        "containing HTML escapes such as &quot;",
-        "replace them by their characters, or set data.tokenized=true if the text is "
-        "Moses-tokenized",
-        form=False,
-    ),
-    _pair_check(
-        ALREADY_TOKENIZED,
-        _at_end(_SPACE_BEFORE_STOP),
-        0.3,
-        "with a space before the last full stop, like tokenized text",
-        "set data.tokenized=true if the corpus is Moses-tokenized",
-        form=False,
-    ),
-    _pair_check(
-        NOT_TOKENIZED,
-        _at_end(_NO_SPACE_BEFORE_MARK),
-        0.3,
-        "without a space before the last punctuation mark, although data.tokenized is true",
-        "set data.tokenized=false if the corpus is plain text",
-        form=True,
-    ),
+    *FORM_CHECKS,
     Check(
         "text in another Unicode form",
         "split",
@@ -423,24 +416,15 @@ CHECKS = [
         "{pieces}",
         "expect lower scores, or add training data of this kind",
     ),
-    _entry_check(
-        ESCAPES,
-        0.01,
-        "containing HTML escapes such as &quot;",
-        "replace them by their characters, or set tokenized: true in this entry if the text is "
-        "Moses-tokenized",
-    ),
-    _entry_check(
-        ALREADY_TOKENIZED,
-        0.3,
-        "with a space before the last full stop, like tokenized text",
-        "set tokenized: true in this entry",
-    ),
-    _entry_check(
-        NOT_TOKENIZED,
-        0.3,
-        "without a space before the last punctuation mark, like text that is not tokenized",
-        "set tokenized: false in this entry",
+    *map(
+        _entry_check,
+        FORM_CHECKS,
+        (
+            "replace them by their characters, or set tokenized: true in this entry if the text "
+            "is Moses-tokenized",
+            "set tokenized: true in this entry",
+            "set tokenized: false in this entry",
+        ),
     ),
     Check(
         "lines that the tokenizer changes",
@@ -465,17 +449,18 @@ PAIR_CHECKS = [check for check in CHECKS if check.pair is not None]
 
 
 def failures(report: CorpusReport, data: DataConfig, segment: SegmentConfig) -> list[str]:
-    """Return the findings that make scores meaningless, one sentence each."""
+    """Return the findings that make scores meaningless."""
     return _messages(Checked(report, data, segment), errors=True)
 
 
 def warnings(report: CorpusReport, data: DataConfig, segment: SegmentConfig) -> list[str]:
-    """Return the findings that a user should check, one sentence each."""
+    """Return the findings that a user should check."""
     return _messages(Checked(report, data, segment), errors=False)
 
 
 def _messages(checked: Checked, errors: bool) -> list[str]:
     """Return the messages in the order of the table, but all about one split or entry together."""
+    mixed = _is_mixed(checked.report)
     subjects = {
         "corpus": ["corpus"],
         "split": list(checked.report.splits),
@@ -487,7 +472,7 @@ def _messages(checked: Checked, errors: bool) -> list[str]:
         for checks in [list(group)]
         for subject in subjects[about]
         for check in checks
-        if check.is_error(checked) == errors
+        if (mixed if check.error == "mixed" else check.error) == errors
         for message in check.messages(checked, subject)
     ]
 

@@ -1,17 +1,24 @@
-"""Download the corpus of a recipe if its files are missing."""
+"""Public corpora: download that of a recipe if files are missing, and find out its license."""
 
 from __future__ import annotations
 
+import contextlib
 import importlib
-import shlex
+import json
+import re
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from nmt.errors import UserError
+from nmt.runtime.files import read_text
 
 if TYPE_CHECKING:
     from nmt.config.recipe import Recipe
+
+LONGEST_LICENSE = 300  # characters that are kept
+_UNREADABLE = (OSError, UserError)
+_LICENSE = re.compile(r"^\W*licen[cs]e\W{1,6}(?P<text>\S.*)$", re.IGNORECASE)
 
 
 def obtain_corpus(recipe: Recipe) -> None:
@@ -23,27 +30,21 @@ def obtain_corpus(recipe: Recipe) -> None:
         UserError: data_prep has no such module, the folder of the corpus has other files, or the
             source cannot be reached.
     """
-    from nmt.data.bitext import missing_files
-
-    name = recipe.data.download
+    name, data = recipe.data.download, recipe.data
     if name is None:
         return
-    from data_prep import CORPORA
-    from data_prep.languages import check_choice
+    from nmt.data.bitext import missing_files  # here: help and errors of commands do not need it
 
-    check_choice(name, CORPORA, "corpus", "data.download")
+    data_prep = importlib.import_module("data_prep")  # by its name: it imports nmt
+    data_prep.check_name(name)
     langs = (recipe.src, recipe.tgt)
-    own = [Path(entry.path).parent for entry in recipe.data.train if entry.langs(recipe) == langs]
-    dev_folder = Path(recipe.data.dev[0].path).parent
+    own = [Path(entry.path).parent for entry in data.train if entry.langs(recipe) == langs]
+    dev_folder = Path(data.dev[0].path).parent
     # another folder, such as that of synthetic pairs, is not what the module writes
     folder = dev_folder if dev_folder in own or not own else own[0]
     missing = [path for path in map(Path, missing_files(recipe)) if path.parent == folder]
     if not missing:
         return
-    from data_prep.remote import DownloadError
-    from data_prep.write import Request
-
-    module = importlib.import_module(f"data_prep.{name}")
     if folder.is_dir() and any(folder.iterdir()):
         names = ", ".join(path.name for path in missing)
         raise UserError(
@@ -55,18 +56,27 @@ def obtain_corpus(recipe: Recipe) -> None:
         )
     print(f"downloading the corpus with data_prep.{name}", file=sys.stderr)
     try:
-        module.prepare(Request(folder, *langs))
-    except UserError as error:
-        if not missing_files(recipe):
-            return  # another process has downloaded the same corpus meanwhile
-        if isinstance(error, DownloadError):
-            languages = f" --src-lang {recipe.src} --tgt-lang {recipe.tgt}" if recipe.tgt else ""
-            raise UserError(
-                error.what,
-                at=error.at,
-                fix=f"check the network and run the same command again; or {error.copy} and run "
-                f"nmt import {name} --from {error.local} -o {shlex.quote(str(folder))}"
-                + (f" (with{languages} if it requires them)" if languages else "")
-                + "; or set data.train, data.dev and data.test to files of your own",
-            ) from error
-        raise
+        data_prep.download(name, folder, *langs)
+    except UserError:
+        if missing_files(recipe):  # otherwise another process has downloaded the same corpus
+            raise
+
+
+def licenses_of(folder: Path) -> list[str]:
+    """Return the licenses of a corpus, as its MANIFEST.json or its README says; empty if unknown.
+
+    MANIFEST.json is that of ``data.download`` and ``nmt import NAME``. A README has a line
+    that begins with "License:" or "Licence:".
+    """
+    with contextlib.suppress(*_UNREADABLE, ValueError, TypeError, AttributeError, RecursionError):
+        manifest = json.loads(read_text(folder / "MANIFEST.json"))
+        found = (source.get("license") for source in manifest["sources"])
+        if licenses := list(dict.fromkeys(filter(None, found))):
+            return licenses
+    for name in ("README.md", "README", "README.txt"):
+        with contextlib.suppress(*_UNREADABLE):
+            text = read_text(folder / name, errors="replace")
+            for line in text.splitlines():
+                if match := _LICENSE.match(line):
+                    return [match["text"][:LONGEST_LICENSE].strip(" *_|")]
+    return []

@@ -10,20 +10,19 @@ from __future__ import annotations
 import json
 import os
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Sequence
-from itertools import chain
+from collections.abc import Iterator, Sequence
+from itertools import chain, compress
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from nmt.data.bitext import Bitext
+from nmt.data.bitext import Bitext, Chunk, TrainingText
 from nmt.data.report import Coverage, Finding
 from nmt.data.segmenters import Segmenter
 from nmt.data.segmenters.base import Side
 from nmt.data.segmenters.noise import Noise, ReachablePieces
 from nmt.data.text import Pair, is_blank
-from nmt.data.training_text import Chunk, TrainingText
 from nmt.data.vocab import MAX_TYPES, UNK, Vocab, tag_piece
 from nmt.data.workers import map_chunks
 from nmt.errors import MachineError, UserError
@@ -82,7 +81,10 @@ class EncodedCorpus:
         self.src_len, self.tgt_len = (np.asarray(arrays[f"{side}.len"]) for side in SIDES)
         # plain arrays on the same memory: slicing a memmap takes several times as long
         self._ids = {side: np.asarray(arrays[f"{side}.ids"]) for side in SIDES}
-        self._starts = {side: _starts(arrays[f"{side}.len"]) for side in SIDES}
+        self._starts = {  # [n + 1]: where each sentence begins, and where the last one ends
+            side: np.concatenate([[0], np.cumsum(arrays[f"{side}.len"], dtype=np.int64)])
+            for side in SIDES
+        }
 
     def __len__(self) -> int:
         return len(self.src_len)
@@ -166,19 +168,6 @@ class Pieces(NamedTuple):
         return cls(list(indices), Ragged(ids, lengths), reachable)
 
 
-class EncodedChunk(NamedTuple):
-    """A chunk of training pairs.
-
-    Attributes:
-        src, tgt: the pieces of the pairs that are not left out.
-        left_out: positions in the chunk of the others.
-    """
-
-    src: Pieces
-    tgt: Pieces
-    left_out: list[int]
-
-
 class EncodeChunk:
     """Segment a chunk of training pairs.
 
@@ -191,26 +180,26 @@ class EncodeChunk:
         self.segmenter, self._max_pieces = segmenter, max_pieces
         self._reachable = noise and {side: ReachablePieces(noise) for side in SIDES}
 
-    def __call__(self, chunk: Chunk) -> EncodedChunk:
-        """Segment a chunk."""
+    def __call__(self, chunk: Chunk) -> tuple[dict[Side, Pieces], list[int]]:
+        """Return the pieces of the pairs by side, and the positions of pairs that are left out."""
         encode, (src_lang, tgt_lang) = self.segmenter.encode, chunk.corpus.langs
-        src = [encode(line, src_lang) for line in chunk.src_lines]
-        tgt = [encode(line, tgt_lang, "tgt") for line in chunk.tgt_lines]
+        src_lines, tgt_lines = chunk.sides()
+        src = [encode(line, src_lang) for line in src_lines]
+        tgt = [encode(line, tgt_lang, "tgt") for line in tgt_lines]
         longest = map(max, map(len, src), map(len, tgt))
         left_out = [i for i, length in enumerate(longest) if length > self._max_pieces]
         for i in reversed(left_out):
             del src[i], tgt[i]
-        return EncodedChunk(
-            self._pieces("src", src, tag_piece(chunk.corpus.tag)),
-            self._pieces("tgt", tgt, []),
-            left_out,
-        )
-
-    def _pieces(self, side: Side, sentences: list[list[str]], tag: list[str]) -> Pieces:
-        reachable = self._reachable[side](sentences) if self._reachable else set()
-        return Pieces.of(
-            [tag + sentence for sentence in sentences] if tag else sentences, reachable
-        )
+        reachable: dict[Side, set[str]] = {"src": set(), "tgt": set()}
+        if self._reachable:
+            reachable = {"src": self._reachable["src"](src), "tgt": self._reachable["tgt"](tgt)}
+        if tag := tag_piece(chunk.corpus.tag):
+            src = [tag + sentence for sentence in src]
+        pieces: dict[Side, Pieces] = {
+            "src": Pieces.of(src, reachable["src"]),
+            "tgt": Pieces.of(tgt, reachable["tgt"]),
+        }
+        return pieces, left_out
 
 
 class CountedSide:
@@ -273,23 +262,22 @@ def encode_training(
         UserError: there are more types than a vocabulary may have.
     """
     numbers: dict[str, int] = {}
-    src, tgt = CountedSide(numbers), CountedSide(numbers)
+    sides = {side: CountedSide(numbers) for side in SIDES}
     left_out, sizes = Finding(), [0] * len(text.chunks)
     encoded = map_chunks(work, text.read("encoding"))
     chunks = [(entry, chunk) for entry, chunks in enumerate(text.chunks) for chunk in chunks]
-    for (entry, chunk), made in zip(chunks, encoded, strict=True):
-        sizes[entry] += len(chunk) - len(made.left_out)
-        for i in made.left_out:
-            left_out.add(chunk.place(i))
-        src.add(made.src)
-        tgt.add(made.tgt)
+    for (entry, chunk), (pieces, too_long) in zip(chunks, encoded, strict=True):
+        sizes[entry] += len(chunk) - len(too_long)
+        for i in too_long:
+            left_out.add(f"{chunk.corpus.name}:{chunk.numbers[i]}")
+        for side in SIDES:
+            sides[side].add(pieces[side])
     new = [*new, *(piece for corpus in text.corpora for piece in tag_piece(corpus.tag))]
-    counts = src.counts_with_noise(), tgt.counts_with_noise()
+    src, tgt = (sides[side].counts_with_noise() for side in SIDES)
     if fixed is None:
-        alphabet = [*work.segmenter.alphabet(), *new]
-        vocab = Vocab.build(*counts, min_count=min_count, alphabet=alphabet)
+        vocab = Vocab.build(src, tgt, min_count, [*work.segmenter.alphabet(), *new])
     else:
-        vocab = fixed.with_counts(*counts, new=new)
+        vocab = fixed.with_counts(src, tgt, new)
     if len(vocab) > MAX_TYPES:
         raise UserError(
             f"the training text has {len(vocab):,} types; at most {MAX_TYPES:,} are allowed",
@@ -298,19 +286,16 @@ def encode_training(
         )
     writer = CorpusWriter(folder, len(vocab))
     ids = np.array(vocab.ids(numbers), np.int32)
-    for rows in zip(src.encoded(ids), tgt.encoded(ids), strict=True):
+    for rows in zip(*(side.encoded(ids) for side in sides.values()), strict=True):
         writer.add(*rows)
     writer.finish(sizes)
     unknown: dict[str, Coverage] = {}
     if fixed is not None:
-        unknown = {
-            "src": _unknown_pieces(vocab, src.counts),
-            "tgt": _unknown_pieces(vocab, tgt.counts),
-        }
+        unknown = {side: _unknown(vocab, counted.counts) for side, counted in sides.items()}
     return vocab, left_out, unknown
 
 
-def _unknown_pieces(vocab: Vocab, counts: Counter[str]) -> Coverage:
+def _unknown(vocab: Vocab, counts: Counter[str]) -> Coverage:
     """Return the coverage of a text by a vocabulary; what is not a type is lacking and unknown."""
     lacking = Counter({piece: n for piece, n in counts.items() if vocab.ids([piece]) == [UNK]})
     share = lacking.total() / max(1, counts.total())
@@ -318,7 +303,7 @@ def _unknown_pieces(vocab: Vocab, counts: Counter[str]) -> Coverage:
 
 
 def encode_held_out(
-    pairs: Iterable[Pair], segmenter: Segmenter, vocab: Vocab, corpus: Bitext, folder: Path
+    pairs: Sequence[Pair], segmenter: Segmenter, vocab: Vocab, corpus: Bitext, folder: Path
 ) -> dict[str, Coverage]:
     """Write every line of a dev or test set, and return its coverage by side.
 
@@ -327,42 +312,32 @@ def encode_held_out(
     Args:
         corpus: the set, with its languages and its tag.
     """
-    tags: tuple[list[str], list[str]] = (tag_piece(corpus.tag), [])
-    writer = CorpusWriter(folder, len(vocab))
-    masks = [vocab.types_of(side) for side in SIDES]
-    for mask in masks:
-        mask[UNK] = False
-    lacking: tuple[Counter[str], Counter[str]] = (Counter(), Counter())
-    for pair in pairs:
-        rows = []
-        for side, line, lang, tag, mask, count in zip(
-            SIDES, pair, corpus.langs, tags, masks, lacking, strict=True
-        ):
-            pieces = [] if is_blank(line) else [*tag, *segmenter.encode(line, lang, side)]
-            ids = vocab.ids(pieces)
-            count.update(piece for piece, i in zip(pieces, ids, strict=True) if not mask[i])
-            rows.append(Ragged.of([ids]))
-        writer.add(*rows)
-    writer.finish()
-    encoded = EncodedCorpus(folder)
+    encoded: list[Ragged] = []
     coverage: dict[str, Coverage] = {}
-    for side, mask, count in zip(SIDES, masks, lacking, strict=True):
-        ids_of_side = encoded.ids(side)
-        if not len(ids_of_side):  # text of one language has no targets
+    tags: tuple[list[str], list[str]] = tag_piece(corpus.tag), []
+    for side, lines, lang, tag in zip(
+        SIDES, zip(*pairs, strict=True), corpus.langs, tags, strict=True
+    ):
+        sentences = [
+            [] if is_blank(line) else [*tag, *segmenter.encode(line, lang, side)] for line in lines
+        ]
+        rows = Ragged.of([vocab.ids(pieces) for pieces in sentences])
+        encoded.append(rows)
+        if not len(rows.ids):  # text of one language has no targets
             continue
+        known = vocab.types_of(side)
+        known[UNK] = False
+        lacking = ~known[rows.ids]
+        pieces = compress(chain.from_iterable(sentences), lacking.tolist())
         coverage[side] = Coverage(
-            unknown=float((ids_of_side == UNK).mean()),
-            lacking=float((~mask[ids_of_side]).mean()),
-            pieces=[piece for piece, _ in count.most_common(SHOWN_PIECES)],
+            unknown=float((rows.ids == UNK).mean()),
+            lacking=float(lacking.mean()),
+            pieces=[piece for piece, _ in Counter(pieces).most_common(SHOWN_PIECES)],
         )
+    writer = CorpusWriter(folder, len(vocab))
+    writer.add(*encoded)
+    writer.finish()
     return coverage
-
-
-def _starts(lengths: np.ndarray) -> np.ndarray:
-    """Return [n + 1] int64: the start of each sentence, and the end of the last."""
-    starts = np.zeros(len(lengths) + 1, np.int64)
-    np.cumsum(lengths, out=starts[1:])
-    return starts
 
 
 def _map(path: Path, kind: str, count: int) -> np.ndarray:

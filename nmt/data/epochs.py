@@ -12,21 +12,16 @@ the pieces of the encoded corpus. So an epoch has all pairs, and no batch exceed
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Collection, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from nmt.data.batches import SelectedPairs
 from nmt.data.encoded import SIDES, EncodedCorpus, Side
 from nmt.data.mixture import Mixture, copy_numbers
-from nmt.data.segmenters.noise import Merges, Noise, Unigram
-from nmt.data.vocab import SPECIALS, Vocab
+from nmt.data.segmenters.noise import Noise, SideNoise
+from nmt.data.vocab import Vocab
 from nmt.runtime.cpus import available_cpus
-
-if TYPE_CHECKING:
-    from nmt.data import noise_kernels as kernels
 
 CHUNK = 10_000  # pairs segmented in one call
 KEPT_EPOCHS = 3  # an update may need two, and the next one is made meanwhile
@@ -66,11 +61,10 @@ class NoisyPairs(EpochPairs):
 
     Args:
         corpus: the pairs without noise.
-        rows: as in EpochPairs.
         noise: segments the sentences of each side.
         seed, epoch: decide the random draws.
-        longest: maximum number of pieces of a side.
-        threads: number of threads that compute the lengths.
+        longest: maximum pieces of a side.
+        threads: compute the lengths.
     """
 
     def __init__(
@@ -133,61 +127,6 @@ class NoisyPairs(EpochPairs):
         return self._noise[side](ids, lengths, self._numbers[indices], self._keys[side])
 
 
-class SideNoise:
-    """Segment the sentences of one side at random, as ids.
-
-    A piece is split only if its symbols are types of this side as pieces: a vocabulary that was not
-    built for noise, such as that of another run, limits the noise. A symbol that is not such a type
-    is split as ``Merges`` made it.
-
-    Args:
-        allowed: [V] bool, the types that may occur on this side.
-    """
-
-    def __init__(self, noise: Noise, vocab: Vocab, allowed: np.ndarray) -> None:
-        from nmt.data import noise_kernels as kernels  # loads Numba
-
-        types = vocab.pieces(range(len(vocab)))
-        allowed = allowed.copy()
-        allowed[: len(SPECIALS)] = False  # they have no text, and no symbol may become UNK
-        allowed[vocab.reserved_ids] = False  # they are not text
-        spelled = [noise.spell(t) if allowed[i] else () for i, t in enumerate(types)]
-        singles = dict.fromkeys(s for symbols in spelled for s in symbols)
-        ids = dict(zip(singles, vocab.ids(map(noise.name, singles)), strict=True))
-        numbers = {s: n for n, s in enumerate(s for s in singles if allowed[ids[s]])}
-        known = [s if numbers.keys() >= set(s) else () for s in spelled]
-        self._sizes = np.maximum(1, [len(symbols) for symbols in known])
-        self._words = kernels.Words(
-            _ends(known),
-            np.array([numbers[s] for symbols in known for s in symbols], np.int32),
-            np.array([noise.begins(t) for t in types]),
-            np.array([noise.ends(t) for t in types]),
-        )
-        self._arrays: kernels.MergeArrays | kernels.UnigramArrays
-        if isinstance(noise.model, Merges):
-            self._kernel = kernels.merge
-            self._arrays = _merge_arrays(noise.model, noise.name, numbers, vocab, allowed)
-        else:
-            self._kernel = kernels.sample
-            self._arrays = _unigram_arrays(noise.model, numbers, vocab, allowed)
-
-    def __call__(
-        self, ids: np.ndarray, lengths: np.ndarray, numbers: np.ndarray, key: np.uint64
-    ) -> tuple[np.ndarray, np.ndarray]:
-        """Return the concatenated ids of sentences and the length of each.
-
-        Args:
-            ids: [sum of lengths] without noise.
-            lengths: [n] int32.
-            numbers: [n] int64, number of each sentence.
-            key: decides the random draws, together with the number.
-        """
-        out = np.empty(int(self._sizes[ids].sum()), np.int32)
-        out_lengths = np.empty(len(lengths), np.int32)
-        self._kernel(ids, lengths, numbers, key, self._words, self._arrays, out, out_lengths)
-        return out[: int(out_lengths.sum())], out_lengths
-
-
 class Epochs:
     """Make the pairs of each epoch, and those of the next one in the background.
 
@@ -195,7 +134,7 @@ class Epochs:
         corpus: the pairs without noise.
         mixture: how often an epoch has each pair; None = once.
         noise: None = every epoch has the pieces of the corpus.
-        longest: maximum number of pieces of a side with noise.
+        longest: maximum pieces of a side with noise.
     """
 
     def __init__(
@@ -227,7 +166,6 @@ class Epochs:
         return made.result()
 
     def _start(self, epoch: int, threads: int) -> Future[EpochPairs]:
-        """Make the pairs of an epoch in a thread."""
         made = self._made[epoch] = Future()
 
         def make() -> None:
@@ -246,80 +184,3 @@ class Epochs:
         return NoisyPairs(
             self._corpus, rows, self._sides, self._seed, epoch, self._longest, threads
         )
-
-
-def _merge_arrays(
-    merges: Merges,
-    name: Callable[[str], str],
-    numbers: dict[str, int],
-    vocab: Vocab,
-    allowed: np.ndarray,
-) -> kernels.MergeArrays:
-    """Return merges as arrays.
-
-    Args:
-        numbers: of the single symbols.
-        allowed: [V] bool, types that symbols may become; other symbols are split again.
-    """
-    from nmt.data import noise_kernels as kernels
-
-    results = {left + right: name(left + right) for left, right in merges.ranks}
-    types = dict(zip(results, vocab.ids(results.values()), strict=True))
-    singles = vocab.ids(map(name, numbers))
-    ids: dict[str, list[int]] = {s: [i] for s, i in zip(numbers, singles, strict=True)}
-    by_length = sorted(merges.ranks.items(), key=lambda item: (len("".join(item[0])), item[1]))
-    used: list[tuple[int, str, str]] = []
-    for (left, right), rank in by_length:  # the parts of a symbol are shorter than it
-        if left in ids and right in ids:
-            used.append((rank, left, right))
-            result = left + right
-            kept = allowed[types[result]]
-            ids.setdefault(result, [types[result]] if kept else ids[left] + ids[right])
-    number = {symbol: n for n, symbol in enumerate(ids)}
-    return kernels.MergeArrays(
-        _table([(number[left], number[right]) for _, left, right in used]),
-        np.array([rank for rank, _, _ in used], np.int32),
-        np.array([number[left + right] for _, left, right in used], np.int32),
-        _ends(ids.values()),
-        np.array([i for symbol_ids in ids.values() for i in symbol_ids], np.int32),
-        np.uint64(round(merges.skip * 2**64)),
-        merges.together,
-    )
-
-
-def _unigram_arrays(
-    unigram: Unigram, numbers: dict[str, int], vocab: Vocab, allowed: np.ndarray
-) -> kernels.UnigramArrays:
-    """Return a unigram model as a prefix tree; ``numbers`` and ``allowed`` as for merges."""
-    from nmt.data import noise_kernels as kernels
-
-    nodes: dict[tuple[int, int], int] = {}
-    ids, scores = [-1], [0.0]
-    for piece, i in zip(unigram.scores, vocab.ids(unigram.scores), strict=True):
-        if not (allowed[i] and numbers.keys() >= set(piece)):
-            continue
-        node = 0
-        for symbol in piece:
-            edge = node, numbers[symbol]
-            if edge not in nodes:
-                nodes[edge] = len(ids)
-                ids.append(-1)
-                scores.append(0.0)
-            node = nodes[edge]
-        ids[node], scores[node] = i, unigram.alpha * unigram.scores[piece]
-    return kernels.UnigramArrays(_table(list(nodes)), np.array(ids, np.int32), np.array(scores))
-
-
-def _table(pairs: Sequence[tuple[int, int]]) -> kernels.Table:
-    """Return the table that maps each pair to its position."""
-    from nmt.data import noise_kernels as kernels
-
-    keys = np.array([left << 32 | right for left, right in pairs], np.int64)
-    slots = np.full(1 << (2 * len(keys) + 1).bit_length(), -1, np.int32)
-    kernels.fill_slots(keys, slots)
-    return kernels.Table(keys, slots)
-
-
-def _ends(parts: Collection[Sequence[object]]) -> np.ndarray:
-    """Return [n + 1] int32: where each part starts if all are concatenated, and the end."""
-    return np.cumsum([0, *map(len, parts)], dtype=np.int32)

@@ -1,4 +1,4 @@
-"""Check the language of each side of each split by letter pairs, without a language model.
+"""Languages: their codes, words and scripts, and a check of the language of each side of a split.
 
 The frequencies of pairs of neighboring letters, including the ends of words, identify a language.
 In ten corpora, dev and test sets share 85 to 97 % of their letter pairs with the same side of the
@@ -13,16 +13,48 @@ import re
 import unicodedata
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from math import log
 from typing import TypeAlias
 
-from nmt.data.language_codes import base_language
-from nmt.data.words import LETTERS
+import regex
 
-MIN_LETTER_PAIRS = 500  # fewer do not identify a language
-SWAPPED_THRESHOLD = 0.05  # sides are swapped if the other side overlaps by this much more
-OVERLAP_THRESHOLD = 0.4  # below it, a side is in another language than its training text
-SAME_THRESHOLD = 0.8  # above it, source and target are in the same language, or very close ones
+# ---------------------------------------------------------------- codes, words, scripts
+
+# scripts that do not separate words by spaces, by the first word of the Unicode names of letters
+UNSPACED = ("CJK", "HIRAGANA", "KATAKANA", "THAI", "LAO", "KHMER", "MYANMAR", "TIBETAN")
+# marks of Chinese and Japanese, such as 。 and ー, which Unicode gives to no script
+_SHARED = "\u3001-\u303f\u3099-\u309c\u30a0\u30fb\u30fc\uff61-\uff9f"
+_UNSPACED = _SHARED + "".join(rf"\p{{{'Han' if name == 'CJK' else name}}}" for name in UNSPACED)
+# Tibetan has a mark after each syllable; in the other scripts, each letter counts as a word
+_ALONE = rf"[[{_UNSPACED}]&&[\p{{L}}\p{{M}}]--\p{{Tibetan}}]"
+
+# patterns of ``regex``: to ``re``, a vowel sign that is a character of its own ends a word
+UNSPACED_CHARACTER = regex.compile(f"[{_UNSPACED}]")
+LETTERS = regex.compile(r"[^\W\d_]+")  # neighboring letters, with their combining signs
+WORD = regex.compile(rf"(?V1){_ALONE}|[[^\W\d_]--{_ALONE}]+")
+WORD_OR_NUMBER = regex.compile(rf"(?V1){_ALONE}|[\w--{_ALONE}]+")
+
+
+@functools.cache
+def base_language(lang: str) -> str:
+    """Return the shortest code of a language, without script and region.
+
+    sacremoses, sacreBLEU and our own tables know a language by this code: ``pt`` for pt-BR, ``en``
+    for eng and eng_Latn, ``ar`` for arb, the standard variety of Arabic. An unknown code stays.
+    """
+    code = re.split("[-_]", lang)[0].lower()
+    if len(code) != 3:
+        return code
+    if code == "tgl":  # the library would return fil, Filipino
+        return "tl"
+    from langcodes import standardize_tag  # here: the import is slow, and most codes are short
+
+    try:
+        return standardize_tag(code, macro=True).partition("-")[0]
+    except ValueError:
+        return code
+
+
+MIN_SCRIPT_SHARE = 0.5  # of the letters of a text in a language with one script
 
 # languages with one script, by the first word of the Unicode names of its letters
 _SCRIPTS = {
@@ -62,6 +94,47 @@ _SCRIPT_OF_SUBTAG = {
     "Telu": "TELUGU", "Thai": "THAI", "Tibt": "TIBETAN",
 }  # fmt: skip
 _SCRIPT = {lang: script for script, langs in _SCRIPTS.items() for lang in langs.split()}
+
+
+def script_of(lang: str) -> str | None:
+    """Return the script of a language; None if it has several or is unknown.
+
+    A code may name its script, as uzn_Cyrl does. A script is the first word of the Unicode names of
+    its letters, such as LATIN. Japanese has three, separated by spaces.
+    """
+    if subtag := re.search("[-_]([A-Za-z]{4})(?![A-Za-z])", lang):
+        return _SCRIPT_OF_SUBTAG.get(subtag[1].title())
+    return _SCRIPT.get(base_language(lang))
+
+
+def script_share(line: str, script: str) -> float:
+    """Return the share of the letters of a line that are of a script; 1 without letters."""
+    if line.isascii() and "LATIN" in script:
+        return 1.0
+    letters = [char for char in line if char.isalpha()]
+    return sum(_is_of_script(char, script) for char in letters) / len(letters) if letters else 1.0
+
+
+@functools.cache
+def script_of_letter(letter: str) -> str:
+    """Return the first word of a letter's Unicode name, which is its script: ``LATIN``, ``CJK``.
+
+    The sign for long vowels, KATAKANA-HIRAGANA in its name, is of KATAKANA.
+    """
+    return re.split("[ -]", unicodedata.name(letter, "OTHER"), maxsplit=1)[0]
+
+
+@functools.cache
+def _is_of_script(char: str, script: str) -> bool:
+    return script_of_letter(char) in script.split()
+
+
+# ---------------------------------------------------------------- letter pairs
+
+MIN_LETTER_PAIRS = 500  # fewer do not identify a language
+SWAPPED_THRESHOLD = 0.05  # sides are swapped if the other side overlaps by this much more
+OVERLAP_THRESHOLD = 0.4  # below it, a side is in another language than its training text
+SAME_THRESHOLD = 0.8  # above it, source and target are in the same language, or very close ones
 
 
 class LanguageProfile:
@@ -108,74 +181,14 @@ class LanguageProfile:
         return self.the / max(1, self.words)
 
 
-class LanguageOdds:
-    """Decide which of two languages a line is in, by letter pairs.
-
-    Log-odds over 5 find 93 to 100 % of the lines of the other language in eight corpora with
-    English, 83 % between Portuguese and Galician, and 41 % between Spanish and Galician. At most
-    0.3 % of the right lines are on the wrong side; in two corpora of news, where 2 % of the
-    lines are hardly translated, 0.7 and 1.4 %.
-
-    Args:
-        one, other: letter pairs of the two texts.
-    """
-
-    def __init__(self, one: LanguageProfile, other: LanguageProfile) -> None:
-        sizes = one.size + 1, other.size + 1
-        self._log_odds = {
-            pair: log((one.pairs[pair] + 0.5) / sizes[0] / ((other.pairs[pair] + 0.5) / sizes[1]))
-            for pair in one.pairs.keys() | other.pairs.keys()
-        }
-
-    def log_odds(self, line: str) -> float:
-        """Return the log-odds of the first language: the sum over the line's letter pairs."""
-        pairs = _letter_pairs(LETTERS.findall(line.lower()))
-        return sum(self._log_odds.get(pair, 0.0) for pair in pairs)
-
-
-def script_of(lang: str) -> str | None:
-    """Return the script of a language for ``script_share``; None if it has several or is unknown.
-
-    A code with a script, such as uzn_Cyrl, is of this script.
-
-    A script is the first word of the Unicode names of its letters, such as LATIN. Japanese has
-    three, separated by spaces.
-    """
-    if subtag := re.search("[-_]([A-Za-z]{4})(?![A-Za-z])", lang):
-        return _SCRIPT_OF_SUBTAG.get(subtag[1].title())
-    return _SCRIPT.get(base_language(lang))
-
-
-def script_share(line: str, script: str) -> float:
-    """Return the share of the letters of a line that are of a script; 1 without letters."""
-    if line.isascii() and "LATIN" in script:
-        return 1.0
-    letters = [char for char in line if char.isalpha()]
-    return sum(_is_of_script(char, script) for char in letters) / len(letters) if letters else 1.0
-
-
 def _letter_pairs(words: Sequence[str]) -> Iterator[str]:
-    """Yield the pairs of neighboring letters of words, including a space at both ends.
+    """Return the pairs of neighboring letters of words, including a space at both ends.
 
     A combining sign counts as a letter. Without the vowel signs, Hindi and Marathi would share 83 %
     of their pairs, as the same language does; with them, they share 70 %.
     """
     text = f" {' '.join(words)} " if words else ""
     return map(str.__add__, text, text[1:])
-
-
-@functools.cache
-def script_of_letter(letter: str) -> str:
-    """Return the first word of a letter's Unicode name, which is its script: ``LATIN``, ``CJK``.
-
-    The sign for long vowels, KATAKANA-HIRAGANA in its name, is of KATAKANA.
-    """
-    return re.split("[ -]", unicodedata.name(letter, "OTHER"), maxsplit=1)[0]
-
-
-@functools.cache
-def _is_of_script(char: str, script: str) -> bool:
-    return script_of_letter(char) in script.split()
 
 
 Profiles: TypeAlias = tuple[LanguageProfile, ...]  # of source and target, or of a text
@@ -218,32 +231,26 @@ def check_languages(
 
 def _check_codes(name: str, sides: Profiles, langs: Sequence[str]) -> list[str]:
     """Compare a text with what its language codes imply: the script, and the English article."""
-    found = []
+    warnings = []
     for side, other, lang in zip(sides, sides[::-1], langs, strict=False):
-        found += _check_script(name, side, lang)
+        script = script_of(lang)
+        if side.enough and script and (share := side.script(script)) < MIN_SCRIPT_SHARE:
+            warnings.append(
+                f"{name}: only {share:.0%} of the letters of the {lang} side are "
+                f"{script.split()[0].capitalize()}; check that the file {name}.{lang} is right"
+            )
         english = base_language(lang) == "en" and other.enough
         if english and other.english > max(0.01, 4 * side.english):
-            found.append(
+            warnings.append(
                 f"{name}: the other side seems to be English, not the {lang} side; check that "
                 "the two files are not swapped"
             )
-    return found
-
-
-def _check_script(name: str, side: LanguageProfile, lang: str) -> list[str]:
-    script = script_of(lang)
-    if not side.enough or not script or (share := side.script(script)) >= 0.5:
-        return []
-    return [
-        f"{name}: only {share:.0%} of the letters of the {lang} side are "
-        f"{script.split()[0].capitalize()}; check that the file {name}.{lang} is right"
-    ]
+    return warnings
 
 
 def _compare(
     corpus: str, train: Profiles, split: str, held_out: Profiles, langs: Sequence[str]
 ) -> tuple[list[str], list[str]]:
-    """Compare a held-out split with a training corpus; return failures and warnings."""
     same = [side.overlap(other) for side, other in zip(held_out, train, strict=True)]
     crossed = [side.overlap(other) for side, other in zip(held_out, train[::-1], strict=True)]
     swapped = [c > s + SWAPPED_THRESHOLD for s, c in zip(same, crossed, strict=True)]

@@ -18,14 +18,9 @@ def sampling_weights(
 ) -> list[float]:
     """Return how often an epoch has each pair of each entry of ``data.train``, on average.
 
-    With a temperature T, an entry of n pairs is drawn in proportion to n^(1/T) (Arivazhagan et al.
-    2019, section 4.2), and the largest entry of n_max pairs once: each pair (n_max / n)^(1 - 1/T)
-    times. The weight of the entry multiplies this.
-
-    Args:
-        weights: of the entries.
-        sizes: pairs of the entries.
-        temperature: T >= 1; 1 = each pair as often as its weight says.
+    With a temperature T >= 1, an entry of n pairs is drawn in proportion to n^(1/T) (Arivazhagan et
+    al. 2019, section 4.2), and the largest entry of n_max pairs once: each pair (n_max / n)^(1 -
+    1/T) times. The weight of the entry multiplies this.
     """
     largest = max(sizes, default=0)
     return [
@@ -47,10 +42,10 @@ class Mixture:
     weights: Sequence[float]
 
     def copies(self, seed: int, epoch: int) -> np.ndarray:
-        """Return how often an epoch has each row: [sum of sizes] int64.
+        """Return how often an epoch has each row: [sum of sizes] int64, a pure function.
 
         A row of an entry of weight w occurs floor(w) times, and once more with probability
-        w - floor(w). This is a pure function of the arguments.
+        w - floor(w).
         """
         weights = np.repeat(np.array(self.weights, np.float64), self.sizes)
         draws = np.random.default_rng([seed, epoch, 2]).random(len(weights))
@@ -71,17 +66,17 @@ def mixture_of(
     Raises:
         UserError: an epoch has less than one pair on average, so most epochs would be empty.
     """
-    found = sampling_weights(weights, sizes, temperature)
-    if all(weight == 1 for weight in found):
+    drawn = sampling_weights(weights, sizes, temperature)
+    if all(weight == 1 for weight in drawn):
         return None
-    if np.dot(found, sizes) < 1:
+    if np.dot(drawn, sizes) < 1:
         raise UserError(
             "the weights are so small that an epoch has less than one of "
             f"{quantity(sum(sizes), 'example')}",
             at="weight",
             fix="raise the weights of the entries; with weight: 1, an epoch has each example once",
         )
-    return Mixture(sizes, found)
+    return Mixture(sizes, drawn)
 
 
 def copy_numbers(rows: np.ndarray) -> np.ndarray:
@@ -97,12 +92,7 @@ def shuffle_copies(rows: np.ndarray, rng: np.random.Generator) -> np.ndarray:
     """Return a random order of the rows of an epoch, with the copies of a row far from each other.
 
     The c copies of a row lie about 1/c of the epoch apart, so that they are rarely in one batch.
-
-    Args:
-        rows: [n] sorted.
-
-    Returns:
-        [n] int64, indices into ``rows``.
+    From sorted rows [n] to indices into them [n].
     """
     copies = np.bincount(rows)
     when = (copy_numbers(rows) + rng.random(len(copies))[rows]) / copies[rows]

@@ -9,13 +9,13 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from statistics import median
 from typing import TypeAlias
 
 import regex
 
-from nmt.data.words import WORD, WORD_OR_NUMBER
+from nmt.data.languages import WORD, WORD_OR_NUMBER
 
 Words: TypeAlias = tuple[str, ...]
 
@@ -114,16 +114,6 @@ class Recurrence:
     examples: list[str]
 
 
-@dataclass
-class _Found:
-    """The texts of a split that recur, by index."""
-
-    of: int
-    same: set[int] = field(default_factory=set)
-    near: set[int] = field(default_factory=set)
-    examples: list[str] = field(default_factory=list)
-
-
 class RecurringTexts:
     """Find which distinct texts of one side of some splits recur in a corpus, line by line.
 
@@ -139,10 +129,14 @@ class RecurringTexts:
 
     def __init__(self, splits: dict[str, Iterable[str]]) -> None:
         members: defaultdict[str, list[str]] = defaultdict(list)  # text -> its splits
-        self._found: dict[str, _Found] = {}
+        self._sizes: dict[str, int] = {}
+        # numbers of the texts of a split that recur unchanged, and nearly
+        self._same: defaultdict[str, set[int]] = defaultdict(set)
+        self._near: defaultdict[str, set[int]] = defaultdict(set)
+        self._examples: defaultdict[str, list[str]] = defaultdict(list)
         for name, texts in splits.items():
             distinct = {text for text in texts if not is_short(text)}
-            self._found[name] = _Found(len(distinct))
+            self._sizes[name] = len(distinct)
             for text in sorted(distinct):
                 members[text].append(name)
         self._texts, self._splits = list(members), list(members.values())
@@ -170,22 +164,15 @@ class RecurringTexts:
 
     def _count(self, number: int, line: str, place: str, same: bool) -> None:
         for name in self._splits[number]:
-            found = self._found[name]
-            known = found.same if same else found.near
+            known = (self._same if same else self._near)[name]
             if number not in known:
                 known.add(number)
-                if len(found.examples) < EXAMPLES:
+                if len(self._examples[name]) < EXAMPLES:
                     other = "" if same else f" ~ {self._texts[number]}"
-                    found.examples.append(f"{place}: {line}{other}")
+                    self._examples[name].append(f"{place}: {line}{other}")
 
     def report(self, name: str) -> Recurrence:
         """Return how many texts of a split recur."""
-        found = self._found[name]
-        near = found.near - found.same
-        return Recurrence(
-            of=found.of,
-            same=len(found.same),
-            near=len(near),
-            share=(len(found.same) + len(near)) / max(1, found.of),
-            examples=found.examples,
-        )
+        size, same = self._sizes[name], len(self._same[name])
+        near = len(self._near[name] - self._same[name])
+        return Recurrence(size, same, near, (same + near) / max(1, size), self._examples[name])

@@ -7,8 +7,6 @@ which sentences are segmented in one call, or in which thread.
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 import numpy as np
 from numba import njit
 
@@ -21,67 +19,6 @@ MIX_1, MIX_2 = np.uint64(0xBF58476D1CE4E5B9), np.uint64(0x94D049BB133111EB)
 SHIFT_1, SHIFT_2, SHIFT_3 = np.uint64(30), np.uint64(27), np.uint64(31)
 TO_UNIT, UNIT = np.uint64(11), 2.0**-53  # the upper 53 bits become a number in [0, 1)
 HALF = np.uint64(32)
-
-
-class Words(NamedTuple):
-    """How pieces make words, and symbols make pieces: V types, S symbols.
-
-    Attributes:
-        starts: [V + 1] int32, where the symbols of each type start; none = it is never split.
-        symbols: int32, the symbols of the types.
-        begins, ends: [V] bool, whether a type begins or ends a word.
-    """
-
-    starts: np.ndarray
-    symbols: np.ndarray
-    begins: np.ndarray
-    ends: np.ndarray
-
-
-class Table(NamedTuple):
-    """A map from pairs of int32 to 0, 1, ...: open addressing with linear probing.
-
-    Attributes:
-        keys: [n] int64, the pairs.
-        slots: [power of 2] int32, index of the pair in a slot; -1 = free.
-    """
-
-    keys: np.ndarray
-    slots: np.ndarray
-
-
-class MergeArrays(NamedTuple):
-    """A ``Merges`` as arrays.
-
-    Attributes:
-        pairs: of symbols that merge.
-        ranks, results: of each pair, int32.
-        starts, ids: the types of each symbol, as in ``Words``.
-        skip: probability of skipping a pair, times 2^64.
-        together: merge all pairs of the lowest rank in a step.
-    """
-
-    pairs: Table
-    ranks: np.ndarray
-    results: np.ndarray
-    starts: np.ndarray
-    ids: np.ndarray
-    skip: np.uint64
-    together: bool
-
-
-class UnigramArrays(NamedTuple):
-    """A ``Unigram`` as a prefix tree of its pieces; node 0 is the root.
-
-    Attributes:
-        edges: pairs of a node and a symbol; edge i leads to node i + 1.
-        ids: [nodes] int32, type of the piece that ends at a node; -1 = none.
-        scores: [nodes] float64, alpha times the logarithm of the probability of this piece.
-    """
-
-    edges: Table
-    ids: np.ndarray
-    scores: np.ndarray
 
 
 @njit(inline="always")

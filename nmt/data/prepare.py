@@ -7,24 +7,21 @@ Worker processes do these for large corpora.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
 
 from nmt.config.recipe import Recipe
-from nmt.data.bitext import Bitext, CorpusFiles, InputFiles
+from nmt.data.bitext import Bitext, CorpusFiles, InputFiles, TrainingText, read_in_form
 from nmt.data.cache import build_cache, data_hash, versions
 from nmt.data.checks import all_warnings, raise_on_failures
-from nmt.data.convert import read_in_form
 from nmt.data.encoded import EncodeChunk, EncodedCorpus, encode_held_out, encode_training
 from nmt.data.mixture import LEARNING_SEED, Mixture, mixture_of
 from nmt.data.report import CorpusReport, Lengths
 from nmt.data.scan import read_corpora, read_to_learn_from, require_training_pairs, round_trip
 from nmt.data.segmenters import Segmenter, learn_segmenter, load_segmenter, save_segmenter
 from nmt.data.text import quantity
-from nmt.data.training_text import TrainingText
 from nmt.data.vocab import MASK, Vocab
 from nmt.errors import MachineError, NmtError, UserError
 from nmt.runtime.files import read_text
@@ -111,17 +108,19 @@ def prepare(
             (folder / REPORT).write_text(report.to_json(), encoding="utf-8")
 
         cache = build_cache(cache, files.encoded_size(), build)
-    prepared = _open(cache, key, content, files, recipe)
-    for one in prepared.held_out:
-        one.other_refs.extend(_other_references(files.held_out[one.name], one, recipe))
+    report, segmenter, vocab, corpora = _open(cache, files)
+    train = corpora["train"]
+    sets = [_eval_set(name, text, corpora[name], recipe) for name, text in files.held_out.items()]
     weights = [corpus.weight for corpus in files.train]
-    if recipe.data.temperature != 1 or any(weight != 1 for weight in weights):
-        found = mixture_of(weights, prepared.train.sizes, recipe.data.temperature)
-        prepared = replace(prepared, mixture=found)
-    report, train = prepared.report, prepared.train
-    corpora = {"train": train} | {one.name: one.corpus for one in prepared.held_out}
+    mixture = mixture_of(weights, train.sizes, recipe.data.temperature)
     report.lengths = {name: _lengths(corpus) for name, corpus in corpora.items()}
-    report.draws = _describe_draws(files, prepared)
+    if mixture is not None or vocab.tags:
+        shares = [1.0] * len(weights) if mixture is None else mixture.weights
+        report.draws = [
+            f"{corpus.name}: {quantity(size, report.kind.unit)}, each {_times(share)} an epoch"
+            + (f", with the tag {corpus.tag}" if corpus.tag else "")
+            for corpus, size, share in zip(files.train, train.sizes, shares, strict=True)
+        ]
     report.inputs = {str(path): digest for path, digest in digests.items()}
     report.versions = versions()
     if recipe.translates:  # a language model reads blocks, which divide lines
@@ -130,7 +129,17 @@ def prepare(
     raise_on_failures(report, recipe.data, recipe.segment)
     report.warnings = all_warnings(report, recipe.data, recipe.segment)
     inputs.require_unchanged()
-    return prepared
+    return Prepared(
+        segmenter=segmenter,
+        vocab=vocab,
+        train=train,
+        dev=[one for one in sets if one.name.startswith("dev")],
+        test=[one for one in sets if one.name.startswith("test")] or None,
+        report=report,
+        data_hash=key,
+        content=content,
+        mixture=mixture,
+    )
 
 
 def _write(
@@ -141,7 +150,7 @@ def _write(
     segmenter: Segmenter | None,
     fixed: Vocab | None,
 ) -> CorpusReport:
-    """Write everything but the report into a folder, and return the report."""
+    """Write everything but the report into a folder."""
     data = recipe.data
     report, training, held_out = read_corpora(recipe, files, progress)
     segmenter = segmenter or _learn(recipe, files, training, progress)
@@ -170,32 +179,20 @@ def _write(
 
 
 def _learn(recipe: Recipe, files: CorpusFiles, training: TrainingText, progress: bool) -> Segmenter:
-    """Learn the segmentation on the weighted mixture of ``segment.learn_from`` or data.train.
-
-    Temperature weighs the entries of data.train only, so that several recipes with the same
-    ``learn_from`` learn the same.
-    """
-    data = recipe.data
-    learn_from, temperature = training, data.temperature
-    if files.learn:
-        temperature = 1.0
-        learn_from = read_to_learn_from(files.learn, data, progress)
-    weights = [corpus.weight for corpus in learn_from.corpora]
-    mixture = mixture_of(weights, learn_from.sizes, temperature)
+    """Learn the segmentation on the weighted mixture of ``segment.learn_from`` or data.train."""
+    data, text, temperature = recipe.data, training, recipe.data.temperature
+    if files.learn:  # recipes with the same ``learn_from`` learn the same
+        text, temperature = read_to_learn_from(files.learn, data, progress), 1.0
+    mixture = mixture_of([corpus.weight for corpus in text.corpora], text.sizes, temperature)
     copies = None if mixture is None else mixture.copies(LEARNING_SEED, epoch=0)
-    return learn_segmenter(
-        recipe.segment,
-        data.tokenized,
-        data.normalize,
-        learn_from.read("learning", copies),
-        progress,
-    )
+    chunks = text.read("learning", copies)
+    return learn_segmenter(recipe.segment, data.tokenized, data.normalize, chunks, progress)
 
 
 def _open(
-    cache: Path, key: str, content: dict[str, list[str]], files: CorpusFiles, recipe: Recipe
-) -> Prepared:
-    """Open what ``_write`` wrote.
+    cache: Path, files: CorpusFiles
+) -> tuple[CorpusReport, Segmenter, Vocab, dict[str, EncodedCorpus]]:
+    """Open what ``_write`` wrote, the corpora by name.
 
     Raises:
         MachineError: it is damaged.
@@ -205,20 +202,8 @@ def _open(
         vocab = Vocab.load(cache)
         if len(vocab) != report.types:
             raise ValueError(f"vocab.txt has {len(vocab):,} types, not {report.types:,}")
-        sets = [_open_set(cache, name, text, recipe) for name, text in files.held_out.items()]
-        dev, test = (
-            [one for one in sets if one.name.partition(".")[0] == role] for role in ("dev", "test")
-        )
-        return Prepared(
-            segmenter=load_segmenter(cache),
-            vocab=vocab,
-            train=EncodedCorpus(cache / "train"),
-            dev=dev,
-            test=test or None,
-            report=report,
-            data_hash=key,
-            content=content,
-        )
+        corpora = {name: EncodedCorpus(cache / name) for name in ("train", *files.held_out)}
+        return report, load_segmenter(cache), vocab, corpora
     except (NmtError, OSError, ValueError) as error:
         raise MachineError(
             f"the prepared data is damaged: {getattr(error, 'what', error)}",
@@ -227,58 +212,36 @@ def _open(
         ) from error
 
 
-def _open_set(cache: Path, name: str, files: Bitext, recipe: Recipe) -> EvalSet:
-    """Return a dev or test set with its lines in the form of the recipe."""
+def _eval_set(name: str, files: Bitext, corpus: EncodedCorpus, recipe: Recipe) -> EvalSet:
+    """Read the lines of a dev or test set in the text form of the recipe.
+
+    Raises:
+        UserError: a file cannot be read, or a further reference has another number of lines.
+    """
+    paths = [*files.sides, *files.other_refs]
+    langs = [*files.langs[: len(files.sides)], *files.langs[1:] * len(files.other_refs)]
     src, *refs = (
         read_in_form(path, lang, files.tokenized, recipe.data.tokenized)
-        for path, lang in zip(files.sides, files.langs, strict=False)
+        for path, lang in zip(paths, langs, strict=True)
     )
-    return EvalSet(
-        src, refs[0] if refs else [""] * len(src), EncodedCorpus(cache / name), name, files.langs
-    )
+    first, *others = refs or [[""] * len(src)]
+    for path, lines in zip(files.other_refs, others, strict=True):
+        if len(lines) != len(first):
+            raise UserError(
+                f"has {quantity(len(lines), 'line')}, but {files.sides[-1].name} has "
+                f"{len(first):,}",
+                at=str(path),
+                fix="line n of each reference must be the translation of line n of the source",
+            )
+    return EvalSet(src, first, corpus, name, files.langs, others)
 
 
 def _lengths(corpus: EncodedCorpus) -> dict[str, Lengths]:
-    """Return the lengths of the sides of a corpus; text of one language has only a source."""
     sides = {"src": Lengths.of(corpus.src_len), "tgt": Lengths.of(corpus.tgt_len)}
     return {side: lengths for side, lengths in sides.items() if lengths is not None}
 
 
-def _other_references(files: Bitext, held_out: EvalSet, recipe: Recipe) -> Iterator[list[str]]:
-    """Yield the lines of each further reference of a set, in the text form of the recipe.
-
-    Raises:
-        UserError: a file cannot be read, or its number of lines is not that of the set.
-    """
-    for path in files.other_refs:
-        lines = read_in_form(path, files.langs[1], files.tokenized, recipe.data.tokenized)
-        if len(lines) != len(held_out.ref_lines):
-            raise UserError(
-                f"has {quantity(len(lines), 'line')}, but {files.sides[-1].name} has "
-                f"{len(held_out.ref_lines):,}",
-                at=str(path),
-                fix="line n of each reference must be the translation of line n of the source",
-            )
-        yield lines
-
-
-def _describe_draws(files: CorpusFiles, prepared: Prepared) -> list[str]:
-    """Return how often an epoch has the pairs of each training corpus, and its tag."""
-    mixture, sizes = prepared.mixture, prepared.train.sizes
-    if mixture is None and not prepared.vocab.tags:
-        return []
-    weights = [1.0] * len(sizes) if mixture is None else mixture.weights
-    return [
-        f"{corpus.name}: {quantity(size, prepared.report.kind.unit)}, each "
-        + _times(weight)
-        + " an epoch"
-        + (f", with the tag {corpus.tag}" if corpus.tag else "")
-        for corpus, size, weight in zip(files.train, sizes, weights, strict=True)
-    ]
-
-
 def _times(weight: float) -> str:
-    """Return a weight in words: once, 0.25 times, 1,000 times."""
     if weight == 1:
         return "once"
     return f"{weight:,.0f} times" if weight >= 100 else f"{weight:.3g} times"

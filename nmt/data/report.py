@@ -39,7 +39,7 @@ class Kind(NamedTuple):
 
     @classmethod
     def of(cls, monolingual: bool) -> Kind:
-        """Return the kind of text of one language, or of pairs."""
+        """Choose the words."""
         if monolingual:
             return cls("line", {"src": "", "tgt": ""}, "", "are blank", True)
         sides = {"src": "source ", "tgt": "target "}
@@ -62,11 +62,9 @@ class Finding:
 
 @dataclass
 class OtherForm:
-    """Lines of a side that the Unicode form ``clean`` changes.
+    """Lines of a side that the Unicode form ``clean`` changes, and lines with each change.
 
-    Attributes:
-        lines: how many.
-        changes: lines with each change: NOT_NFC, or a character that is removed.
+    A change is NOT_NFC, or a character that is removed.
     """
 
     lines: Finding = field(default_factory=Finding)
@@ -74,21 +72,21 @@ class OtherForm:
 
     @classmethod
     def of(cls, lines: Iterable[str]) -> OtherForm:
-        """Return the changes of a text."""
+        """Count the changes of a text."""
         form = cls()
         for number, line in enumerate(lines, 1):
-            if found := changes(line):
-                form.add(found, str(number))
+            form.add(line, str(number))
         return form
 
-    def add(self, found: list[str], place: str) -> None:
+    def add(self, line: str, place: str) -> None:
         """Count the changes of one more line."""
-        self.lines.add(place)
-        for change in found:
-            self.changes[change] = self.changes.get(change, 0) + 1
+        if found := changes(line):
+            self.lines.add(place)
+            for change in found:
+                self.changes[change] = self.changes.get(change, 0) + 1
 
     def __str__(self) -> str:
-        """Return the changes, the most frequent first: ``U+00AD SOFT HYPHEN in 12, ...``."""
+        """List the changes, the most frequent first: ``U+00AD SOFT HYPHEN in 12, ...``."""
         by_count = sorted(self.changes.items(), key=lambda item: -item[1])
         listed = [f"{change} in {count:,}" for change, count in by_count[:MAX_CHANGES]]
         return ", ".join([*listed, "..."] if len(by_count) > MAX_CHANGES else listed)
@@ -111,12 +109,7 @@ class Coverage:
 
 @dataclass
 class RoundTrip:
-    """Target lines of a sample that are others after they were segmented and joined again.
-
-    Attributes:
-        changed, lines: lines that change, and lines of the sample.
-        before, after: one of them.
-    """
+    """How many target lines of a sample change if they are segmented and joined; one of them."""
 
     changed: int = 0
     lines: int = 0
@@ -126,14 +119,7 @@ class RoundTrip:
 
 @dataclass
 class CorpusForm:
-    """Whether the text of a corpus is in the form that its entry says.
-
-    Attributes:
-        name: of the corpus.
-        tokenized: whether it should be Moses-tokenized.
-        kept: pairs that were checked.
-        signs: of another form, by suspicion.
-    """
+    """Signs that a corpus is not ``tokenized`` as its entry says: by name, of ``kept`` pairs."""
 
     name: str
     tokenized: bool
@@ -227,7 +213,7 @@ class Lengths:
 
     @classmethod
     def of(cls, lengths: np.ndarray) -> Lengths | None:
-        """Return the lengths of a side, [lines] int; None if all lines are blank."""
+        """Describe the lengths of a side, [lines] int; None if all lines are blank."""
         lengths = lengths[lengths > 0]
         if not len(lengths):
             return None
@@ -262,7 +248,6 @@ class CorpusReport:
     """What the checks found in the corpora of a recipe.
 
     Attributes:
-        splits: train, dev and test.
         overlap: of dev and test with train.
         types: size of the vocabulary.
         inputs: SHA-256 of each file.
@@ -375,10 +360,10 @@ def summary(report: CorpusReport) -> str:
 def recurrences(report: CorpusReport) -> Iterator[tuple[str, Recurrence]]:
     """Yield how many texts of a side of a split recur, with a sentence about it."""
     for name, overlap in report.overlap.items():
-        for side, found in (("src", overlap.sources), ("tgt", overlap.targets)):
-            texts = quantity(found.of, f"{report.kind.sides[side]}text")
+        for side, texts in (("src", overlap.sources), ("tgt", overlap.targets)):
+            count = quantity(texts.of, f"{report.kind.sides[side]}text")
             yield (
-                f"{name}: {found.share:.1%} of {texts} of at least {MIN_WORDS} words are also in "
-                f"the training data: {found.same:,} exactly, {found.near:,} nearly",
-                found,
+                f"{name}: {texts.share:.1%} of {count} of at least {MIN_WORDS} words are also in "
+                f"the training data: {texts.same:,} exactly, {texts.near:,} nearly",
+                texts,
             )

@@ -10,16 +10,21 @@ import hashlib
 from array import array
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from dataclasses import replace
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from nmt.data.bitext import Bitext, CorpusFiles
+from nmt.data.bitext import (
+    Bitext,
+    Converted,
+    CorpusFiles,
+    NumberedPair,
+    TrainingText,
+    pairs_in_form,
+)
 from nmt.data.checks import PAIR_CHECKS
-from nmt.data.convert import Converted, pairs_in_form
-from nmt.data.language_codes import base_language
-from nmt.data.languages import LanguageProfile, Profiles, check_languages
+from nmt.data.languages import LanguageProfile, Profiles, base_language, check_languages
 from nmt.data.near_duplicates import EXAMPLES, RecurringTexts, is_short
 from nmt.data.report import (
     CorpusForm,
@@ -36,8 +41,6 @@ from nmt.data.report import (
 from nmt.data.segmenters.base import Segmenter
 from nmt.data.sentences import split_sentences
 from nmt.data.text import Pair, is_blank, quantity
-from nmt.data.training_text import NumberedPair, TrainingText
-from nmt.data.unicode import changes
 from nmt.errors import UserError
 from nmt.runtime.progress import counted
 
@@ -47,17 +50,12 @@ if TYPE_CHECKING:
 MAX_PIECE_LENGTH = 20  # characters per allowed piece; a longer line has too many pieces
 PROFILED_PAIRS = 5000  # the letters of so many pairs are counted, then of 1 in PROFILED_ONE_IN
 PROFILED_ONE_IN = 64
+LENGTHS = "data.max_len and data.max_pieces"
 ROUND_TRIPS = 2000  # pairs that are segmented and joined again
 
 
-@dataclass(frozen=True)
-class Limits:
-    """Maximum length of a side of a training pair.
-
-    Attributes:
-        words: before segmentation.
-        pieces: after segmentation.
-    """
+class Limits(NamedTuple):
+    """Maximum length of a side of a training pair: words, and pieces after segmentation."""
 
     words: int
     pieces: int
@@ -71,13 +69,7 @@ class Limits:
 def read_corpora(
     recipe: Recipe, files: CorpusFiles, progress: bool
 ) -> tuple[CorpusReport, TrainingText, dict[str, list[Pair]]]:
-    """Read and check all pairs of a recipe's corpora.
-
-    Args:
-        progress: show a bar on a terminal.
-
-    Returns:
-        The report, the training pairs to use, and all pairs of dev and test.
+    """Return the report, the training pairs to use, and all pairs of dev and test.
 
     Raises:
         UserError: a split has no pair with text on both sides, or no training pair is left, in all
@@ -91,7 +83,7 @@ def read_corpora(
         both = list(pairs_in_form(corpus, data.tokenized, check.normalized))
         held_out[name] = [pair for pair, _ in both]
         list(check.passed(corpus, both))  # all lines of a set stay
-        if not check.kept:
+        if not check.split.kept:
             raise UserError(
                 f"no {kind.unit} has text{kind.both} ({check.report().why_empty()})",
                 at=f"data.{name} ({corpus})",
@@ -110,14 +102,14 @@ def read_corpora(
         both_ways = not corpus.monolingual and any(
             corpus.langs == split.langs[::-1] for split in files.held_out.values()
         )
-        before = train.pairs
+        before = train.split.pairs
         text.add(corpus, train.passed(corpus, shown, both_ways))
         if not train.forms[-1].kept and len(files.train) > 1:
             too_few = f"all {kind.unit}s {kind.blank} or are too long"
             raise UserError(
-                too_few if train.pairs > before else "the files are empty",
+                too_few if train.split.pairs > before else "the files are empty",
                 at=f"data.train[{len(text.corpora) - 1}] ({corpus})",
-                fix="check the files, data.max_len and data.max_pieces, or remove this entry",
+                fix=f"check the files, {LENGTHS}, or remove this entry",
             )
     corpora = {corpus.name: corpus for corpus in files.train} | files.held_out
     report = CorpusReport(
@@ -137,12 +129,7 @@ def read_corpora(
 
 
 def read_to_learn_from(corpora: Sequence[Bitext], data: DataConfig, progress: bool) -> TrainingText:
-    """Read corpora that only the segmentation is learned from.
-
-    They are filtered like training pairs, and not checked.
-
-    Args:
-        progress: show a bar on a terminal.
+    """Read corpora that only the segmentation is learned from: filtered, and not checked.
 
     Raises:
         UserError: no pair is left.
@@ -164,7 +151,7 @@ def read_to_learn_from(corpora: Sequence[Bitext], data: DataConfig, progress: bo
         raise UserError(
             f"no {kind.unit} has text{kind.both}",
             at=f"segment.learn_from ({', '.join(str(corpus.sides[0]) for corpus in corpora)})",
-            fix="check the files, data.max_len and data.max_pieces",
+            fix=f"check the files, {LENGTHS}",
         )
     return text
 
@@ -174,28 +161,28 @@ def round_trip(segmenter: Segmenter, training: TrainingText) -> RoundTrip:
 
     The form of ``data.normalize`` and the kind of white space do not count.
     """
-    found = RoundTrip()
+    trip = RoundTrip()
     step = -(-sum(training.sizes) // ROUND_TRIPS)
     for corpus, (_, line) in training.sample("checking the words", step):
         lang = corpus.langs[1]
         before = " ".join(segmenter.moses.normalize(line).split())
         after = segmenter.decode(segmenter.encode(line, lang, "tgt"), lang)
-        found.lines += 1
+        trip.lines += 1
         if after != before:
-            found.changed += 1
-            if not found.before or len(before) < len(found.before):  # a short example
-                found.before, found.after = before, after
-    return found
+            trip.changed += 1
+            if not trip.before or len(before) < len(trip.before):  # a short example
+                trip.before, trip.after = before, after
+    return trip
 
 
 def require_training_pairs(train: SplitReport, files: CorpusFiles) -> None:
     """Raise UserError if no training pair is left."""
     if not train.kept:
-        kind = Kind.of(files.train[0].monolingual)
+        unit = Kind.of(files.train[0].monolingual).unit
         raise UserError(
-            f"no training {kind.unit} is left ({train.why_empty()})",
+            f"no training {unit} is left ({train.why_empty()})",
             at=f"data.train ({', '.join(map(str, files.train))})",
-            fix="check the files, data.max_len and data.max_pieces",
+            fix=f"check the files, {LENGTHS}",
         )
 
 
@@ -208,9 +195,7 @@ class SplitCheck:
         recurring: texts of other splits to find, of the sources and of the targets.
 
     Attributes:
-        pairs, kept: pairs checked, and pairs with text that passed.
-        blank: blank lines of text of one language, which stay, because they separate documents;
-            None = this is a parallel corpus.
+        split: the numbers so far.
         hashes: of the pairs that passed.
         comparable: hashes of the pairs that should not be in another split; a short line of text
             may be.
@@ -227,15 +212,19 @@ class SplitCheck:
     ) -> None:
         self.limits, self.recurring = limits, recurring
         self.held_out = held_out or {}
-        self.pairs = self.kept = 0
-        self.blank: int | None = None
         self.hashes = array("q")
         self.comparable: set[int] = set()
         self.normalized: Counter[str] = Counter()
-        self.dropped: dict[str, Finding] = {}
-        self.suspicious = {check.name: Finding() for check in PAIR_CHECKS}
+        self.split = SplitReport(
+            pairs=0,
+            kept=0,
+            dropped={},
+            suspicious={check.name: Finding() for check in PAIR_CHECKS},
+            duplicates=0,
+            normalized=self.normalized,
+            other_form={"src": OtherForm(), "tgt": OtherForm()},
+        )
         self.forms: list[CorpusForm] = []
-        self.other_form: dict[str, OtherForm] = {}
         self.sentences: Counter[int] = Counter()
         self.profiles: dict[str, Profiles] = {}
         self._shared: dict[str, set[int]] = {name: set() for name in self.held_out}
@@ -252,24 +241,24 @@ class SplitCheck:
             both_ways: compare the pairs with other splits also with their sides exchanged, because
                 a split translates in the other direction.
         """
-        monolingual = corpus.monolingual
+        split, monolingual = self.split, corpus.monolingual
         if monolingual:
-            self.blank = self.blank or 0
-        sides = range(1 if monolingual else 2)
-        profiles = self.profiles.setdefault(corpus.name, tuple(LanguageProfile() for _ in sides))
+            split.blank = split.blank or 0
+        new = (LanguageProfile(),) if monolingual else (LanguageProfile(), LanguageProfile())
+        profiles = self.profiles.setdefault(corpus.name, new)
         form = CorpusForm(corpus.name, corpus.tokenized)
         self.forms.append(form)
         for number, ((src, tgt), original) in enumerate(pairs, 1):
-            self.pairs += 1
+            split.pairs += 1
             if monolingual and not src:
-                self.blank = (self.blank or 0) + 1
+                split.blank = (split.blank or 0) + 1
                 yield number, (src, tgt)
                 continue
             place = f"{corpus.name}:{number}"
             if reason := reason_to_drop(src, None if monolingual else tgt, self.limits):
-                self.dropped.setdefault(reason, Finding()).add(place)
+                split.dropped.setdefault(reason, Finding()).add(place)
                 continue
-            self.kept += 1
+            split.kept += 1
             self._find_suspicious(form, (src, tgt), original, place)
             key = pair_hash(src, tgt)
             self.hashes.append(key)
@@ -289,15 +278,12 @@ class SplitCheck:
     def report(self) -> SplitReport:
         """Return the numbers of the split."""
         hashes = np.sort(np.frombuffer(self.hashes, np.int64)) if self.hashes else np.empty(0)
-        return SplitReport(
-            pairs=self.pairs,
-            kept=self.kept,
-            dropped=self.dropped,
-            suspicious={name: f for name, f in self.suspicious.items() if f.count},
+        split = self.split
+        return replace(
+            split,
+            suspicious={name: f for name, f in split.suspicious.items() if f.count},
             duplicates=int(np.count_nonzero(hashes[1:] == hashes[:-1])),
-            other_form=self.other_form,
-            normalized=dict(self.normalized),
-            blank=self.blank,
+            other_form={side: form for side, form in split.other_form.items() if form.changes},
             forms=self.forms if len(self.forms) > 1 else None,
             sentences=dict(sorted(self.sentences.items())) or None,
         )
@@ -323,23 +309,21 @@ class SplitCheck:
             assert check.pair is not None, "PAIR_CHECKS has no others"
             if check.form is None:
                 if check.pair(*pair):
-                    self.suspicious[check.name].add(place)
+                    self.split.suspicious[check.name].add(place)
             elif check.form == form.tokenized and check.pair(*original):
-                self.suspicious[check.name].add(place)
+                self.split.suspicious[check.name].add(place)
                 form.signs.setdefault(check.name, Finding()).add(place)
         for side, line in zip(("src", "tgt"), pair, strict=True):
-            if in_line := changes(line):
-                self.other_form.setdefault(side, OtherForm()).add(in_line, place)
+            self.split.other_form[side].add(line, place)
 
     def _compare(self, key: int, src: str, tgt: str, place: str) -> None:
         """Find a pair, whose hash is ``key``, and its sides in the other splits."""
         for name, hashes in self.held_out.items():
             if key in hashes:
-                shared, examples = self._shared[name], self._examples[name]
-                if key not in shared and len(examples) < EXAMPLES:
-                    text = f"{src} ||| {tgt}" if tgt else src
-                    examples.append(f"{place}: {text}")
-                shared.add(key)
+                examples = self._examples[name]
+                if key not in self._shared[name] and len(examples) < EXAMPLES:
+                    examples.append(f"{place}: {src} ||| {tgt}" if tgt else f"{place}: {src}")
+                self._shared[name].add(key)
         for texts, line in zip(self.recurring, (src, tgt), strict=False):
             texts.add(line, place)
 
@@ -356,37 +340,27 @@ def reason_to_drop(src: str, tgt: str | None, limits: Limits | None) -> str | No
     Args:
         tgt: None = a line of text, which may have any number of words: blocks divide it.
     """
-    sides = (src,) if tgt is None else (src, tgt)
-    if tgt is not None:
-        blank = is_blank(src), is_blank(tgt)
-        if all(blank):
-            return "both sides blank"
-        if any(blank):
-            return "source blank" if blank[0] else "target blank"
-        if limits is not None and any(_has_more_words(side, limits.words) for side in sides):
+    sides = [src] if tgt is None else [src, tgt]
+    if tgt is not None and any(blank := [is_blank(side) for side in sides]):
+        return "both sides blank" if all(blank) else f"{'source' if blank[0] else 'target'} blank"
+    if limits is None:
+        return None
+    for side in sides if tgt is not None else ():
+        if len(side) > 2 * limits.words and len(side.split()) > limits.words:
             return f"longer than {quantity(limits.words, 'word')}"
-    if limits is not None and any(len(side) > limits.characters for side in sides):
+    if any(len(side) > limits.characters for side in sides):
         return f"longer than {quantity(limits.characters, 'character')}"
     return None
-
-
-def _has_more_words(line: str, words: int) -> bool:
-    return len(line) > 2 * words and len(line.split()) > words  # a short line needs no split
 
 
 def _test_in_dev(
     hashes: Mapping[str, set[int]], held_out: Mapping[str, Sequence[Pair]]
 ) -> SharedPairs:
-    """Return how many test pairs are in dev, also with their sides exchanged.
-
-    Args:
-        hashes: of the pairs of each set that should not be in another one.
-        held_out: all pairs of each set.
-    """
+    """Count the test pairs that are in dev, also with their sides exchanged."""
     dev: set[int] = set()
     test: set[int] = set()
     for name, set_hashes in hashes.items():
-        if name.partition(".")[0] == "test":
+        if name.startswith("test"):
             test |= set_hashes
         else:  # a test set may be of the other direction
             dev |= set_hashes | {pair_hash(tgt, src) for src, tgt in held_out[name]}

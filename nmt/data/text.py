@@ -17,15 +17,14 @@ import lzma
 import os
 import re
 import shlex
-import stat
 import unicodedata
+import zipfile
 import zlib
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any, TypeAlias
 
-from nmt.data.file_types import file_type, type_of
 from nmt.data.unicode import is_shapeless
 from nmt.errors import MachineError, UserError
 from nmt.runtime.files import open_file
@@ -52,7 +51,7 @@ def clean_line(line: str) -> str:
 
 
 def is_blank(line: str) -> bool:
-    """Return whether a line only has white space, control characters and what is not seen."""
+    """Return whether nothing of a line is seen."""
     if line[:1].isalnum() and line[:1] < "\u1100":  # decides for almost all lines; not for fillers
         return False
     return all(
@@ -62,7 +61,7 @@ def is_blank(line: str) -> bool:
 
 
 def _normalizations(line: str, number: int) -> Iterator[str]:
-    """Yield the names of what ``read_lines`` changes in a line, and of unusual line ends in it."""
+    """Name what ``read_lines`` changes in a line, and unusual line ends in it."""
     if number == 1 and line.startswith("\ufeff"):
         yield "byte-order mark removed"
     if line.endswith("\r"):
@@ -74,18 +73,13 @@ def _normalizations(line: str, number: int) -> Iterator[str]:
 
 
 def quantity(number: float, noun: str, form: str = ",") -> str:
-    """Return a number with its noun, in the plural unless it is 1: ``1 pair``, ``2 pairs``.
-
-    Args:
-        form: how the number is formatted.
-    """
+    """Return a formatted number with its noun, in the plural unless it is 1: ``2 pairs``."""
     return f"{number:{form}} {noun}{'' if number == 1 else 's'}"
 
 
 def count_words(lines: Iterable[str]) -> int:
-    """Return the words that a perplexity per word counts.
+    """Count the words that a perplexity per word counts, and one line end for each line.
 
-    These are the words between white space, and one line end for each line, also of a blank one.
     Published perplexities of WikiText and of the Penn Treebank count them so: WikiText-2 has
     217,646 words in its validation set and 245,569 in its test set.
     """
@@ -99,36 +93,38 @@ def find_side(prefix: str, lang: str) -> Path:
         UserError: there is no such file, it is not a regular file, or there are several and their
             lines differ.
     """
-    candidates = [Path(f"{prefix}.{lang}{suffix}") for suffix in OPENERS]
-    found = []
-    for path in candidates:
+    files = []
+    for suffix in OPENERS:
+        path = Path(f"{prefix}.{lang}{suffix}")
         try:
             if path.exists():
-                found.append(path)
+                files.append(path)
         except OSError as error:  # a name too long, or a folder without permission
             raise UserError(str(error.strerror), at=str(path), fix="check the prefix") from error
-    for path in found:
-        if not stat.S_ISREG(os.stat(path).st_mode):
+    for path in files:
+        if not path.is_file():
             raise UserError("is not a regular file", at=str(path), fix="use a text file")
-    for other in found[1:]:
-        if not _same_lines(found[0], other):
+    if not files:
+        raise _no_side(prefix, lang)
+    first, *others = files
+    for other in others:
+        lines = (read_lines(path, clean=False) for path in (first, other))
+        if any(a != b for a, b in itertools.zip_longest(*lines)):
             raise UserError(
                 f"differs from {other.name} in the same folder, and only one can be the corpus",
-                at=str(found[0]),
+                at=str(first),
                 fix="delete or rename the wrong one",
             )
-    if found:
-        return found[0]
-    zst = Path(f"{prefix}.{lang}.zst")
-    if zst.exists():
-        raise UserError(
-            "zstd files are not supported", at=str(zst), fix=f"unpack it: zstd -d {zst.name}"
-        )
-    raise _no_side(prefix, lang)
+    return first
 
 
 def _no_side(prefix: str, lang: str) -> UserError:
     """Return the error of a prefix without a file of a language, with what may be meant."""
+    zst = Path(f"{prefix}.{lang}.zst")
+    if zst.exists():
+        return UserError(
+            "zstd files are not supported", at=str(zst), fix=f"unpack it: zstd -d {zst.name}"
+        )
     if url := url_of(prefix):
         return UserError(
             "a URL cannot be a corpus",
@@ -158,11 +154,6 @@ def _no_side(prefix: str, lang: str) -> UserError:
         at=f"{prefix}.{lang}",
         fix=fix,
     )
-
-
-def _same_lines(one: Path, other: Path) -> bool:
-    lines = (read_lines(path, clean=False) for path in (one, other))
-    return all(a == b for a, b in itertools.zip_longest(*lines))
 
 
 def read_lines(
@@ -237,7 +228,6 @@ def require_line_feeds(path: Path) -> None:
 
 
 def _cr_fix(file: str) -> str:
-    """Return the advice for a file whose lines end with CR."""
     quoted, unpack = shlex.quote(file), UNPACK.get(Path(file).suffix)
     convert = "tr '\\r' '\\n'"
     command = f"{unpack} {quoted} | {convert}" if unpack else f"{convert} < {quoted}"
@@ -267,3 +257,65 @@ def _damaged(path: Path, lines: int, error: Exception) -> UserError:
         at=str(path),
         fix="copy or download it again",
     )
+
+
+_AS_TEXT = "save it as plain text in UTF-8, with one sentence per line"
+_AS_TABLE = "import its pairs with nmt import tsv (name: .xlsx), or save a column as text"
+_UTF16 = "this is UTF-16: convert it with iconv -f UTF-16 -t UTF-8"
+_MAGIC = {
+    b"\x28\xb5\x2f\xfd": "this is a zstd file, which is not supported: unpack it with zstd -d",
+    b"\x1f\x8b": "this is a gzip file: rename it so that its name ends in .gz",
+    b"\xfd7zXZ": "this is an xz file: rename it so that its name ends in .xz",
+    b"BZh91AY&SY": "this is a bzip2 file: rename it so that its name ends in .bz2",
+    b"7z\xbc\xaf\x27\x1c": "this is a 7z archive: unpack it with 7z x",
+    b"PK\x03\x04": "this is a zip archive: unpack it, or, if it is an office document, "
+    "save it as plain text in UTF-8",
+    b"%PDF-": "this is a PDF file: extract its text with pdftotext, and check its lines",
+    b"{\\rtf": f"this is a document in Rich Text Format: {_AS_TEXT}",
+    b"\xd0\xcf\x11\xe0": "this is an old Microsoft Office file (.doc, .xls, .ppt): open it, and "
+    f"{_AS_TEXT}; save a table as .xlsx",
+    b"\xff\xfe": _UTF16,
+    b"\xfe\xff": _UTF16,
+}
+# a name in a zip archive, or the start of its file "mimetype" -> what it is
+_ZIPPED = {
+    "word/document.xml": f"this is a Word document (.docx): {_AS_TEXT}",
+    "xl/workbook.xml": f"this is an Excel workbook (.xlsx): {_AS_TABLE}",
+    "ppt/presentation.xml": f"this is a PowerPoint file (.pptx): {_AS_TEXT}",
+    "application/vnd.oasis.opendocument.text": f"this is an OpenDocument text (.odt): {_AS_TEXT}",
+    "application/vnd.oasis.opendocument.spreadsheet": "this is an OpenDocument spreadsheet (.ods): "
+    "save it as .xlsx and import its pairs with nmt import tsv FILE.xlsx",
+    "application/epub+zip": f"this is an e-book (.epub): {_AS_TEXT}",
+}
+
+
+def file_type(start: bytes, path: Path | None = None) -> str:
+    """Return what a file is that begins with these bytes and what to do; empty for text.
+
+    Args:
+        start: first bytes or first line of the file.
+        path: the file, if its content is not compressed; tells the kinds of zip archives apart.
+    """
+    fix = next((fix for magic, fix in _MAGIC.items() if start.startswith(magic)), "")
+    if path is None or not start.startswith(b"PK") or not path.is_file():
+        return fix
+    try:
+        with zipfile.ZipFile(path) as archive:
+            names = set(archive.namelist())
+            if "mimetype" in names:
+                with archive.open("mimetype") as file:
+                    names.add(file.read(100).decode("utf-8", "replace").strip())
+    except (OSError, ValueError, RuntimeError, NotImplementedError, zipfile.BadZipFile):
+        return fix
+    return next((what for name, what in _ZIPPED.items() if name in names), fix)
+
+
+def type_of(path: Path) -> str:
+    """Return what a regular file is and what to do; empty if it is text or cannot be read."""
+    try:
+        if not path.is_file():
+            return ""
+        with path.open("rb") as file:
+            return file_type(file.read(16), path)
+    except (OSError, ValueError):
+        return ""

@@ -10,7 +10,7 @@ space before it. ``segment.kind: sentencepiece`` keeps these too.
 from __future__ import annotations
 
 from nmt.data import moses
-from nmt.data.language_codes import base_language
+from nmt.data.languages import base_language
 from nmt.data.unicode import normalize
 
 
@@ -60,17 +60,9 @@ class Moses:
         return moses.detokenize_unchanged(line.split(), base_language(lang))
 
     def text_to_score(self, text: str, words: str, lang: str) -> str:
-        """Return a hypothesis as sacreBLEU compares it, detokenized like the references.
-
-        Args:
-            text, words: the hypothesis as plain and as tokenized text.
-        """
+        """Return a hypothesis as sacreBLEU compares it, of its plain and its tokenized text."""
         return self.detokenize_reference(words, lang) if self.tokenized else text
 
     def words_to_score(self, text: str, words: str, lang: str) -> str:
-        """Return a hypothesis for tokenized BLEU, in words of the same kind as the references.
-
-        Args:
-            text, words: the hypothesis as plain and as tokenized text.
-        """
+        """Return a hypothesis for tokenized BLEU, in words of the same kind as the references."""
         return self.tokenize_reference(text, lang) if self.exact else words

@@ -30,6 +30,7 @@ MASK = " <mask>"
 TAG_MARK = " "  # begins the type of a tag
 FILE = "vocab.txt"
 MAX_TYPES = 1_000_000
+RESTORE = "restore the file that nmt-train wrote"
 
 
 def tag_piece(tag: str | None) -> list[str]:
@@ -149,11 +150,9 @@ class Vocab:
             UserError: the file is missing, empty or too large, or a line is malformed or a
                 duplicate.
         """
-        path = folder / FILE
-        restore = "restore the file that nmt-train wrote"
+        path, number = folder / FILE, 0
         types: dict[str, None] = {}
         counts = []
-        number = 0
         try:
             with open_file(path, LARGE) as file:
                 for number, data in enumerate(file, 1):
@@ -167,21 +166,16 @@ class Vocab:
                         raise ValueError(f"duplicate type {text!r}")
                     types[text] = None
                     counts.append([_count(count) for count in numbers])
-        except UnicodeDecodeError as error:
-            raise UserError("not UTF-8", at=f"{path}:{number}", fix=restore) from error
         except ValueError as error:
-            raise UserError(str(error), at=f"{path}:{number}", fix=restore) from error
+            what = "not UTF-8" if isinstance(error, UnicodeDecodeError) else str(error)
+            raise UserError(what, at=f"{path}:{number}", fix=RESTORE) from error
         except OSError as error:
-            raise UserError(
-                f"cannot be read: {error.strerror}", at=str(path), fix=restore
-            ) from error
+            what = f"cannot be read: {error.strerror}"
+            raise UserError(what, at=str(path), fix=RESTORE) from error
         if not 0 < number <= MAX_TYPES:
             count = f"{number:,} types{' or more' if number else ''}"
-            raise UserError(
-                f"{count}; between 1 and {MAX_TYPES:,} are allowed",
-                at=str(path),
-                fix=restore,
-            )
+            what = f"{count}; between 1 and {MAX_TYPES:,} are allowed"
+            raise UserError(what, at=str(path), fix=RESTORE)
         return cls(list(types), np.array(counts, dtype=np.int64))
 
     def _text(self) -> str:

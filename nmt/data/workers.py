@@ -1,16 +1,19 @@
-"""Process chunks of a stream in worker processes, in order and with bounded memory."""
+"""Work ahead, in order and with bounded memory: in worker processes, or in one thread."""
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import multiprocessing
 import os
+import queue
 import sys
+import threading
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
-from typing import Any, TypeAlias, TypeVar
+from typing import Any, Generic, TypeAlias, TypeVar
 
 from nmt.errors import MachineError
 from nmt.runtime.cpus import available_cpus, within_limit
@@ -35,9 +38,7 @@ def in_chunks(items: Iterable[Item]) -> Iterator[list[Item]]:
 
 
 def map_chunks(work: Work[Chunk, Result], chunks: Iterable[Chunk]) -> Iterator[Result]:
-    """Yield ``work(chunk)`` for each chunk, in their order.
-
-    Worker processes do the work if there are at least MIN_PARALLEL_CHUNKS.
+    """Yield ``work(chunk)`` for each chunk; worker processes do the work of many chunks.
 
     Args:
         work: a picklable callable.
@@ -86,3 +87,55 @@ def _start_worker(work: Work[Any, Any], parent: int) -> None:
 def _run(chunk: Any) -> Any:
     assert _work is not None
     return _work(chunk)
+
+
+AHEAD = 8  # items made before the consumer asks for them
+
+T = TypeVar("T")
+
+
+class Prefetcher(Generic[T]):
+    """Run an iterator ahead in one thread: same items, same order.
+
+    Use as a context manager, which ends the thread. The consumer gets an error of the iterator.
+
+    Args:
+        items: iterated over in the thread.
+    """
+
+    def __init__(self, items: Iterable[T]) -> None:
+        self._items = items
+        self._ready: queue.Queue[tuple[tuple[T, ...], BaseException | None]] = queue.Queue(AHEAD)
+        self._stopped = threading.Event()
+        self._thread = threading.Thread(target=self._work, daemon=True)
+
+    def __enter__(self) -> Prefetcher[T]:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stopped.set()
+        while self._thread.is_alive():
+            with contextlib.suppress(queue.Empty):
+                self._ready.get(timeout=0.05)
+
+    def __iter__(self) -> Iterator[T]:
+        while True:
+            items, error = self._ready.get()
+            yield from items
+            if error is not None:
+                self._ready.put(((), error))  # a second iteration must not wait forever
+                if isinstance(error, StopIteration):
+                    return
+                raise error
+
+    def _work(self) -> None:
+        end: BaseException = StopIteration()
+        try:
+            for item in self._items:
+                if self._stopped.is_set():
+                    return
+                self._ready.put(((item,), None))
+        except BaseException as error:
+            end = error
+        self._ready.put(((), end))

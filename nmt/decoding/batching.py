@@ -7,6 +7,7 @@ import sys
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, TypeVar
 
+from nmt.decoding.engine import Progress
 from nmt.errors import MachineError
 
 if TYPE_CHECKING:
@@ -49,7 +50,7 @@ def read_chunks(
         yield chunk, skip
 
 
-def without_first(progress: Callable[[int], None], lines: int) -> Callable[[int], None]:
+def without_first(progress: Progress, lines: int) -> Progress:
     """Return ``progress`` that does not report this number of first lines."""
 
     def report(count: int) -> None:
@@ -68,12 +69,8 @@ def balanced_batches(lengths: Sequence[int], max_size: int, workers: int) -> lis
 
     Args:
         lengths: of the sentences, in descending order.
-        max_size: upper limit of the longest length of a batch x its sentences; a longer sentence
-            is a batch of its own.
+        max_size: as in ``greedy_batches``.
         workers: the number of batches is a multiple of it if there are enough sentences.
-
-    Returns:
-        The indices of each batch.
     """
     fewest = len(greedy_batches(lengths, max_size))
     count = -(-fewest // workers) * workers
@@ -83,7 +80,11 @@ def balanced_batches(lengths: Sequence[int], max_size: int, workers: int) -> lis
 
 
 def greedy_batches(lengths: Sequence[int], max_size: int) -> list[range]:
-    """Return the indices of each batch: as many sentences in order as fit, at least one."""
+    """Return the indices of each batch: as many sentences in order as fit, at least one.
+
+    Args:
+        max_size: upper limit of the longest length of a batch x its sentences.
+    """
     batches, first = [], 0
     while first < len(lengths):
         batches.append(next_batch(first, lengths, max_size))
@@ -114,14 +115,9 @@ class HalvingBatcher:
         lengths: Sequence[int],
         max_size: int,
     ) -> Generator[tuple[range, Result], None, None]:
-        """Yield the indices of each batch, and ``work`` of its items.
+        """Yield the indices of each batch of ``greedy_batches``, and ``work`` of its items.
 
         When it halves batches for the first time, it prints a note on standard error.
-
-        Args:
-            lengths: size of each item, in descending order.
-            max_size: upper limit of the longest length of a batch x its items; a longer item is a
-                batch of its own.
 
         Raises:
             MachineError: a single item does not fit in memory.

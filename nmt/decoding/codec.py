@@ -14,68 +14,21 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from nmt.data.language_codes import base_language
+from nmt.data.languages import base_language
 from nmt.data.segmenters import Segmenter, segmenter_hash
 from nmt.data.segmenters.base import Side
 from nmt.data.segmenters.sentencepiece import SPACE
 from nmt.data.sentences import UsualLine, join_in_parts, join_translations, split_sentences
 from nmt.data.text import LONGEST_SENTENCE, clean_line, is_blank
 from nmt.data.vocab import UNK, Vocab, tag_piece
-from nmt.decoding.constraints import (
-    UNCONSTRAINED,
-    LineConstraints,
-    PieceStrings,
-    Requirement,
-    TargetPieces,
-)
-from nmt.decoding.hypothesis import Hypothesis
+from nmt.decoding.constraints import UNCONSTRAINED, LineConstraints, PieceStrings, TargetPieces
+from nmt.decoding.engine import NO_PIECES, Hypothesis, SearchInput
 from nmt.errors import UserError
 
-NO_PIECES = TargetPieces()
 MAX_NAMED_LINES = 5  # lines of which a note gives the numbers
 MAX_PHRASE_LENGTH = 1000  # characters of a forbidden phrase: memory grows with the square
 MAX_SOURCE_PIECES = 512  # of one search; longer lines are translated in parts
 SHORT_RATIO, SHORT_SLACK = 2.0, 10  # see TextCodec.is_short
-
-
-@dataclass(frozen=True)
-class SearchInput:
-    """What one search translates: a line, or a part of one.
-
-    Attributes:
-        ids: of its tag, if any, and of its source pieces, at least one; without EOS.
-        line: number of the line, from 1.
-        part: index of the part, from 0; samples are a function of line and part.
-        pieces: its source pieces, without the tag; empty if only ids were given.
-        text: the source, with the white space behind it; empty if the part begins or ends inside a
-            sentence, or if only ids were given.
-        prefix: what the translation starts with.
-        require: phrases that the translation contains.
-        forbid: patterns (``PieceStrings.patterns``) of phrases that it does not contain.
-    """
-
-    ids: np.ndarray
-    line: int = 0
-    part: int = 0
-    pieces: Sequence[str] = ()
-    text: str = ""
-    prefix: TargetPieces = NO_PIECES
-    require: tuple[TargetPieces, ...] = ()
-    forbid: tuple[str, ...] = ()
-
-    @property
-    def required_length(self) -> int:
-        """Return how many tokens, with EOS, suffice for the prefix and the required phrases.
-
-        Before each phrase, a piece may have to end a word.
-        """
-        return len(self.prefix.ids) + sum(len(phrase.ids) + 1 for phrase in self.require) + 1
-
-    def requirement(self, strings: PieceStrings) -> Requirement:
-        """Return what its hypotheses must contain."""
-        return Requirement(
-            self.prefix.symbols, [phrase.symbols for phrase in self.require], strings.of
-        )
 
 
 @dataclass(frozen=True)
@@ -114,11 +67,7 @@ class UnknownPieces:
     """Counts source pieces that the model does not know: the source side of training lacks them.
 
     Attributes:
-        pieces: number of all pieces.
-        unknown: number of unknown pieces.
         lines: number of lines that are not blank.
-        lines_with_unknown: number of lines with an unknown piece.
-        lines_all_unknown: number of lines with only unknown pieces.
         first: numbers of the first lines with only unknown pieces.
     """
 
@@ -131,7 +80,7 @@ class UnknownPieces:
 
     @property
     def share(self) -> float:
-        """Return unknown pieces / all pieces."""
+        """The share of all pieces that is unknown."""
         return self.unknown / self.pieces if self.pieces else 0.0
 
     def add(self, number: int, unknown: int, pieces: int) -> None:
@@ -187,16 +136,12 @@ class TextCodec:
 
     @functools.cached_property
     def strings(self) -> PieceStrings:
-        """Return the string that each type adds to target text."""
+        """The string that each type adds to target text."""
         return PieceStrings(self.segmenter, self.vocab, self.tgt)
 
     @functools.cached_property
-    def _known_source(self) -> np.ndarray:
-        return self.vocab.types_of("src")
-
-    @functools.cached_property
-    def _known_target(self) -> np.ndarray:
-        return self.vocab.types_of("tgt")
+    def _known(self) -> dict[str, np.ndarray]:
+        return {side: self.vocab.types_of(side) for side in ("src", "tgt")}
 
     def encode_line(
         self,
@@ -216,9 +161,7 @@ class TextCodec:
         Args:
             number: of the line, from 1.
             banned: patterns that no line may contain, to compare with the required phrases.
-            tag: what each part begins with.
-            src: language of the line; None = the source language of the model.
-            split: as in ``SearchOptions``.
+            tag, src, split: as in ``SearchOptions``.
 
         Raises:
             UserError: the line or a constraint is too long, or a phrase is required and forbidden.
@@ -230,27 +173,18 @@ class TextCodec:
         parts = self.divide(line, "line" if prefix.ids or require else split, src)
         count = sum(len(pieces) for _, pieces in parts)
         if count > MAX_SOURCE_PIECES and not (split == "auto" and all(text for text, _ in parts)):
-            print(
-                f"note: line {number} has {count:,} pieces; it is translated in {len(parts):,} "
-                "parts",
-                file=sys.stderr,
-            )
+            note = f"line {number} has {count:,} pieces; it is translated in {len(parts):,} parts"
+            print(f"note: {note}", file=sys.stderr)
         mark = self.tag_ids(tag)
-        every = self.source_ids(number, [piece for _, pieces in parts for piece in pieces])
-        ends = list(itertools.accumulate(len(pieces) for _, pieces in parts))
-        return [
-            SearchInput(
-                ids=np.concatenate([mark, every[end - len(pieces) : end]]),
-                line=number,
-                part=part,
-                pieces=pieces,
-                text=text,
-                prefix=prefix if part == 0 else NO_PIECES,
-                require=require if part == 0 else (),
-                forbid=forbid,
+        ids = self.source_ids(number, [piece for _, pieces in parts for piece in pieces])
+        inputs, start = [], 0
+        for part, (text, pieces) in enumerate(parts):
+            part_ids = np.concatenate([mark, ids[start : start + len(pieces)]])
+            inputs.append(
+                SearchInput(part_ids, number, part, pieces, text, prefix, require, forbid)
             )
-            for part, ((text, pieces), end) in enumerate(zip(parts, ends, strict=True))
-        ]
+            prefix, require, start = NO_PIECES, (), start + len(pieces)
+        return inputs
 
     def divide(
         self, line: str, split: str = "line", src: str | None = None
@@ -261,9 +195,6 @@ class TextCodec:
         halves until each part is short enough: MAX_SOURCE_PIECES pieces and, with ``split`` auto,
         the usual number of sentences. A longer sentence is cut between words, else inside one.
         Texts of such cuts are empty.
-
-        Args:
-            split, src: as in ``encode_line``.
         """
         most = self.usual.sentences if split == "auto" else None
         pieces_of = functools.cache(functools.partial(self.source_pieces, src=src))
@@ -273,7 +204,7 @@ class TextCodec:
             return few and len(pieces_of("".join(sentences))) <= MAX_SOURCE_PIECES
 
         texts = [line]
-        if most is not None or not fits([line]):
+        if most is not None or not fits(texts):
             normal = self.segmenter.moses.normalize(clean_line(line))
             sentences = split_sentences(normal, base_language(src or self.src))
             texts = join_in_parts(sentences, fits)
@@ -290,7 +221,6 @@ class TextCodec:
     def _encode_constraints(
         self, constraints: LineConstraints, banned: Sequence[str], at: str
     ) -> tuple[TargetPieces, tuple[TargetPieces, ...], tuple[str, ...]]:
-        """Return the prefix, the required phrases, and the patterns of the forbidden ones."""
         given = (constraints.prefix, *constraints.require, *constraints.forbid)
         if problem := next(filter(None, map(too_long, given)), ""):
             raise UserError(f"prefix, require or forbid: {problem}", at=at, fix="give shorter text")
@@ -309,24 +239,18 @@ class TextCodec:
                     fix="remove one of them from require or forbid",
                 )
         prefix = self._encode_target(constraints.prefix, at)
-        sizes = {"prefix": len(prefix.ids), "require": sum(len(phrase.ids) for phrase in require)}
-        for name, size in sizes.items():
+        for name, phrases in (("prefix", [prefix]), ("require", require)):
+            size = sum(len(phrase.ids) for phrase in phrases)
             if size > MAX_SOURCE_PIECES:
-                raise UserError(
-                    f"{name} has {size:,} pieces, at most {MAX_SOURCE_PIECES} are allowed",
-                    at=at,
-                    fix="give shorter text",
-                )
+                problem = f"{name} has {size:,} pieces, at most {MAX_SOURCE_PIECES} are allowed"
+                raise UserError(problem, at=at, fix="give shorter text")
         return prefix, require, forbid
 
     def patterns(self, phrases: Sequence[str], at: str) -> tuple[str, ...]:
         """Return the patterns of forbidden phrases in tokenized text.
 
-        Args:
-            at: where the phrases are given, for messages.
-
         Raises:
-            UserError: a phrase is too long, or the segmenter cannot represent it.
+            UserError: a phrase is too long, or the segmenter cannot represent it; with ``at``.
         """
         patterns = []
         for phrase in map(clean_line, phrases):
@@ -341,29 +265,25 @@ class TextCodec:
             if phrase.strip():
                 pieces = self.segmenter.encode(phrase, self.tgt, "tgt")
                 self._check_space_sign(phrase, pieces, at)
-                found = self.strings.patterns(phrase)
-                if not found:  # such as U+200B with a SentencePiece model that removes it
+                strings = self.strings.patterns(phrase)
+                if not strings:  # such as U+200B with a SentencePiece model that removes it
                     raise UserError(
                         f"the segmenter removes all characters of {phrase!r}, so no translation "
                         "can contain it",
                         at=at,
                         fix="remove this phrase",
                     )
-                patterns += found
+                patterns += strings
         return tuple(patterns)
 
     def _encode_target(self, text: str, at: str) -> TargetPieces:
         pieces = tuple(self.target_pieces(text))
         self._check_space_sign(text, pieces, at)
-        ids = (token if self._known_target[token] else UNK for token in self.vocab.ids(pieces))
+        ids = (token if self._known["tgt"][token] else UNK for token in self.vocab.ids(pieces))
         return TargetPieces(pieces, tuple(ids))
 
     def _check_space_sign(self, text: str, pieces: Sequence[str], at: str) -> None:
-        """Check that pieces keep U+2581, SentencePiece's sign for a space, if a text contains it.
-
-        Raises:
-            UserError: they do not.
-        """
+        """Check that pieces keep U+2581, SentencePiece's sign for a space, if a text has it."""
         if SPACE in text and SPACE not in self.strings.join(pieces):
             raise UserError(
                 f"{text!r} contains U+2581, which SentencePiece uses for a space, so no "
@@ -384,7 +304,7 @@ class TextCodec:
         return self._count_unknown(ids) / len(ids) if len(ids) else 0.0
 
     def _count_unknown(self, ids: np.ndarray) -> int:
-        return int(((ids == UNK) | ~self._known_source[ids]).sum())
+        return int(((ids == UNK) | ~self._known["src"][ids]).sum())
 
     def tag_ids(self, tag: str | None) -> np.ndarray:
         """Return the id of a tag as [1] int64, or [0] for None.
@@ -394,20 +314,13 @@ class TextCodec:
         """
         if tag is not None and tag not in self.vocab.tags:
             known = ", ".join(self.vocab.tags)
-            raise UserError(
-                f"the model has no tag {tag}"
-                + (f"; its tags are {known}" if known else "; it was trained without tags"),
-                at="tag",
-                fix="choose one of its tags" if known else "leave the tag out",
-            )
+            tags = f"its tags are {known}" if known else "it was trained without tags"
+            fix = "choose one of its tags" if known else "leave the tag out"
+            raise UserError(f"the model has no tag {tag}; {tags}", at="tag", fix=fix)
         return np.array(self.vocab.ids(tag_piece(tag)), dtype=np.int64)
 
     def source_pieces(self, line: str, src: str | None = None) -> list[str]:
-        """Segment a line to translate; a blank line has no pieces.
-
-        Args:
-            src: its language; None = the source language of the model.
-        """
+        """Segment a line of a language, None = that of the model; a blank line has no pieces."""
         return self._segment(line, src or self.src, "src")
 
     def target_pieces(self, line: str) -> list[str]:
@@ -422,9 +335,9 @@ class TextCodec:
         """
         strings = [self.segmenter.surface(piece) for piece in pieces]
         ends, begun = [], False
-        for one, after in zip(strings, [*strings[1:], " "], strict=False):
-            begun = begun or bool(one.strip(" "))
-            ends.append(begun and (one.endswith(" ") or after.startswith(" ")))
+        for string, after in zip(strings, [*strings[1:], " "], strict=False):
+            begun = begun or bool(string.strip(" "))
+            ends.append(begun and (string.endswith(" ") or after.startswith(" ")))
             begun = begun and not ends[-1]
         if ends and not ends[-1]:
             last = max((index for index, end in enumerate(ends) if end), default=-1)
@@ -440,27 +353,19 @@ class TextCodec:
     ) -> list[Translation]:
         """Return the translations of a line, best first; a blank one if the line has no parts.
 
-        Args:
-            hypotheses: of each part, best first. Those of one rank become one translation.
-            parts: of the line.
+        The hypotheses of each part are given best first. Those of one rank become one translation.
 
         Raises:
             UserError: a part has no hypothesis, as all of them are forbidden.
         """
         for part, part_hypotheses in zip(parts, hypotheses, strict=True):
             if not part_hypotheses:
-                raise UserError(
-                    "every translation is forbidden",
-                    at=f"line {part.line}",
-                    fix="forbid fewer phrases",
-                )
-        ranks = [
-            [self._decode_part(*pair) for pair in zip(rank, parts, strict=True)]
-            for rank in zip(*hypotheses, strict=False)
-        ]
+                at = f"line {part.line}"
+                raise UserError("every translation is forbidden", at=at, fix="forbid fewer phrases")
+        sources = [part.text for part in parts]
         return [
-            rank[0] if len(rank) == 1 else _join(rank, [part.text for part in parts])
-            for rank in ranks
+            _join(list(map(self._decode_part, rank, parts)), sources)
+            for rank in zip(*hypotheses, strict=False)
         ] or [BLANK]
 
     def _decode_part(self, hypothesis: Hypothesis, part: SearchInput) -> Translation:
@@ -470,14 +375,10 @@ class TextCodec:
             for index, symbol in enumerate(symbols):
                 if isinstance(symbol, str):
                     pieces[index] = symbol
-        return Translation(
-            pieces,
-            self.segmenter.decode(pieces, self.tgt),
-            hypothesis.score,
-            hypothesis.log_prob,
-            hypothesis.finished,
-            short=self.is_short(len(part.pieces), len(pieces)),
-        )
+        text = self.segmenter.decode(pieces, self.tgt)
+        short = self.is_short(len(part.pieces), len(pieces))
+        h = hypothesis
+        return Translation(pieces, text, h.score, h.log_prob, h.finished, short=short)
 
     def is_short(self, source: int, translation: int) -> bool:
         """Return whether a translation is far too short for its source, so that text is missing.
@@ -490,6 +391,8 @@ class TextCodec:
 
 
 def _join(parts: Sequence[Translation], sources: Sequence[str]) -> Translation:
+    if len(parts) == 1:
+        return parts[0]
     return Translation(
         pieces=[piece for part in parts for piece in part.pieces],
         text=join_translations([part.text for part in parts], sources),
@@ -528,12 +431,11 @@ def part_ends(strings: Sequence[str], longest: int) -> list[int]:
         strings: what each piece adds to tokenized text.
         longest: the most pieces of a part.
     """
-    count, ends = len(strings), []
+    count, ends, start = len(strings), [], 0
 
     def inside(cut: int) -> bool:
         return not (strings[cut - 1].endswith(" ") or strings[cut].startswith(" "))
 
-    start = 0
     while count - start > longest:
         left = count - start
         size = left / -(-left // longest)  # of equal parts

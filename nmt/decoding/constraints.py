@@ -14,11 +14,11 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
+from nmt.data.languages import UNSPACED_CHARACTER
 from nmt.data.segmenters import Segmenter
 from nmt.data.segmenters.sentencepiece import BYTE_SURFACE
 from nmt.data.text import clean_line, quantity
 from nmt.data.vocab import BOS, EOS, PAD, UNK, Vocab
-from nmt.data.words import UNSPACED_CHARACTER
 from nmt.errors import UserError
 
 # ---------------------------------------------------------------- text that a user gives
@@ -43,14 +43,11 @@ UNCONSTRAINED = LineConstraints()
 
 
 def require_list(form: str, **given: object) -> None:
-    """Check that arguments are not a single text, which Python treats as a list of characters.
+    """Raise a TypeError for a single text, which Python treats as a list of characters.
 
     Args:
         form: how the arguments are given, for the message.
         given: the arguments, by name.
-
-    Raises:
-        TypeError: one of them is a text.
     """
     for name, value in given.items():
         if isinstance(value, str | bytes):
@@ -122,7 +119,7 @@ class PieceStrings:
         if between[:2] == "x " and between[-2:] == " x":
             strings.add(between[2:-2])
         text = phrase.strip()
-        return sorted(_with_boundaries(one, text[0], text[-1]) for one in strings if one)
+        return sorted(_with_boundaries(s, text[0], text[-1]) for s in strings if s)
 
     def of(self, symbol: int | str) -> str:
         """Return the string of a type, or of a piece that may not be a type."""

@@ -1,23 +1,126 @@
-"""What a Translator needs of a library that computes with a model. It does not import torch."""
+"""What a Translator and a library that computes with a model exchange. It does not import torch."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence, Set
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol, TypeAlias
+from pathlib import Path
+from typing import TYPE_CHECKING, Protocol, TypeAlias, TypeVar, runtime_checkable
 
-from nmt.decoding.codec import SearchInput
-from nmt.decoding.hypothesis import Hypothesis
+import numpy as np
+
+from nmt.decoding.constraints import PieceStrings, Requirement, TargetPieces
 from nmt.decoding.options import SearchOptions
 
 if TYPE_CHECKING:
-    import numpy as np
     import torch
 
     from nmt.config.recipe import DecodeConfig
 
+Number = TypeVar("Number", "torch.Tensor", float)
 # ids of source and target, without EOS, and a line number for errors
-EncodedPair: TypeAlias = "tuple[np.ndarray, np.ndarray, int]"
+EncodedPair: TypeAlias = tuple[np.ndarray, np.ndarray, int]
+Stop: TypeAlias = Callable[[], None]  # called between two steps; may raise an exception to stop
+Progress: TypeAlias = Callable[[int], None]  # called with the number of lines a step has finished
+Runs: TypeAlias = str | Path | Sequence[str | Path]  # a run folder, or several as an ensemble
+
+NO_PIECES = TargetPieces()
+
+
+def ignore(*_: object) -> None:
+    """Do nothing: the default of ``stop`` and ``progress``."""
+
+
+def listed(runs: Runs | None) -> Sequence[str | Path]:
+    """Return run folders as a list."""
+    return [runs] if isinstance(runs, str | Path) else runs or []
+
+
+@dataclass(frozen=True)
+class SearchInput:
+    """What one search translates: a line, or a part of one.
+
+    Attributes:
+        ids: of its tag, if any, and of its source pieces, at least one; without EOS.
+        line: number of the line, from 1.
+        part: index of the part, from 0; samples are a function of line and part.
+        pieces: its source pieces, without the tag; empty if only ids were given.
+        text: the source, with the white space behind it; empty if the part begins or ends inside a
+            sentence, or if only ids were given.
+        prefix: what the translation starts with.
+        require: phrases that the translation contains.
+        forbid: patterns (``PieceStrings.patterns``) of phrases that it does not contain.
+    """
+
+    ids: np.ndarray
+    line: int = 0
+    part: int = 0
+    pieces: Sequence[str] = ()
+    text: str = ""
+    prefix: TargetPieces = NO_PIECES
+    require: tuple[TargetPieces, ...] = ()
+    forbid: tuple[str, ...] = ()
+
+    @property
+    def required_length(self) -> int:
+        """Return how many tokens, with EOS, suffice for the prefix and the required phrases.
+
+        Before each phrase, a piece may have to end a word.
+        """
+        return len(self.prefix.ids) + sum(len(phrase.ids) + 1 for phrase in self.require) + 1
+
+    def requirement(self, strings: PieceStrings) -> Requirement:
+        """Return what its hypotheses must contain."""
+        phrases = [phrase.symbols for phrase in self.require]
+        return Requirement(self.prefix.symbols, phrases, strings.of)
+
+
+@dataclass(frozen=True)
+class Hypothesis:
+    """A hypothesis as ids.
+
+    Attributes:
+        ids: of its tokens, without EOS.
+        log_prob: sum over its tokens, including EOS if it is finished.
+        score: log_prob / length penalty; the search ranks by it.
+        finished: whether it ended with EOS, not at the length limit.
+    """
+
+    ids: list[int]
+    log_prob: float
+    score: float
+    finished: bool
+
+
+def length_penalty(length: Number, alpha: float) -> Number:
+    """Return ``((5 + n) / 6)^alpha`` (W equation 14)."""
+    return ((5 + length) / 6) ** alpha
+
+
+@dataclass(frozen=True)
+class TokenScores:
+    """The result for one given target.
+
+    Attributes:
+        log_probs: of each token, including EOS.
+        aligned: for each piece, the index of the source piece with the highest attention; empty if
+            not requested.
+    """
+
+    log_probs: list[float]
+    aligned: list[int]
+
+
+class NonFiniteScores(ArithmeticError):
+    """Raised when a model gives NaN or infinite scores to a sentence.
+
+    Attributes:
+        number: from ``beam_search``, the index of the sentence; from an engine, its line number.
+    """
+
+    def __init__(self, number: int) -> None:
+        super().__init__(number)
+        self.number = number
 
 
 @dataclass(frozen=True)
@@ -37,32 +140,16 @@ class ModelInfo:
     sources: Sequence[str] = ()
 
 
-@dataclass(frozen=True)
-class TokenScores:
-    """The result for one given target.
-
-    Attributes:
-        log_probs: of each token, including EOS.
-        aligned: for each piece, the index of the source piece with the highest attention; empty if
-            not requested.
-    """
-
-    log_probs: list[float]
-    aligned: list[int]
-
-
 class Engine(Protocol):
-    """A model, and the library that computes with it.
+    """A model, and the library that searches with it.
 
     Attributes:
         name: of the library, for people.
         precision: number format of matrix products with weights.
-        can_score: whether it scores given targets.
     """
 
     name: str
     precision: str
-    can_score: bool
 
     @property
     def device(self) -> torch.device | str:
@@ -78,34 +165,33 @@ class Engine(Protocol):
         self,
         inputs: Sequence[SearchInput],
         options: SearchOptions,
-        stop: Callable[[], None] = lambda: None,
-        progress: Callable[[int], None] = lambda lines: None,
+        stop: Stop = ignore,
+        progress: Progress = ignore,
     ) -> list[list[Hypothesis]]:
         """Return the hypotheses of each input, best first; samples in the order of their draws.
-
-        Args:
-            stop: called between two steps; may raise an exception to stop.
-            progress: called with the number of lines that a step has finished.
 
         Raises:
             MachineError: a single input does not fit in memory, or a worker process was ended.
             NonFiniteScores: scores are NaN or infinite; with the number of the line.
         """
 
+
+@runtime_checkable
+class Scorer(Protocol):
+    """An engine that also scores given targets."""
+
     def score(
         self,
         pairs: Sequence[EncodedPair],
         options: SearchOptions,
-        stop: Callable[[], None] = lambda: None,
-        progress: Callable[[int], None] = lambda pairs: None,
+        stop: Stop = ignore,
+        progress: Progress = ignore,
     ) -> list[TokenScores]:
         """Score the target of each pair given its source.
 
         Args:
             options: ``batch_tokens`` and ``align``.
-            stop, progress: see ``search``.
 
         Raises:
-            MachineError: a single pair does not fit in memory.
-            NonFiniteScores: scores are NaN or infinite; with the number of the line.
+            MachineError, NonFiniteScores: as in ``search``.
         """

@@ -39,7 +39,7 @@ class Ensemble(nn.Module):
 
     @property
     def for_inference(self) -> bool:
-        """Return whether the weights of no model can change any more."""
+        """Whether the weights of no model can change any more."""
         return all(model.for_inference for model in self.members())
 
     def forward(self, src: Tensor, src_layout: Layout, tgt: Tensor, tgt_layout: Layout) -> Tensor:
@@ -82,5 +82,5 @@ class EnsembleState:
 
 def log_mean(logits: Sequence[Tensor]) -> Tensor:
     """Return the logarithm of the mean probability: M logits [..., V] -> [..., V], fp32."""
-    log_probs = torch.stack([one.float().log_softmax(-1) for one in logits])
+    log_probs = torch.stack([x.float().log_softmax(-1) for x in logits])
     return log_probs.logsumexp(0) - math.log(len(logits))

@@ -13,7 +13,7 @@ import functools
 import itertools
 import math
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -23,17 +23,19 @@ from torch import Tensor
 from nmt.data.batches import Batch, collate
 from nmt.data.vocab import EOS, UNK
 from nmt.decoding.batching import HalvingBatcher
-from nmt.decoding.codec import (
-    BLANK,
-    MAX_SOURCE_PIECES,
+from nmt.decoding.codec import BLANK, MAX_SOURCE_PIECES, TextCodec, Translation, too_long
+from nmt.decoding.engine import (
+    EncodedPair,
+    Hypothesis,
+    NonFiniteScores,
+    Progress,
+    Scorer,
     SearchInput,
-    TextCodec,
-    Translation,
-    too_long,
+    Stop,
+    TokenScores,
+    length_penalty,
 )
-from nmt.decoding.engine import EncodedPair, Engine, TokenScores
 from nmt.decoding.ensemble import Ensemble
-from nmt.decoding.hypothesis import Hypothesis, NonFiniteScores, length_penalty
 from nmt.decoding.options import SearchOptions
 from nmt.errors import UserError
 from nmt.model.attention import CrossAttention
@@ -43,12 +45,8 @@ from nmt.model.transformer import Transformer
 MAX_TARGET_PIECES = 4096  # the attention of longer targets would not fit in memory
 
 
-class EncodedPairs:
-    """Encoded sentences and their targets, as a corpus to make batches from.
-
-    Args:
-        pairs: source ids and target ids of each pair, without EOS, and its line number.
-    """
+class _Pairs:
+    """A corpus to make batches from."""
 
     def __init__(self, pairs: Sequence[EncodedPair]) -> None:
         self._pairs = pairs
@@ -56,26 +54,20 @@ class EncodedPairs:
         self.tgt_len = np.array([len(tgt) for _, tgt, _ in pairs], dtype=np.int64)
 
     def src(self, row: int) -> np.ndarray:
-        """Return the source ids of a pair."""
         return self._pairs[row][0]
 
     def tgt(self, row: int) -> np.ndarray:
-        """Return the target ids of a pair."""
         return self._pairs[row][1]
-
-    def line(self, row: int) -> int:
-        """Return the line number of a pair."""
-        return self._pairs[row][2]
 
 
 @torch.no_grad()
 def forced_decode(
     model: Transformer | Ensemble,
-    pairs: EncodedPairs,
+    pairs: Sequence[EncodedPair],
     options: SearchOptions,
     batcher: HalvingBatcher,
-    progress: Callable[[int], None] = lambda pairs: None,
-    stop: Callable[[], None] = lambda: None,
+    stop: Stop,
+    progress: Progress,
 ) -> list[TokenScores]:
     """Score the targets of pairs, in batches of similar length.
 
@@ -87,21 +79,20 @@ def forced_decode(
         options: ``batch_tokens`` limits sentences x twice the longest side of a batch; a longer
             pair is a batch of its own. ``align`` adds the aligned source pieces.
         batcher: of the device that computes.
-        progress: called with the number of pairs of each batch.
-        stop: called before each batch; may raise an exception to stop.
 
     Raises:
         NonFiniteScores: the scores of a pair hold NaN or infinity; with its line.
         MachineError: a single pair does not fit in memory.
     """
-    longest = np.maximum(pairs.src_len, pairs.tgt_len) + 1
+    corpus = _Pairs(pairs)
+    longest = np.maximum(corpus.src_len, corpus.tgt_len) + 1
     order = np.argsort(-longest, kind="stable")
     if batcher.device.type == "cpu":
         kernels.load_if_worthwhile(int(longest.sum()))
 
     def score_batch(rows: Sequence[int]) -> list[TokenScores]:
         stop()
-        batch = collate(pairs, np.array(rows)).to(batcher.device)
+        batch = collate(corpus, np.array(rows)).to(batcher.device)
         with contextlib.ExitStack() as stack:
             attention = stack.enter_context(_recorded_attention(model)) if options.align else []
             logits = model(*batch.inputs)
@@ -111,21 +102,20 @@ def forced_decode(
         aligned = _aligned_pieces(attention, batch, tagged=options.tag is not None)
         results = []
         for place, row in enumerate(rows):
-            length = int(pairs.tgt_len[row])
+            length = int(corpus.tgt_len[row])
             row_log_probs = list(itertools.islice(remaining, length + 1))
             if not all(map(math.isfinite, row_log_probs)):
-                raise NonFiniteScores(pairs.line(row))
-            results.append(
-                TokenScores(row_log_probs, aligned[place][:length] if options.align else [])
-            )
+                raise NonFiniteScores(pairs[row][2])
+            links = aligned[place][:length] if options.align else []
+            results.append(TokenScores(row_log_probs, links))
         return results
 
     results: list[TokenScores] = [TokenScores([], [])] * len(order)
     lengths = (2 * longest[order]).tolist()
     batches = batcher.map(score_batch, order.tolist(), lengths, options.batch_tokens)
     for indices, scores in batches:
-        for row, one in zip(order[indices.start : indices.stop], scores, strict=True):
-            results[row] = one
+        for row, row_scores in zip(order[indices.start : indices.stop], scores, strict=True):
+            results[row] = row_scores
         progress(len(indices))
     return results
 
@@ -159,8 +149,7 @@ def attention_maps(
     Args:
         model: in eval mode.
         pairs: source and target, plain text; not blank.
-        tag: what each source begins with, the first of the source pieces; None = nothing.
-        src: language of the sources; None = that of the model.
+        tag, src: as in ``SearchOptions``.
     """
     mark = codec.tag_ids(tag)
     maps = []
@@ -168,10 +157,9 @@ def attention_maps(
         src_pieces, tgt_pieces = codec.source_pieces(source, src), codec.target_pieces(target)
         src_ids = np.concatenate([mark, codec.source_ids(number, src_pieces)])
         tgt_ids = np.array(codec.vocab.ids(tgt_pieces), np.int64)
-        encoded = EncodedPairs([(src_ids, tgt_ids, number)])
+        batch = collate(_Pairs([(src_ids, tgt_ids, number)]), np.zeros(1, dtype=np.int64))
         with _recorded_attention(model) as attention:
-            batch = collate(encoded, np.zeros(1, dtype=np.int64)).to(model.allowed.device)
-            model(*batch.inputs)
+            model(*batch.to(model.allowed.device).inputs)
         weights = torch.stack(attention).mean(0)[0].float().cpu().numpy()
         eos = codec.vocab.pieces([EOS])
         marked = [*([tag] if tag else []), *src_pieces, *eos]
@@ -226,27 +214,26 @@ def _aligned_pieces(attention: Sequence[Tensor], batch: Batch, tagged: bool) -> 
 
 
 def add_scores_and_alignment(
-    engine: Engine,
+    scorer: Scorer,
     codec: TextCodec,
     parts: Sequence[Sequence[SearchInput]],
     hypotheses: Sequence[Sequence[list[Hypothesis]]],
     options: SearchOptions,
-    stop: Callable[[], None],
+    stop: Stop,
 ) -> list[list[Translation]]:
     """Return the translations of some lines, with log-probabilities by token and alignment.
 
     Args:
         parts: of each line, none for a blank one.
         hypotheses: of each line and part, best first.
-        stop: called before each batch; may raise an exception to stop.
     """
     pairs = [
-        (part.ids, np.array(one.ids, dtype=np.int64), part.line)
+        (part.ids, np.array(hypothesis.ids, dtype=np.int64), part.line)
         for pair in zip(parts, hypotheses, strict=True)
         for part, ranks in zip(*pair, strict=True)
-        for one in ranks
+        for hypothesis in ranks
     ]
-    scores = iter(engine.score(pairs, options, stop))
+    scores = iter(scorer.score(pairs, options, stop))
     results = []
     for line_parts, ranks_of_parts in zip(parts, hypotheses, strict=True):
         scored = [[(hypothesis, next(scores)) for hypothesis in ranks] for ranks in ranks_of_parts]
@@ -283,25 +270,19 @@ def _with_scores(
         log_probs += scores.log_probs[: len(hypothesis.ids) + hypothesis.finished]
         if hypothesis.finished:
             eos.append(len(log_probs) - 1)
-    return dataclasses.replace(
-        translation,
-        token_log_probs=log_probs,
-        eos=eos,
-        alignment=word_alignment(
-            aligned, codec.word_ends(source), codec.word_ends(translation.pieces)
-        ),
-    )
+    links = word_alignment(aligned, codec.word_ends(source), codec.word_ends(translation.pieces))
+    return dataclasses.replace(translation, token_log_probs=log_probs, eos=eos, alignment=links)
 
 
 # ---------------------------------------------------------------- translations that a user gives
 
 
 def score_pairs(
-    engine: Engine,
+    scorer: Scorer,
     codec: TextCodec,
     pairs: Sequence[tuple[int, tuple[str | None, str | None]]],
     options: SearchOptions,
-    progress: Callable[[int], None],
+    progress: Progress,
 ) -> list[Translation]:
     """Score each target as the translation of its source.
 
@@ -312,24 +293,21 @@ def score_pairs(
 
     Args:
         pairs: line number, and source and target; None = this side has ended.
-        progress: called with the number of lines, as they are scored.
 
     Raises:
         UserError: one side has more lines than the other.
     """
-
-    def ids(pieces: Sequence[str]) -> np.ndarray:
-        return np.array(codec.vocab.ids(pieces), dtype=np.int64)
-
     tag = codec.tag_ids(options.tag)
     segmented = [_segment_pair(codec, number, *pair, options.src) for number, pair in pairs]
-    usable = [
-        (np.concatenate([tag, ids(pieces[0])]), ids(pieces[1]), number)
-        for (number, _), pieces in zip(pairs, segmented, strict=True)
-        if pieces is not None and all(pieces)
-    ]
+    usable: list[EncodedPair] = []
+    for (number, _), pieces in zip(pairs, segmented, strict=True):
+        if pieces is not None:
+            src_ids = codec.source_ids(number, pieces[0])
+            if all(pieces):
+                tgt_ids = np.array(codec.vocab.ids(pieces[1]), dtype=np.int64)
+                usable.append((np.concatenate([tag, src_ids]), tgt_ids, number))
     progress(len(pairs) - len(usable))
-    scores = iter(engine.score(usable, options, progress=progress))
+    scores = iter(scorer.score(usable, options, progress=progress))
     results = []
     for (_, (_, target)), pieces in zip(pairs, segmented, strict=True):
         assert target is not None
@@ -345,11 +323,7 @@ def score_pairs(
 def _segment_pair(
     codec: TextCodec, number: int, source: str | None, target: str | None, src: str | None
 ) -> tuple[list[str], list[str]] | None:
-    """Return the pieces of both sides, none of a blank one; None if a side is too long.
-
-    Args:
-        src: language of the source; None = that of the model.
-    """
+    """Return the pieces of both sides, none of a blank one; None if a side is too long."""
     if source is None or target is None:
         ended, other = ("source", "target") if source is None else ("target", "source")
         raise UserError(
@@ -370,7 +344,6 @@ def _segment_pair(
             return None
         sides.append(pieces)
     source_pieces, target_pieces = sides
-    codec.source_ids(number, source_pieces)
     return source_pieces, target_pieces
 
 
@@ -384,16 +357,17 @@ def _scored(
 ) -> Translation:
     log_prob = sum(scores.log_probs)
     penalty = length_penalty(len(scores.log_probs), options.length_alpha)
+    links = word_alignment(scores.aligned, codec.word_ends(src), codec.word_ends(tgt))
     return Translation(
         tgt,
         text,
         log_prob / penalty,
         log_prob,
-        True,
-        scores.log_probs,
-        word_alignment(scores.aligned, codec.word_ends(src), codec.word_ends(tgt)),
-        codec.is_short(len(src), len(tgt)),
-        [len(tgt)],
+        finished=True,
+        token_log_probs=scores.log_probs,
+        alignment=links,
+        short=codec.is_short(len(src), len(tgt)),
+        eos=[len(tgt)],
     )
 
 
@@ -409,15 +383,11 @@ def word_alignment(
 
     Args:
         aligned: the source piece of each target piece; empty = no alignment.
-        source_ends: whether each source piece ends a word.
-        target_ends: whether each target piece ends a word.
+        source_ends, target_ends: whether each piece ends a word.
     """
     if not aligned:
         return []
-    source_words, target_words = _word_of_each(source_ends), _word_of_each(target_ends)
+    source_words, target_words = (
+        list(itertools.accumulate(ends[:-1], initial=0)) for ends in (source_ends, target_ends)
+    )
     return sorted({(source_words[i], target_words[j]) for j, i in enumerate(aligned)})
-
-
-def _word_of_each(ends: Sequence[bool]) -> list[int]:
-    """Return the index of the word that each piece belongs to."""
-    return list(itertools.accumulate(ends[:-1], initial=0)) if ends else []

@@ -20,8 +20,8 @@ import torch
 from torch import Tensor
 
 from nmt.data.vocab import EOS, UNK
-from nmt.decoding.codec import SearchInput
 from nmt.decoding.constraints import NO_TEXT, PieceStrings, Progress, Requirement
+from nmt.decoding.engine import SearchInput
 from nmt.decoding.options import SearchOptions
 from nmt.decoding.search import Beams, LogitsProcessor, expand_beams
 
@@ -41,29 +41,28 @@ def logits_processors(
     processors: list[LogitsProcessor] = []
     if options.no_repeat_ngram:
         processors.append(NoRepeat(options.no_repeat_ngram))
-    if options.forbid_all or any(one.forbid for one in inputs):
+    if options.forbid_all or any(part.forbid for part in inputs):
         shared = [matcher_for_all(strings(), options.forbid_all)] if options.forbid_all else []
         matchers = [
-            [*shared, PhraseMatcher(strings(), one.forbid)] if one.forbid else shared
-            for one in inputs
+            [*shared, PhraseMatcher(strings(), part.forbid)] if part.forbid else shared
+            for part in inputs
         ]
         processors.append(BannedPhrases(strings(), matchers, max_len))
-    if any(one.require for one in inputs):
-        requirements = [one.requirement(strings()) for one in inputs]
+    if any(part.require for part in inputs):
+        requirements = [part.requirement(strings()) for part in inputs]
         processors.append(RequiredPhrases(requirements, strings().text, max_len))
-    if any(one.prefix.ids for one in inputs):
-        processors.append(Prefix([one.prefix.ids for one in inputs], max_len.device))
+    if any(part.prefix.ids for part in inputs):
+        processors.append(Prefix([part.prefix.ids for part in inputs], max_len.device))
     return processors
 
 
 class Prefix:
-    """Forces each hypothesis to begin with given tokens, even if they are banned.
+    """Forces each hypothesis to begin with a prefix, even if its tokens are banned.
 
-    The tokens are scored like others.
+    The tokens are scored like others. An empty prefix leaves a sentence free from the start.
     """
 
     def __init__(self, prefixes: Sequence[Sequence[int]], device: torch.device) -> None:
-        """``prefixes``: [S], empty = free from the start."""
         longest = max(map(len, prefixes))
         rows = [[*prefix, *[-1] * (longest - len(prefix))] for prefix in prefixes]
         self.tokens = torch.tensor(rows, dtype=torch.int64, device=device)  # [S, longest]
@@ -187,17 +186,16 @@ class RequiredPhrases:
     paper in two ways. The slots of the beam go to the hypotheses in turn, one for each amount of
     progress, the furthest first. When the length limit leaves just enough tokens, only tokens that
     make progress are allowed, so every phrase that fits is produced.
+
+    Args:
+        requirements: [S]; without phrases = the plain search for this sentence.
+        strings: [V], of the types, as ``PieceStrings.text``.
+        max_len: [S] int64, the most tokens of each output, including EOS.
     """
 
     def __init__(
         self, requirements: Sequence[Requirement], strings: Sequence[str], max_len: Tensor
     ) -> None:
-        """
-        Args:
-            requirements: [S]; without phrases = the plain search for this sentence.
-            strings: [V], of the types, as ``PieceStrings.text``.
-            max_len: [S] int64, the most tokens of each output, including EOS.
-        """
         self._requirements = requirements
         self._begins = torch.tensor([text.startswith(" ") for text in strings])
         self._ends = torch.tensor([text.endswith(" ") for text in strings])
@@ -280,16 +278,11 @@ class RequiredPhrases:
             if not self._requirements[sentence].phrases:
                 missing.append(None)
                 continue
-            progresses = [
-                self._progress.get((row, beam), Progress()) for beam in range(len(row_beams))
-            ]
-            missing.append(
-                [
-                    progress.next_tokens.get(token, progress.missing)
-                    for progress, tokens in zip(progresses, row_beams, strict=True)
-                    for token in tokens
-                ]
-            )
+            row_missing: list[int] = []
+            for beam, tokens in enumerate(row_beams):
+                progress = self._progress.get((row, beam), Progress())
+                row_missing += [progress.next_tokens.get(t, progress.missing) for t in tokens]
+            missing.append(row_missing)
         return missing
 
 

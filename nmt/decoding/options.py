@@ -14,7 +14,7 @@ from pydantic import ValidationError
 
 from nmt.config.errors import allowed
 from nmt.config.recipe import DecodeConfig
-from nmt.config.schema import option
+from nmt.config.schema import key
 from nmt.data.text import clean_line
 from nmt.errors import UserError
 
@@ -24,103 +24,65 @@ DEFAULT_REVERSE_WEIGHT = 0.5  # of a reverse model that is given without a weigh
 class SearchOptions(DecodeConfig):
     """The recipe's ``decode`` keys, and options that a recipe does not have."""
 
-    n_best: int = option(
-        1,
-        "translations per line; above 1, each is written as LINE ||| TEXT ||| LOG-PROBABILITY ||| "
-        "SCORE; --json is for texts that may contain |||",
-        "O",
-        ge=1,
-        le=1000,
-    )
-    sample: bool = option(
-        False, "draw each piece at random from the model's probabilities, without a search", "O"
-    )
-    temperature: float = option(
-        1.0, "divisor of the logits before sampling; above 1, samples vary more", "O", gt=0
-    )
-    top_k: int | None = option(
-        None, "sample from this number of most likely tokens", "Fan 2018", ge=1, le=1_000_000
-    )
-    top_p: float | None = option(
-        None,
-        "sample from the most likely tokens whose probabilities together reach this",
-        "Holtzman 2020",
-        gt=0,
-        le=1,
-    )
-    seed: int = option(1, "seed of the samples", "O", ge=0, le=2**63 - 1)
-    groups: int = option(
-        1,
-        "number of groups that the beam is split into (diverse beam search); 1 = off",
-        "Vijayakumar 2016",
-        ge=1,
-        le=1000,
-    )
-    diversity: float = option(
-        0.5,
-        "penalty on the log-probability of a token for each earlier group that has it at the same "
-        "position",
-        "Vijayakumar 2016",
-        ge=0,
-    )
-    no_repeat_ngram: int = option(
-        0, "no sequence of this many pieces occurs twice; 0 = off", "Paulus 2018", ge=0, le=1000
-    )
-    forbid_all: tuple[str, ...] = option((), "phrases that no translation may contain", "O")
-    split: Literal["auto", "line"] = option(
-        "auto",
-        "auto = translate a line with more sentences than usual in the training data sentence by "
-        "sentence; line = translate each line as a whole; default: auto",
-        "O",
-    )
-    tag: str | None = option(
-        None,
-        "tag to put before each source, such as <2es>; an entry of data.train must have this tag",
-        "Johnson 2017",
-    )
-    src: str | None = option(
-        None,
-        "language of the input, for the rules of the tokenizer, if data.train has several source "
-        "languages; none = src of the recipe",
-        "O",
-        pattern=r"^[A-Za-z0-9_-]+$",
-    )
-    token_scores: bool = option(
-        False, "write one JSON object per translation, with the log-probability of each piece", "O"
-    )
-    align: bool = option(
-        False, "add the word alignment, SOURCE-TARGET from 0: TEXT ||| 0-0 1-2", "Garg 2019"
-    )
-    mbr: Literal["chrf", "bleu"] | None = option(
-        None,
-        "output the candidate with the highest average similarity to all candidates, by this "
-        "metric",
-        "Kumar 2004",
-    )
-    reverse_weight: float = option(
-        0.0,
-        "weight of the score of the source given the candidate, by a model of the reverse "
-        "direction, next to 1 for the score of the candidate; 0 = off",
-        "Yee 2019",
-        ge=0,
-        le=1000,
-    )
-    reverse_tag: str | None = option(
-        None, "tag that the reverse model needs for the source language, such as <2gl>", "O"
-    )
-    candidates: int = option(
-        16, "number of candidates that mbr or a reverse model compares", "O", ge=2, le=1000
-    )
+    n_best: int = key(1, "O", ge=1, le=1000)
+    """translations per line; above 1, each is written as LINE ||| TEXT ||| LOG-PROBABILITY |||
+    SCORE; --json is for texts that may contain |||"""
+    sample: bool = key(False, "O")
+    """draw each piece at random from the model's probabilities, without a search"""
+    temperature: float = key(1.0, "O", gt=0)
+    """divisor of the logits before sampling; above 1, samples vary more"""
+    top_k: int | None = key(None, "Fan 2018", ge=1, le=1_000_000)
+    """sample from this number of most likely tokens"""
+    top_p: float | None = key(None, "Holtzman 2020", gt=0, le=1)
+    """sample from the most likely tokens whose probabilities together reach this"""
+    seed: int = key(1, "O", ge=0, le=2**63 - 1)
+    """seed of the samples"""
+    groups: int = key(1, "Vijayakumar 2016", ge=1, le=1000)
+    """number of groups that the beam is split into (diverse beam search); 1 = off"""
+    diversity: float = key(0.5, "Vijayakumar 2016", ge=0)
+    """penalty on the log-probability of a token for each earlier group that has it at the same
+    position"""
+    no_repeat_ngram: int = key(0, "Paulus 2018", ge=0, le=1000)
+    """no sequence of this many pieces occurs twice; 0 = off"""
+    forbid_all: tuple[str, ...] = key((), "O")
+    """phrases that no translation may contain"""
+    split: Literal["auto", "line"] = key("auto", "O")
+    """auto = translate a line with more sentences than usual in the training data sentence by
+    sentence; line = translate each line as a whole; default: auto"""
+    tag: str | None = key(None, "Johnson 2017")
+    """tag to put before each source, such as <2es>; an entry of data.train must have this tag"""
+    src: str | None = key(None, "O", pattern=r"^[A-Za-z0-9_-]+$")
+    """language of the input, for the rules of the tokenizer, if data.train has several source
+    languages; none = src of the recipe"""
+    token_scores: bool = key(False, "O")
+    """write one JSON object per translation, with the log-probability of each piece"""
+    align: bool = key(False, "Garg 2019")
+    """add the word alignment, SOURCE-TARGET from 0: TEXT ||| 0-0 1-2"""
+    mbr: Literal["chrf", "bleu"] | None = key(None, "Kumar 2004")
+    """output the candidate with the highest average similarity to all candidates, by this metric"""
+    reverse_weight: float = key(0.0, "Yee 2019", ge=0, le=1000)
+    """weight of the score of the source given the candidate, by a model of the reverse direction,
+    next to 1 for the score of the candidate; 0 = off"""
+    reverse_tag: str | None = key(None, "O")
+    """tag that the reverse model needs for the source language, such as <2gl>"""
+    candidates: int = key(16, "O", ge=2, le=1000)
+    """number of candidates that mbr or a reverse model compares"""
 
     @property
     def reranks(self) -> bool:
-        """Return whether the best hypothesis of a search may not be the translation."""
+        """Whether the best hypothesis of a search may not be the translation."""
         return self.mbr is not None or self.reverse_weight > 0
 
     @property
     def wanted(self) -> int:
-        """Return the number of hypotheses that the search must find for each line."""
+        """The number of hypotheses that the search must find for each line."""
         return self.candidates if self.reranks else self.n_best
+
+    @property
+    def changed(self) -> set[str]:
+        """The names of the options that do not have their defaults."""
+        fields = SearchOptions.model_fields.items()
+        return {name for name, field in fields if getattr(self, name) != field.default}
 
 
 # option -> the options of which it requires one
@@ -180,32 +142,28 @@ def search_options(
         raise UserError(f"{spell('forbid_all')}: a phrase is blank", fix="remove it")
     _check_combinations(options, given, constraints, spell)
     wanted = options.wanted
+    candidates, beam_name = spell("candidates"), spell("beam")
     if options.n_best > wanted:
         raise UserError(
-            f"{spell('n_best')} ({options.n_best}) must not exceed {spell('candidates')} "
-            f"({wanted})",
-            fix=f"set {spell('candidates')} to at least {options.n_best}",
+            f"{spell('n_best')} ({options.n_best}) must not exceed {candidates} ({wanted})",
+            fix=f"set {candidates} to at least {options.n_best}",
         )
     if options.sample:  # every beam is a sample
         return options.model_copy(update={"beam": wanted})
-    beam = options.beam
-    if wanted > beam:
-        if "beam" in given:
-            needs = "candidates" if options.reranks else "n_best"
-            raise UserError(
-                f"{spell(needs)} ({wanted}) must not exceed {spell('beam')} ({beam})",
-                fix=f"set {spell('beam')} to at least {wanted}",
-            )
-        beam = wanted
-    if beam % options.groups:
-        if "beam" in given:
-            raise UserError(
-                f"{spell('beam')} ({beam}) is not a multiple of {spell('groups')} "
-                f"({options.groups})",
-                fix=f"set {spell('beam')} to a multiple of {options.groups}",
-            )
-        beam += options.groups - beam % options.groups
-    return options.model_copy(update={"beam": beam})
+    beam, groups = options.beam, options.groups
+    if wanted > beam and "beam" in given:
+        needs = candidates if options.reranks else spell("n_best")
+        raise UserError(
+            f"{needs} ({wanted}) must not exceed {beam_name} ({beam})",
+            fix=f"set {beam_name} to at least {wanted}",
+        )
+    beam = max(beam, wanted)
+    if beam % groups and "beam" in given:
+        raise UserError(
+            f"{beam_name} ({beam}) is not a multiple of {spell('groups')} ({groups})",
+            fix=f"set {beam_name} to a multiple of {groups}",
+        )
+    return options.model_copy(update={"beam": -(-beam // groups) * groups})
 
 
 def check_scoring_options(given: dict[str, Any], spell: Spell = str) -> None:
@@ -219,23 +177,14 @@ def check_scoring_options(given: dict[str, Any], spell: Spell = str) -> None:
     """
     for name, value in given.items():
         if value is not None and name not in SCORING_OPTIONS:
-            raise UserError(
-                f"{spell(name)} does not apply to given translations",
-                fix=f"leave {spell(name)} out",
-            )
+            what = f"{spell(name)} does not apply to given translations"
+            raise UserError(what, fix=f"leave {spell(name)} out")
 
 
 def _check_combinations(
     options: SearchOptions, given: dict[str, Any], constraints: Set[str], spell: Spell
 ) -> None:
-    """Check which options are given together.
-
-    Raises:
-        UserError: two options exclude each other, or one is given without the option it requires.
-    """
-    default = {name: field.default for name, field in SearchOptions.model_fields.items()}
-    on = {name for name in given if name == "beam" or getattr(options, name) != default[name]}
-    on |= constraints
+    on = ((options.changed | {"beam"}) & given.keys()) | constraints
     for pair, reason in EXCLUDES.items():
         if on.issuperset(pair):
             first, second = map(spell, pair)
@@ -246,10 +195,9 @@ def _check_combinations(
             )
     for name, needed in REQUIRES.items():
         if name in given and on.isdisjoint(needed):
-            choice = " or ".join(map(spell, needed))
+            option, choice = spell(name), " or ".join(map(spell, needed))
             raise UserError(
-                f"{spell(name)} requires {choice}",
-                fix=f"add {choice}, or leave {spell(name)} out",
+                f"{option} requires {choice}", fix=f"add {choice}, or leave {option} out"
             )
 
 

@@ -24,7 +24,7 @@ import torch
 from torch import Tensor
 
 from nmt.data.vocab import BOS, EOS
-from nmt.decoding.hypothesis import Hypothesis, NonFiniteScores, length_penalty
+from nmt.decoding.engine import Hypothesis, NonFiniteScores, Stop, ignore, length_penalty
 from nmt.model.cpu import kernels
 
 COMPACT_AT = 16  # sentences that are done leave the batch when they are 1 in this many
@@ -87,7 +87,7 @@ class Beams:
     def _map(self, function: Callable[[list[Tensor]], Tensor], *others: Beams) -> Beams:
         beams = (self, *others)
         names = ("ids", "log_prob", "score", "finished")
-        tensors = {name: function([getattr(one, name) for one in beams]) for name in names}
+        tensors = {name: function([getattr(part, name) for part in beams]) for name in names}
         return Beams(**tensors, sentence=self.sentence)
 
 
@@ -158,7 +158,7 @@ def beam_search(
     strategy: SelectionStrategy | None = None,
     groups: int = 1,
     types: Tensor | None = None,
-    stop: Callable[[], None] = lambda: None,
+    stop: Stop = ignore,
     stop_rule: Literal["bound", "count"] = "bound",
 ) -> list[list[Hypothesis]]:
     """Return the ``n_best`` highest-scoring hypotheses of each sentence, best first.
@@ -177,7 +177,7 @@ def beam_search(
             displace a hypothesis of another.
         types: [A] ids of the columns of the state's logits, in order; None = all. Processors and
             strategies need all.
-        stop: called before each position; may raise an exception to stop.
+        stop: called before each position.
         stop_rule: ends the search of a sentence; with a strategy it is always bound.
 
     Raises:
@@ -250,7 +250,7 @@ def beam_search(
                 _collect(beams.of_sentences(newly_done), n_best, results)
             count = int(done.sum())
             if count == len(done):
-                return [_best(found, n_best) for found in results] if by_count else results
+                return [ranked(h, n_best) for h in results] if by_count else results
             if count * COMPACT_AT >= len(done):
                 remaining = (~done).nonzero()[:, 0]
                 state.select(parents)
@@ -345,8 +345,7 @@ def _split_ended(
     Among the K best, those that have not ended get the score -inf, except at the length limit.
 
     Args:
-        beams: [B, 2K], continuations in the order of their scores.
-        parents: [B, 2K].
+        beams, parents: [B, 2K], continuations in the order of their scores.
         at_limit: [B] bool.
     """
     best = beams.of_columns(slice(beam))
@@ -360,15 +359,14 @@ def _split_ended(
     return best, running, parents.gather(1, order)
 
 
-def _best(hypotheses: list[Hypothesis], count: int) -> list[Hypothesis]:
+def ranked(hypotheses: list[Hypothesis], count: int) -> list[Hypothesis]:
+    """Return the hypotheses with the highest score, best first."""
     return sorted(hypotheses, key=lambda h: -h.score)[:count]
 
 
 def _collect(beams: Beams, n_best: int, results: list[list[Hypothesis]]) -> None:
-    columns = (beams.ids, beams.log_prob, beams.score, beams.finished)
-    for sentence, *values in zip(
-        beams.sentence.tolist(), *(column.tolist() for column in columns), strict=True
-    ):
+    tensors = (beams.sentence, beams.ids, beams.log_prob, beams.score, beams.finished)
+    for sentence, *values in zip(*(tensor.tolist() for tensor in tensors), strict=True):
         for ids, log_prob, score, finished in list(zip(*values, strict=True))[:n_best]:
             if score > -torch.inf:
                 without_eos = ids[: ids.index(EOS)] if finished else ids

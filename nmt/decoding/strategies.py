@@ -15,16 +15,10 @@ import torch
 from torch import Tensor
 
 from nmt.data.vocab import EOS
-from nmt.decoding.codec import SearchInput
+from nmt.decoding.engine import SearchInput, length_penalty
 from nmt.decoding.logits_processors import RequiredPhrases
 from nmt.decoding.options import SearchOptions
-from nmt.decoding.search import (
-    Beams,
-    LogitsProcessor,
-    SelectionStrategy,
-    beam_step,
-    length_penalty,
-)
+from nmt.decoding.search import Beams, LogitsProcessor, SelectionStrategy, beam_step
 
 
 def selection_strategy(
@@ -33,25 +27,20 @@ def selection_strategy(
     max_len: Tensor,
     processors: Sequence[LogitsProcessor],
 ) -> SelectionStrategy | None:
-    """Return the strategy that the options and the constraints of a batch need.
+    """Return the strategy that the options and the constraints of a batch need; None = K best.
 
     Args:
         max_len: [S] int64, the most tokens of each output, including EOS.
         processors: of the batch; required phrases bring their own strategy.
-
-    Returns:
-        None for the K best.
     """
     if options.groups > 1:
         return DiverseBeams(options.groups, options.diversity)
     if options.sample:
-        ids = [(one.line, one.part) for one in inputs]
+        ids = [(part.line, part.part) for part in inputs]
         numbers = uniform(options.seed, ids, options.wanted, int(max_len.max()))
-        return Sampling(
-            numbers.to(max_len.device), options.temperature, options.top_k, options.top_p
-        )
-    required = (one for one in processors if isinstance(one, RequiredPhrases))
-    return next((one.select for one in required), None)
+        numbers = numbers.to(max_len.device)
+        return Sampling(numbers, options.temperature, options.top_k, options.top_p)
+    return next((p.select for p in processors if isinstance(p, RequiredPhrases)), None)
 
 
 def uniform(seed: int, ids: Sequence[tuple[int, ...]], draws: int, length: int) -> Tensor:
@@ -60,14 +49,11 @@ def uniform(seed: int, ids: Sequence[tuple[int, ...]], draws: int, length: int) 
     Each is a function of seed, the sentence's id, draw and position. It does not depend on the
     batch or the number of draws.
     """
-    return torch.from_numpy(
-        np.array(
-            [
-                [np.random.default_rng([seed, *one, draw]).random(length) for draw in range(draws)]
-                for one in ids
-            ]
-        )
-    )
+    numbers = [
+        [np.random.default_rng([seed, *sentence, draw]).random(length) for draw in range(draws)]
+        for sentence in ids
+    ]
+    return torch.from_numpy(np.array(numbers))
 
 
 class Sampling:

@@ -1,30 +1,51 @@
-"""The engine of this toolkit: search and scores with torch, in batches that fit in memory."""
+"""The engine of this toolkit: search and scores with torch, in batches that fit in memory.
+
+``load_run`` and ``check_same_text`` load what a translator needs of run folders.
+"""
 
 from __future__ import annotations
 
 import contextlib
 import functools
 import hashlib
-from collections.abc import Callable, Generator, Sequence, Set
+from collections.abc import Generator, Sequence, Set
+from pathlib import Path
 from typing import TypeAlias
 
 import torch
 
+from nmt.config.model import model_config
 from nmt.data.batches import collate_sources
-from nmt.data.vocab import BOS, PAD, UNK
+from nmt.data.report import usual_line
+from nmt.data.segmenters import load_segmenter, segmenter_hash
+from nmt.data.sentences import UsualLine
+from nmt.data.vocab import BOS, PAD, UNK, Vocab
 from nmt.decoding.batching import HalvingBatcher, balanced_batches
-from nmt.decoding.codec import SearchInput, TextCodec, text_hash
-from nmt.decoding.engine import EncodedPair, TokenScores
+from nmt.decoding.codec import TextCodec, text_hash
+from nmt.decoding.engine import (
+    EncodedPair,
+    Hypothesis,
+    ModelInfo,
+    NonFiniteScores,
+    Progress,
+    SearchInput,
+    Stop,
+    TokenScores,
+    ignore,
+)
 from nmt.decoding.ensemble import Ensemble
-from nmt.decoding.forced import EncodedPairs, forced_decode
-from nmt.decoding.hypothesis import Hypothesis, NonFiniteScores
+from nmt.decoding.forced import forced_decode
 from nmt.decoding.logits_processors import logits_processors
 from nmt.decoding.options import SearchOptions
-from nmt.decoding.search import beam_search
+from nmt.decoding.search import beam_search, ranked
 from nmt.decoding.strategies import selection_strategy
 from nmt.decoding.worker_pool import CAN_FORK, WorkerPool, check_workers
+from nmt.errors import UserError
 from nmt.model.cpu import kernels
 from nmt.model.transformer import Transformer
+from nmt.run.checkpoint import MODEL, load_checkpoint, require_fit, shapes_of
+from nmt.run.folder import RunFolder
+from nmt.runtime.files import read_text
 
 Job: TypeAlias = tuple[Sequence[SearchInput], SearchOptions]
 BatchResults: TypeAlias = Generator[tuple[range, list[list[Hypothesis]]], None, None]
@@ -44,7 +65,6 @@ class TorchEngine:
     """
 
     name = "torch"
-    can_score = True
 
     def __init__(
         self,
@@ -76,37 +96,36 @@ class TorchEngine:
         self,
         pairs: Sequence[EncodedPair],
         options: SearchOptions,
-        stop: Callable[[], None] = lambda: None,
-        progress: Callable[[int], None] = lambda pairs: None,
+        stop: Stop = ignore,
+        progress: Progress = ignore,
     ) -> list[TokenScores]:
         """Score the target of each pair given its source."""
         return forced_decode(
-            self.model.eval(), EncodedPairs(pairs), options, self._forced_batcher, progress, stop
+            self.model.eval(), pairs, options, self._forced_batcher, stop, progress
         )
 
     def search(
         self,
         inputs: Sequence[SearchInput],
         options: SearchOptions,
-        stop: Callable[[], None] = lambda: None,
-        progress: Callable[[int], None] = lambda lines: None,
+        stop: Stop = ignore,
+        progress: Progress = ignore,
     ) -> list[list[Hypothesis]]:
-        """Return the hypotheses of each input, best first; samples in the order of their draws.
+        """Search inputs in batches of similar length, the longest first.
 
-        Inputs are searched in batches of similar length, the longest first. ``stop`` is called
-        between two positions, and while worker processes search.
+        ``stop`` is called between two positions, and while worker processes search.
         """
         if self.model.training:  # the call visits every module, which takes time for each sentence
             self.model.eval()
         order = sorted(range(len(inputs)), key=lambda row: (-len(inputs[row].ids), row))
         results: list[list[Hypothesis]] = [[] for _ in inputs]
         ordered = [inputs[row] for row in order]
-        sizes = [(len(one.ids) + 1) * options.beam for one in ordered]
-        on_cpu = self.device.type == "cpu"
+        sizes = [(len(sentence.ids) + 1) * options.beam for sentence in ordered]
+        on_cpu, size = self.device.type == "cpu", sum(sizes)
         if on_cpu:
-            kernels.load_if_worthwhile(sum(sizes))
-        large = len(inputs) > 1 and sum(sizes) >= MIN_PARALLEL_SIZE
-        if large and on_cpu and self.workers > 1 and CAN_FORK:
+            kernels.load_if_worthwhile(size)
+        in_workers = on_cpu and self.workers > 1 and CAN_FORK
+        if in_workers and len(inputs) > 1 and size >= MIN_PARALLEL_SIZE:
             batches = self._search_in_workers(ordered, sizes, options, stop)
         else:
             search = functools.partial(self._search_batch, options=options, stop=stop)
@@ -124,9 +143,8 @@ class TorchEngine:
         inputs: Sequence[SearchInput],
         sizes: Sequence[int],
         options: SearchOptions,
-        stop: Callable[[], None],
+        stop: Stop,
     ) -> BatchResults:
-        """Yield the indices and hypotheses of each batch; each worker process searches one."""
         kernels.load()  # once, not in each process
         batches = balanced_batches(sizes, options.batch_tokens, self.workers)
         jobs = [(inputs[batch.start : batch.stop], options) for batch in batches]
@@ -143,15 +161,14 @@ class TorchEngine:
             yield from zip(batches, results, strict=True)
 
     def _search_job(self, job: Job) -> list[list[Hypothesis]]:
-        return self._search_batch(*job, stop=lambda: None)  # the parent kills the worker instead
+        return self._search_batch(*job, stop=ignore)  # the parent kills the worker instead
 
     def _search_batch(
-        self, inputs: Sequence[SearchInput], options: SearchOptions, stop: Callable[[], None]
+        self, inputs: Sequence[SearchInput], options: SearchOptions, stop: Stop
     ) -> list[list[Hypothesis]]:
-        """Search a batch with the model: plain, constrained or sampled, as the options say."""
-        src, layout = collate_sources([one.ids for one in inputs])
+        src, layout = collate_sources([sentence.ids for sentence in inputs])
         layout = layout.to(self.device)
-        required = torch.tensor([one.required_length for one in inputs], device=self.device)
+        required = torch.tensor([i.required_length for i in inputs], device=self.device)
         max_len = (layout.lengths + options.max_len_offset).maximum(required)
         processors = logits_processors(
             inputs, options, max_len, lambda: self.codec.for_tag(options.tag).strings
@@ -186,5 +203,92 @@ class TorchEngine:
         except NonFiniteScores as error:
             raise NonFiniteScores(inputs[error.number].line) from None
         if diverse:
-            return [sorted(found, key=lambda h: -h.score)[: options.wanted] for found in results]
+            return [ranked(hypotheses, options.wanted) for hypotheses in results]
         return results
+
+
+# ---------------------------------------------------------------- run folders
+
+
+def load_run(run: str | Path, checkpoint: str) -> tuple[Transformer, TextCodec, ModelInfo]:
+    """Load a checkpoint of a run, in eval mode, on the CPU.
+
+    Args:
+        checkpoint: best, latest, or a name such as u001500.
+
+    Raises:
+        UserError: the folder is not a run, the checkpoint does not exist or is damaged, or files of
+            the folder do not match it.
+    """
+    folder = RunFolder.open(run)
+    folder.require_translation()
+    recipe = folder.recipe()
+    segmenter, vocab = load_segmenter(folder.path), Vocab.load(folder.path)
+    saved = load_checkpoint(folder, checkpoint, with_optimizer=False)
+    rows = len(saved.model["embed.weight"])
+    if rows != len(vocab):
+        raise UserError(
+            f"the vocabulary has {len(vocab):,} types, but the checkpoint has {rows:,}",
+            at=str(folder.path),
+            fix="restore the vocab.txt that nmt-train wrote",
+        )
+    config = model_config(recipe.model)
+    with torch.device("meta"):  # a wrong config.yaml may describe a model larger than the memory
+        empty = Transformer(config, len(vocab), initialize=False)
+    require_fit(saved.model, shapes_of(empty.state_dict()), saved.path / MODEL)
+    types = torch.from_numpy(vocab.types_of("tgt"))
+    model = Transformer(config, len(vocab), types, initialize=False)
+    model.load_state_dict(saved.model)
+    trained, here = saved.state.text_hash, text_hash(vocab, segmenter)
+    if trained and trained != here:  # empty if the checkpoint is not from a training run
+        raise UserError(
+            f"vocab.txt or segmenter.json differs from those that checkpoint {saved.path.name} was "
+            f"trained with: SHA-256 {here[:12]}, not {trained[:12]}",
+            at=str(folder.path),
+            fix="restore the files that nmt-train wrote",
+        )
+    usual = saved.state.usual_line or _usual_line(folder)
+    codec = TextCodec(segmenter, vocab, recipe.src, recipe.tgt, usual, recipe.tag_targets)
+    info = ModelInfo(recipe.decode, str(saved.path), recipe.always_tagged, recipe.sources)
+    return model.eval(), codec, info
+
+
+def _usual_line(run: RunFolder) -> UsualLine:
+    """Return what the training lines of a run are like, as far as its corpus report says it."""
+    if not run.data_report_file.exists():
+        return UsualLine()
+    try:
+        return usual_line(read_text(run.data_report_file))
+    except (OSError, ValueError, RecursionError) as error:
+        raise UserError(
+            f"cannot be read: {str(error).splitlines()[0]}",
+            at=str(run.data_report_file),
+            fix="restore the file that nmt-train wrote, or delete it; without it, lines are not "
+            "split into sentences",
+        ) from error
+
+
+def check_same_text(runs: Sequence[str | Path], codecs: Sequence[TextCodec]) -> None:
+    """Check that the ids of all runs have the same meaning.
+
+    Raises:
+        UserError: two runs differ in languages, vocabulary or segmenter.
+    """
+
+    def contents(codec: TextCodec) -> dict[str, tuple[str, object]]:
+        return {
+            "config.yaml": ("languages", (codec.src, codec.tgt)),
+            "vocab.txt": ("contents", codec.vocab.hash),
+            "segmenter.json": ("contents", segmenter_hash(codec.segmenter)),
+        }
+
+    first = contents(codecs[0])
+    for run, codec in zip(runs, codecs, strict=True):
+        for name, (what, value) in contents(codec).items():
+            if (what, value) != first[name]:
+                raise UserError(
+                    f"its {what} differ from those of the first run, so the runs cannot form an "
+                    "ensemble",
+                    at=str(Path(run) / name),
+                    fix="give runs with the same prepared data, or a single run",
+                )

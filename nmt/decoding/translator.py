@@ -8,15 +8,27 @@ import itertools
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence, Set
 from dataclasses import replace
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from nmt.decoding import mbr, noisy_channel
+from nmt.decoding import rerank
 from nmt.decoding.batching import read_chunks, without_first
-from nmt.decoding.codec import BLANK, SearchInput, TextCodec, Translation, UnknownPieces
+from nmt.decoding.codec import BLANK, TextCodec, Translation, UnknownPieces
 from nmt.decoding.constraints import LineConstraints, require_list, with_constraints
-from nmt.decoding.engine import EncodedPair, Engine, ModelInfo
-from nmt.decoding.hypothesis import Hypothesis, NonFiniteScores, length_penalty
+from nmt.decoding.engine import (
+    EncodedPair,
+    Engine,
+    Hypothesis,
+    ModelInfo,
+    NonFiniteScores,
+    Progress,
+    Runs,
+    Scorer,
+    SearchInput,
+    Stop,
+    ignore,
+    length_penalty,
+    listed,
+)
 from nmt.decoding.options import (
     DEFAULT_REVERSE_WEIGHT,
     SearchOptions,
@@ -62,54 +74,52 @@ class Translator:
     @classmethod
     def load(
         cls,
-        run: str | Path | Sequence[str | Path],
+        run: Runs,
         device: str = "auto",
         checkpoint: str = "best",
         precision: str = "fp32",
         workers: int = 1,
-        reverse: str | Path | Sequence[str | Path] | None = None,
+        reverse: Runs | None = None,
     ) -> Translator:
         """Return the translator of a run folder, or of several as an ensemble.
 
         ``nmt.load_translator`` loads exported folders too, and chooses the library that searches.
 
         Args:
-            run: a run folder from nmt-train; or several, as an ensemble, with the same vocabulary,
-                segmenter and languages. The ``decode`` keys of the first folder apply.
+            run: the ``decode`` keys of the first folder apply. The vocabulary, the segmenter and
+                the languages of all must be the same.
             device: auto, cpu, cuda or cuda:N.
             checkpoint: best, latest, or a name such as u001500, of each run.
             precision: number format of matrix products with weights: fp32, bf16, fp16, or auto =
                 bf16 if the device has instructions for it, fp16 on a V100 or T4, else fp32.
             workers: processes that search on a CPU; 1 = only this one. More are forked, on Linux;
                 they make large inputs faster.
-            reverse: a run folder of the reverse direction, or several as an ensemble, to choose
-                among candidates (``reverse_weight``). Their best checkpoints are used.
+            reverse: one or several of the reverse direction, to choose among candidates
+                (``reverse_weight``). Their best checkpoints are used.
 
         Raises:
-            UserError: the folder is not a run, the checkpoint does not exist or is damaged, the
-                runs do not match, or an argument is not allowed.
+            UserError: a folder is not a run, a checkpoint does not exist or is damaged, the runs do
+                not match, or an argument is not allowed.
             MachineError: the device does not exist, or does not support the precision.
         """
-        runs = [run] if isinstance(run, str | Path) else run
+        runs = listed(run)
         if not runs:
             raise UserError("no run folder is given", fix="give one, or several as an ensemble")
-        reverse_runs = [reverse] if isinstance(reverse, str | Path) else reverse or []
         # report a bad folder before torch is imported, which takes seconds
-        for one in (*runs, *reverse_runs):
-            RunFolder.open(one).require_translation()
+        for folder in (*runs, *listed(reverse)):
+            RunFolder.open(folder).require_translation()
 
         from nmt.decoding.ensemble import Ensemble
-        from nmt.decoding.loaded_run import check_same_text, load_run
-        from nmt.decoding.torch_engine import TorchEngine
+        from nmt.decoding.torch_engine import TorchEngine, check_same_text, load_run
         from nmt.runtime.device import DTYPES, emulation_note, resolve_device, resolve_precision
 
         resolved = resolve_device(device)
         precision = resolve_precision(precision, resolved)
         if note := emulation_note(precision, resolved):
             print(f"note: {note}", file=sys.stderr)
-        loaded, codecs, infos = zip(*(load_run(one, checkpoint) for one in runs), strict=True)
+        loaded, codecs, infos = zip(*(load_run(each, checkpoint) for each in runs), strict=True)
         check_same_text(runs, codecs)
-        models = [one.to(resolved).prepare_for_inference(DTYPES[precision]) for one in loaded]
+        models = [m.to(resolved).prepare_for_inference(DTYPES[precision]) for m in loaded]
         model = models[0] if len(models) == 1 else Ensemble(models)
         source = ", ".join(str(info.source) for info in infos)
         return cls(
@@ -121,7 +131,7 @@ class Translator:
 
     @property
     def transformer(self) -> Transformer:
-        """Return the model of a translator that searches with torch and is not an ensemble."""
+        """The model of a translator that searches with torch and is not an ensemble."""
         from nmt.decoding.torch_engine import TorchEngine
         from nmt.model.transformer import Transformer
 
@@ -131,7 +141,7 @@ class Translator:
 
     @property
     def unknown(self) -> UnknownPieces:
-        """Return the counts of source pieces so far that the model does not know."""
+        """The counts of source pieces so far that the model does not know."""
         return self.codec.unknown
 
     def translate(self, lines: Iterable[str], **options: Any) -> list[str]:
@@ -139,10 +149,7 @@ class Translator:
 
         Args:
             lines: texts, each of one sentence or several.
-            options: arguments of ``stream``.
-
-        Raises:
-            UserError: an option is not allowed.
+            options: arguments of ``stream``, which lists the errors too.
         """
         require_list("translate([text])", lines=lines)
         return [best[0].text for best in self.stream(lines, **options)]
@@ -150,13 +157,7 @@ class Translator:
     def n_best(self, lines: Iterable[str], n: int, **options: Any) -> list[list[Translation]]:
         """Return the n best translations of each line, best first; ``beam`` is at least n.
 
-        Args:
-            lines: texts, each of one sentence or several.
-            n: number of translations per line.
-            options: arguments of ``stream``.
-
-        Raises:
-            UserError: an option is not allowed.
+        The arguments are otherwise those of ``translate``.
         """
         require_list(f"n_best([text], {n})", lines=lines)
         return list(self.stream(lines, n_best=n, **options))
@@ -169,9 +170,9 @@ class Translator:
         require: Iterable[Sequence[str]] | None = None,
         forbid: Iterable[Sequence[str]] | None = None,
         skip: int = 0,
-        progress: Callable[[int], None] = lambda lines: None,
+        progress: Progress = ignore,
         ready: Callable[[], bool] = lambda: True,
-        stop: Callable[[], None] = lambda: None,
+        stop: Stop = ignore,
         **options: Any,
     ) -> Iterator[list[Translation]]:
         """Yield the translations of each line, in order, with bounded memory.
@@ -211,21 +212,18 @@ class Translator:
             options["reverse_weight"] = DEFAULT_REVERSE_WEIGHT if weight is None else weight
         checked = self.check_options(options, constraints.keys())
         numbered, size = with_constraints(lines, constraints), chunk_size or CHUNK_SIZE
-        return self._stream(numbered, checked, size, skip, progress, ready, stop)
+        chunks = read_chunks(numbered, size, lambda item: len(item[1]), ready, skip)
+        return self._stream(chunks, checked, progress, stop)
 
     def _stream(
         self,
-        numbered: Iterator[tuple[int, str, LineConstraints]],
+        chunks: Iterator[tuple[list[tuple[int, str, LineConstraints]], int]],
         options: SearchOptions,
-        chunk_size: int,
-        skip: int,
-        progress: Callable[[int], None],
-        ready: Callable[[], bool],
-        stop: Callable[[], None],
+        progress: Progress,
+        stop: Stop,
     ) -> Iterator[list[Translation]]:
         codec = self.codec.for_tag(options.tag)
         banned = codec.patterns(options.forbid_all, "forbid_all")
-        chunks = read_chunks(numbered, chunk_size, lambda item: len(item[1]), ready, skip)
         for chunk, finished in chunks:
             report = without_first(progress, finished)
             parts = [
@@ -235,17 +233,17 @@ class Translator:
             report(sum(not line_parts for line_parts in parts))  # blank lines
             inputs = list(itertools.chain(*parts))
             with self._finite_scores():
-                found = self.engine.search(inputs, options, stop, report)
+                results = self.engine.search(inputs, options, stop, report)
             if options.reranks:
-                found = self._rerank(inputs, found, codec, options, stop)
-            results = iter(found)
-            hypotheses = [[next(results) for _ in line_parts] for line_parts in parts]
+                results = self._rerank(inputs, results, codec, options, stop)
+            remaining = iter(results)
+            hypotheses = [[next(remaining) for _ in line_parts] for line_parts in parts]
             if options.align or options.token_scores:
                 from nmt.decoding.forced import add_scores_and_alignment
 
                 with self._finite_scores():
                     translations = add_scores_and_alignment(
-                        self.engine, codec, parts, hypotheses, options, stop
+                        self._scorer(), codec, parts, hypotheses, options, stop
                     )
             else:
                 translations = list(map(codec.decode_line, hypotheses, parts))
@@ -257,7 +255,7 @@ class Translator:
         hypotheses: Sequence[list[Hypothesis]],
         codec: TextCodec,
         options: SearchOptions,
-        stop: Callable[[], None],
+        stop: Stop,
     ) -> list[list[Hypothesis]]:
         """Return the n best hypotheses of each input by ``mbr`` or by the reverse model."""
         candidates = [
@@ -266,13 +264,14 @@ class Translator:
         ]
         orders = []
         if options.mbr:
-            for texts in candidates:
+            for translations in candidates:
                 stop()
-                orders.append(mbr.rank([one.text for one in texts], options.mbr, codec.tgt))
+                texts = [translation.text for translation in translations]
+                orders.append(rerank.by_utility(texts, options.mbr, codec.tgt))
         else:
             assert self.reverse is not None, "check_options requires it"
             score = functools.partial(self.reverse.score_ids, options=options, stop=stop)
-            orders = noisy_channel.rank(
+            orders = rerank.by_reverse_model(
                 inputs, candidates, codec, self.reverse.codec, options, score
             )
         return [
@@ -289,8 +288,7 @@ class Translator:
         log-probability is 0; if one is blank, it is minus infinity.
 
         Args:
-            sources: texts, one sentence each.
-            targets: the translation of each source.
+            sources, targets: one sentence each.
             options: ``length_alpha``, ``batch_tokens``, ``align``, ``tag`` and ``src``.
 
         Raises:
@@ -304,7 +302,7 @@ class Translator:
         targets: Iterable[str],
         chunk_size: int | None = None,
         skip: int = 0,
-        progress: Callable[[int], None] = lambda lines: None,
+        progress: Progress = ignore,
         ready: Callable[[], bool] = lambda: True,
         **options: Any,
     ) -> Iterator[Translation]:
@@ -313,65 +311,56 @@ class Translator:
         The other arguments are those of ``stream``.
         """
         require_list("score([text], [translation])", sources=sources, targets=targets)
-        if not self.engine.can_score:
-            raise UserError(
-                f"engine {self.engine.name} cannot score given translations",
-                fix="pass a run folder, with --engine torch",
-            )
+        scorer = self._scorer()
         check_scoring_options(options)
         checked = self.check_options(options)
-        pairs = enumerate(itertools.zip_longest(sources, targets), 1)
-        size = chunk_size or CHUNK_SIZE
-        return self._score_stream(pairs, checked, size, skip, progress, ready)
-
-    def _score_stream(
-        self,
-        numbered: Iterator[tuple[int, tuple[str | None, str | None]]],
-        options: SearchOptions,
-        chunk_size: int,
-        skip: int,
-        progress: Callable[[int], None],
-        ready: Callable[[], bool],
-    ) -> Iterator[Translation]:
-        from nmt.decoding.forced import score_pairs
 
         def characters(pair: tuple[int, tuple[str | None, str | None]]) -> int:
             return sum(len(side or "") for side in pair[1])
 
-        codec = self.codec.for_tag(options.tag)
-        for chunk, finished in read_chunks(numbered, chunk_size, characters, ready, skip):
-            report = without_first(progress, finished)
-            with self._finite_scores():
-                scored = score_pairs(self.engine, codec, chunk, options, report)
-            yield from itertools.islice(scored, finished, None)
+        pairs = enumerate(itertools.zip_longest(sources, targets), 1)
+        chunks = read_chunks(pairs, chunk_size or CHUNK_SIZE, characters, ready, skip)
+
+        def scored() -> Iterator[Translation]:
+            from nmt.decoding.forced import score_pairs
+
+            codec = self.codec.for_tag(checked.tag)
+            for chunk, finished in chunks:
+                report = without_first(progress, finished)
+                with self._finite_scores():
+                    translations = score_pairs(scorer, codec, chunk, checked, report)
+                yield from itertools.islice(translations, finished, None)
+
+        return scored()
+
+    def _scorer(self) -> Scorer:
+        if not isinstance(self.engine, Scorer):
+            raise UserError(
+                f"engine {self.engine.name} cannot score given translations",
+                fix="pass a run folder, with --engine torch",
+            )
+        return self.engine
 
     def score_ids(
         self,
         pairs: Sequence[EncodedPair],
         options: SearchOptions,
-        stop: Callable[[], None] = lambda: None,
+        stop: Stop = ignore,
     ) -> list[float]:
         """Return the score of each target given its source: log-probability / length penalty.
 
         Args:
             options: ``length_alpha`` and ``batch_tokens``.
-            stop: called between batches; may raise an exception to stop.
-
-        Raises:
-            RunError: scores are NaN or infinite.
         """
         plain = options.model_copy(update={"align": False})
         with self._finite_scores():
-            found = self.engine.score(pairs, plain, stop)
-        return [
-            sum(one.log_probs) / length_penalty(len(one.log_probs), options.length_alpha)
-            for one in found
-        ]
+            log_probs = [scores.log_probs for scores in self._scorer().score(pairs, plain, stop)]
+        return [sum(p) / length_penalty(len(p), options.length_alpha) for p in log_probs]
 
     def translate_ids(
         self,
         sources: Sequence[np.ndarray],
-        stop: Callable[[], None] = lambda: None,
+        stop: Stop = ignore,
         tgt: str | None = None,
         **options: Any,
     ) -> list[Translation]:
@@ -379,7 +368,6 @@ class Translator:
 
         Args:
             sources: ids of each sentence, without EOS.
-            stop: see ``stream``.
             tgt: target language, for the tokenizer's rules; None = that of the translator.
         """
         checked = self.check_options(options)
@@ -388,17 +376,14 @@ class Translator:
         results = [BLANK] * len(sources)
         with self._finite_scores():
             found = self.engine.search(inputs, checked, stop)
-        for one, hypotheses in zip(inputs, found, strict=True):
-            results[one.line - 1] = codec.decode_line([hypotheses], [one])[0]
+        for sentence, hypotheses in zip(inputs, found, strict=True):
+            results[sentence.line - 1] = codec.decode_line([hypotheses], [sentence])[0]
         return results
 
     def check_options(
         self, given: dict[str, Any], constraints: Set[str] = frozenset()
     ) -> SearchOptions:
-        """Return the options of one call, with the recipe's as defaults.
-
-        Args:
-            constraints: names of the ``LineConstraints`` that ``stream`` is given.
+        """Return the options of one call, with the recipe's as defaults; see ``search_options``.
 
         Raises:
             UserError: an option that is not allowed or that the engine does not support, options
@@ -409,7 +394,7 @@ class Translator:
         if sources and options.src not in (None, *sources):
             raise UserError(
                 f"the model was not trained to translate {options.src}; its source languages are "
-                + ", ".join(sources),
+                f"{', '.join(sources)}",
                 at="src",
                 fix="choose one of these, or leave src out",
             )
@@ -419,7 +404,7 @@ class Translator:
                     "reverse_weight requires a model of the reverse direction",
                     fix="load it with --reverse RUN, in Python with reverse=RUN",
                 )
-            noisy_channel.check_reverse(
+            rerank.check_reverse(
                 self.reverse.codec, self.reverse.info, self.codec.for_tag(options.tag), options
             )
         self.engine.check_options(options, constraints)
@@ -427,11 +412,7 @@ class Translator:
 
     @contextlib.contextmanager
     def _finite_scores(self) -> Iterator[None]:
-        """Turn NonFiniteScores into an error that names the line and the checkpoint.
-
-        Raises:
-            RunError: scores are NaN or infinite; ``Diverged`` if the model is in training.
-        """
+        """Turn NonFiniteScores into an error that names the line and the checkpoint."""
         try:
             yield
         except NonFiniteScores as error:

@@ -41,19 +41,12 @@ CAN_FORK = sys.platform == "linux"  # on other systems some libraries do not sur
 
 
 def all_cores() -> int:
-    """Return the number of available CPUs, at most OMP_NUM_THREADS and ``limit_processes``.
-
-    Where forks do not work it is 1.
-    """
+    """Return how many CPUs are available, OMP_NUM_THREADS allows, and can be used by forks."""
     return within_limit(min(available_cpus(), num_threads())) if CAN_FORK else 1
 
 
 def check_workers(workers: int) -> int:
-    """Return a number of workers.
-
-    Raises:
-        UserError: it is not an integer from 1 to MAX_WORKERS.
-    """
+    """Return a number of workers; raise a UserError if it is not from 1 to MAX_WORKERS."""
     if isinstance(workers, bool) or not isinstance(workers, int) or not 1 <= workers <= MAX_WORKERS:
         raise UserError(
             f"workers: {workers} is not an integer from 1 to {MAX_WORKERS}",
@@ -140,9 +133,8 @@ class WorkerPool(Generic[Job, Result]):
                 ours, theirs = fork.Pipe()
                 # a worker with a copy of our end would not notice that its parent has ended
                 inherited = [*self._workers, ours]
-                worker = fork.Process(
-                    target=_serve, args=(function, theirs, inherited), daemon=True
-                )
+                arguments = (function, theirs, inherited)
+                worker = fork.Process(target=_serve, args=arguments, daemon=True)
                 worker.start()
                 theirs.close()
                 self._workers[ours] = worker
@@ -177,11 +169,7 @@ class WorkerPool(Generic[Job, Result]):
 
     @contextlib.contextmanager
     def _detecting_end(self, connection: Connection) -> Iterator[None]:
-        """Turn the errors of a closed connection into one that names the worker.
-
-        Raises:
-            MachineError: the worker at the other end has ended.
-        """
+        """Turn the errors of a closed connection into one that names the exit code."""
         try:
             yield
         except (EOFError, OSError) as error:
@@ -229,7 +217,7 @@ def _deferred_signals() -> Iterator[None]:
 def _serve(
     function: Callable[[Job], Result], connection: Connection, inherited: Sequence[Connection]
 ) -> None:
-    """Run in a worker: apply the function to each job until the parent ends."""
+    """Apply the function to each job until the parent ends."""
     import torch
 
     for other in inherited:

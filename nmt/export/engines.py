@@ -1,4 +1,4 @@
-"""Choose the engine that searches: this toolkit with torch, CTranslate2, or the faster of the two.
+"""Search with CTranslate2, and choose the engine: torch, CTranslate2, or the faster of the two.
 
 CTranslate2's beam search ends by the stop rule count (docs/export.md), so ``auto`` uses it only
 where both find the same: greedy search, and beam search by that rule, without constraints. There it
@@ -9,39 +9,234 @@ from __future__ import annotations
 
 import functools
 import hashlib
+import itertools
 import json
+import math
 import os
 import sys
-from collections.abc import Callable, Sequence
+import tempfile
+from collections import defaultdict, deque
+from collections.abc import Iterator, Sequence, Set
 from dataclasses import asdict
 from pathlib import Path
+from typing import Any
 
-import nmt
-from nmt.decoding.codec import SearchInput
-from nmt.decoding.hypothesis import Hypothesis
+import numpy as np
+
+from nmt.data.segmenters import load_segmenter
+from nmt.data.sentences import UsualLine
+from nmt.data.vocab import EOS, Vocab
+from nmt.decoding.batching import greedy_batches
+from nmt.decoding.codec import TextCodec, text_hash
+from nmt.decoding.engine import (
+    Hypothesis,
+    ModelInfo,
+    NonFiniteScores,
+    Progress,
+    Runs,
+    SearchInput,
+    Stop,
+    ignore,
+    length_penalty,
+    listed,
+)
 from nmt.decoding.options import SearchOptions
 from nmt.decoding.translator import Translator
-from nmt.errors import NmtError, UserError
-from nmt.export.backend import CTranslate2Engine, load_exported
-from nmt.export.metadata import read_metadata, verify_files
-from nmt.export.spec import largest_offset
+from nmt.decoding.worker_pool import check_workers
+from nmt.errors import MachineError, NmtError, UserError
+from nmt.export.folder import Metadata, export, read_metadata, verify_files, write_folder
+from nmt.export.spec import SPECIALS, check_supported, largest_offset, require_ctranslate2
+from nmt.model import MASKED_LOGIT
 from nmt.run.folder import is_export
+from nmt.runtime.cpus import num_threads
+from nmt.runtime.device_names import parse_device
+from nmt.runtime.files import LARGE, read_text
+from nmt.version import __version__
 
 ENGINES = ("auto", "torch", "ctranslate2")
 WHERE_SAME = "greedy search and stop rule count"
 # options that CTranslate2 gets, or that change nothing for it; others must have their defaults
 SAME_RESULT = {
-    "beam",
-    "stop_rule",
-    "split",
-    "length_alpha",
-    "max_len_offset",
-    "allow_unk",
-    "batch_tokens",
-    "tag",
-    "src",
-    "align",
-}
+    "beam", "stop_rule", "split", "length_alpha", "max_len_offset", "allow_unk", "batch_tokens",
+    "tag", "src", "align",
+}  # fmt: skip
+SUPPORTED_OPTIONS = {
+    "beam", "length_alpha", "max_len_offset", "allow_unk", "batch_tokens", "n_best",
+    "no_repeat_ngram", "stop_rule", "mbr", "reverse_weight", "reverse_tag", "candidates", "split",
+    "tag", "src",
+}  # fmt: skip
+# CTranslate2 divides log-probabilities by n^p, and returns K of up to 2K - 1 hypotheses. With p
+# near 0, the best by our length penalty is always among them: at most K - 1 are shorter, and a
+# longer one with a higher log-probability would be better. With p = 0, it stops when the first beam
+# has ended.
+BY_LOG_PROB = 1e-9
+
+
+class CTranslate2Engine:
+    """Beam search by CTranslate2; see ``nmt.decoding.engine.Engine``. It cannot score.
+
+    CTranslate2 stops searching a sentence when K hypotheses have ended (stop rule count). This
+    class ranks them by the requested length penalty.
+
+    CTranslate2 has one length limit for a batch; this class sets it to the limit of the longest
+    sentence. If a shorter sentence stops before its own limit, that limit would not have changed
+    the result, because the hypothesis that ended last is always among the K. Otherwise the sentence
+    is searched again, in a batch of sentences of the same length. So a result does not depend on
+    the other sentences of the batch.
+
+    Args:
+        folder: contains CTranslate2's model; ``codec`` and ``metadata`` belong to it.
+        device: auto, cpu, cuda or cuda:N.
+        workers: batches that are searched at the same time on a CPU, each by a thread.
+        weights_hash: SHA-256 of the model.
+    """
+
+    name = "ctranslate2"
+    precision = "fp32"  # that of the stored weights is part of their hash
+
+    def __init__(
+        self,
+        folder: Path,
+        codec: TextCodec,
+        metadata: Metadata,
+        device: str,
+        workers: int = 1,
+        weights_hash: str = "",
+    ) -> None:
+        library = require_ctranslate2()
+        workers, vocab = check_workers(workers), codec.vocab
+        kind, index = parse_device(device, library.get_cuda_device_count, "CTranslate2")
+        self._hash = f"{text_hash(vocab, codec.segmenter)} {weights_hash}"
+        self.largest_offset = largest_offset(metadata.decode_config)
+        self.tokens = [*SPECIALS, *vocab.pieces(range(len(SPECIALS), len(vocab)))]
+        self.ids = {token: number for number, token in enumerate(self.tokens)}
+        self.suppressed = [[token] for token in metadata.suppressed_tokens]
+        self.ahead = 2 * workers  # batches, so that no thread waits for the next one
+        # several translators of one thread each are faster than one of several threads
+        self.translator = library.Translator(
+            str(folder),
+            device=kind,
+            device_index=index or 0,
+            inter_threads=workers if kind == "cpu" else 1,
+            intra_threads=max(1, num_threads() // workers),
+        )
+        self.device: str = self.translator.device  # cpu or cuda: torch is not loaded
+
+    def check_options(self, options: SearchOptions, constraints: Set[str]) -> None:
+        """Raise a UserError if CTranslate2 does not support an option, or its value."""
+        refused = options.changed - SUPPORTED_OPTIONS
+        unsupported = [n.replace("_", "-") for n in SearchOptions.model_fields if n in refused]
+        unsupported += sorted(constraints)
+        if options.stop_rule == "bound" and options.beam > 1:
+            unsupported.append("stop-rule bound")
+        if unsupported:
+            raise UserError(
+                f"engine ctranslate2 does not support {', '.join(unsupported)}",
+                fix="leave the option out, or translate a run folder with --engine torch",
+            )
+        if options.max_len_offset > self.largest_offset:
+            raise UserError(
+                "engine ctranslate2 does not support a max-len-offset above "
+                f"{self.largest_offset:,} with this model",
+                fix="give a smaller one, or translate a run folder with --engine torch",
+            )
+
+    def model_hash(self) -> str:
+        """Return the SHA-256 of the exported model, and of vocabulary and segmenter."""
+        return self._hash
+
+    def search(
+        self,
+        inputs: Sequence[SearchInput],
+        options: SearchOptions,
+        stop: Stop = ignore,
+        progress: Progress = ignore,
+    ) -> list[list[Hypothesis]]:
+        """Search inputs; ``stop`` is called before each batch, ``progress`` at the end."""
+        results: list[list[Hypothesis]] = [[] for _ in inputs]
+        by_length = sorted(range(len(inputs)), key=lambda row: -len(inputs[row].ids))
+        beyond_limit = defaultdict(list)
+        batches = iter(_batches(inputs, by_length, options))
+        for row in self._search(inputs, batches, options, results, stop):
+            beyond_limit[len(inputs[row].ids)].append(row)
+        batches = (b for rows in beyond_limit.values() for b in _batches(inputs, rows, options))
+        self._search(inputs, batches, options, results, stop)
+        progress(sum(sentence.part == 0 for sentence in inputs))
+        return [hypotheses[: options.wanted] for hypotheses in results]
+
+    def _search(
+        self,
+        inputs: Sequence[SearchInput],
+        batches: Iterator[Sequence[int]],
+        options: SearchOptions,
+        results: list[list[Hypothesis]],
+        stop: Stop,
+    ) -> list[int]:
+        """Fill in ``results``; return the rows whose search reached or exceeded their own limit."""
+        # CTranslate2 cannot cancel a batch, so only a few are submitted ahead
+        pending: deque[tuple[Sequence[int], list[Any]]] = deque()
+        beyond_limit: list[int] = []
+        while True:
+            for batch in itertools.islice(batches, self.ahead - len(pending)):
+                stop()
+                pending.append((batch, self._submit([inputs[row].ids for row in batch], options)))
+            if not pending:
+                return beyond_limit
+            batch, futures = pending.popleft()
+            longest = len(inputs[batch[0]].ids)
+            for row, future in zip(batch, futures, strict=True):
+                try:
+                    length, result = len(inputs[row].ids), future.result()
+                except RuntimeError as error:
+                    raise MachineError(
+                        f"CTranslate2 failed: {error}",
+                        fix="if memory is short, use a smaller --beam, smaller --batch-tokens or "
+                        "--device cpu",
+                    ) from error
+                limit = length + 1 + options.max_len_offset
+                if length < longest and max(map(len, result.hypotheses)) >= limit:
+                    beyond_limit.append(row)
+                else:
+                    results[row] = self._rank(inputs[row].line, result, options)
+
+    def _submit(self, sources: list[np.ndarray], options: SearchOptions) -> list[Any]:
+        return self.translator.translate_batch(
+            [[self.tokens[i] for i in ids] for ids in sources],
+            asynchronous=True,
+            beam_size=options.beam,
+            num_hypotheses=options.beam,
+            length_penalty=BY_LOG_PROB,
+            max_input_length=0,
+            max_decoding_length=len(sources[0]) + 1 + options.max_len_offset,
+            no_repeat_ngram_size=options.no_repeat_ngram,
+            disable_unk=not options.allow_unk,
+            suppress_sequences=self.suppressed or None,
+            return_scores=True,
+            return_end_token=True,
+        )
+
+    def _rank(self, line: int, result: Any, options: SearchOptions) -> list[Hypothesis]:
+        hypotheses = []
+        for tokens, score in zip(result.hypotheses, result.scores, strict=True):
+            ids = [self.ids[token] for token in tokens]
+            log_prob = score * len(ids) ** BY_LOG_PROB
+            finished = ids[-1] == EOS
+            ranked_by = log_prob / length_penalty(len(ids), options.length_alpha)
+            if math.isnan(log_prob):
+                raise NonFiniteScores(line)
+            # if fewer hypotheses than beams exist, the other beams hold masked tokens
+            if log_prob > MASKED_LOGIT / 2:
+                ids = ids[: len(ids) - finished]
+                hypotheses.append(Hypothesis(ids, log_prob, ranked_by, finished))
+        return sorted(hypotheses, key=lambda h: -h.score)
+
+
+def _batches(
+    inputs: Sequence[SearchInput], rows: Sequence[int], options: SearchOptions
+) -> list[Sequence[int]]:
+    """Split rows, longest first, into batches of at most ``batch_tokens`` pieces x beam."""
+    sizes = [(len(inputs[row].ids) + 1) * options.beam for row in rows]
+    return [rows[batch.start : batch.stop] for batch in greedy_batches(sizes, options.batch_tokens)]
 
 
 class AutoEngine:
@@ -54,9 +249,11 @@ class AutoEngine:
     """
 
     name = f"torch; ctranslate2 for {WHERE_SAME}, if it can express the model"
-    can_score = True
 
     def __init__(self, translator: Translator) -> None:
+        from nmt.decoding.torch_engine import TorchEngine
+
+        assert isinstance(translator.engine, TorchEngine)
         self._translator, self._torch = translator, translator.engine
         self.device, self.precision = self._torch.device, self._torch.precision
         self.check_options, self.model_hash = self._torch.check_options, self._torch.model_hash
@@ -66,8 +263,8 @@ class AutoEngine:
         self,
         inputs: Sequence[SearchInput],
         options: SearchOptions,
-        stop: Callable[[], None] = lambda: None,
-        progress: Callable[[int], None] = lambda lines: None,
+        stop: Stop = ignore,
+        progress: Progress = ignore,
     ) -> list[list[Hypothesis]]:
         """Return the hypotheses of each input, best first, from either engine."""
         fits = options.max_len_offset <= largest_offset(self._translator.info.decode)
@@ -87,21 +284,15 @@ class AutoEngine:
             return None
 
     def _export(self) -> CTranslate2Engine:
-        """Return CTranslate2 with the cached export, which is made if it is missing.
-
-        Raises:
-            NmtError: CTranslate2 is not installed or does not support the model or the device.
-        """
-        from nmt.decoding.torch_engine import TorchEngine
-        from nmt.export.folder import export
+        """Return CTranslate2 with the cached export, which is made if it is missing."""
         from nmt.model.transformer import Transformer
 
         translator, engine = self._translator, self._torch
-        if not (isinstance(engine, TorchEngine) and isinstance(engine.model, Transformer)):
+        if not isinstance(engine.model, Transformer):
             raise UserError("CTranslate2 does not support ensembles")
         if engine.device.type != "cpu" or engine.precision != "fp32":
             raise UserError("auto is for a CPU and fp32")
-        digest = hashlib.sha256(f"{nmt.__version__} {engine.model_hash()}".encode())
+        digest = hashlib.sha256(f"{__version__} {engine.model_hash()}".encode())
         for settings in (asdict(engine.model.config), translator.info.decode.model_dump()):
             digest.update(json.dumps(settings).encode())
         folder = cache_folder() / digest.hexdigest()[:32]
@@ -128,14 +319,9 @@ def _is_intact(folder: Path) -> bool:
 
 def finds_the_same(inputs: Sequence[SearchInput], options: SearchOptions) -> bool:
     """Return whether both engines find the same hypothesis of each input."""
-    changed = {
-        name
-        for name, field in SearchOptions.model_fields.items()
-        if getattr(options, name) != field.get_default()
-    }
-    free = not any(one.prefix.ids or one.require or one.forbid for one in inputs)
+    free = not any(i.prefix.ids or i.require or i.forbid for i in inputs)
     same_rule = options.beam == 1 or options.stop_rule == "count"
-    return same_rule and changed <= SAME_RESULT and free
+    return same_rule and options.changed <= SAME_RESULT and free
 
 
 def cache_folder() -> Path:
@@ -144,14 +330,90 @@ def cache_folder() -> Path:
     return Path(base) / "nmt" / "ctranslate2"
 
 
+# ---------------------------------------------------------------- loading
+
+
+def load_exported(
+    path: str | Path,
+    device: str = "auto",
+    checkpoint: str = "best",
+    workers: int = 1,
+    reverse: Translator | None = None,
+) -> Translator:
+    """Return a translator that searches with CTranslate2.
+
+    Args:
+        path: a folder that nmt-export wrote; or a run folder, for a temporary export.
+        device: auto, cpu, cuda or cuda:N, as CTranslate2 numbers them.
+        checkpoint: of a run folder.
+        workers: batches that are searched at the same time on a CPU, each by a thread.
+        reverse: see ``Translator``.
+
+    Raises:
+        UserError: CTranslate2 is not installed or does not support the model, or the folder is
+            damaged, or it is neither an exported folder nor a run folder.
+    """
+    require_ctranslate2()
+    if is_export(Path(path)):
+        if checkpoint != "best":
+            raise UserError(
+                "an exported folder contains a single checkpoint",
+                at="--checkpoint",
+                fix="pass --checkpoint to nmt-export, or translate the run folder",
+            )
+        return _load(Path(path), device, str(path), workers, reverse)
+    original = Translator.load(path, "cpu", checkpoint)
+    check_supported(original.transformer.config)
+    with tempfile.TemporaryDirectory(prefix="nmt-export-") as folder:
+        write_folder(original, Path(folder), None)
+        return _load(Path(folder), device, original.info.source, workers, reverse)
+
+
+def _load(
+    folder: Path, device: str, source: str | None, workers: int, reverse: Translator | None
+) -> Translator:
+    """Return the translator of an exported folder, which may be deleted afterwards."""
+    weights_hash = verify_files(folder)
+    metadata = read_metadata(folder)
+    codec = TextCodec(
+        load_segmenter(folder),
+        Vocab.load(folder),
+        metadata.src,
+        metadata.tgt,
+        UsualLine(**metadata.usual_line),
+        metadata.tag_targets,
+    )
+    try:
+        tokens = json.loads(read_text(folder / "shared_vocabulary.json", LARGE))
+        engine = CTranslate2Engine(folder, codec, metadata, device, workers, weights_hash)
+        if tokens != engine.tokens:
+            raise ValueError("vocab.txt and shared_vocabulary.json differ")
+    except (OSError, ValueError, RuntimeError, RecursionError) as error:
+        raise UserError(
+            f"CTranslate2's model cannot be read: {error}",
+            at=str(folder),
+            fix="export the run again with nmt-export",
+        ) from error
+    if metadata.quantization:
+        print(
+            f"note: the weights are stored in {metadata.quantization}; CTranslate2 computes "
+            f"in {engine.translator.compute_type} on this {engine.device}",
+            file=sys.stderr,
+        )
+    # the only stop rule of CTranslate2
+    decode = metadata.decode_config.model_copy(update={"stop_rule": "count"})
+    info = ModelInfo(decode, source, metadata.always_tagged, metadata.sources)
+    return Translator(engine, codec, info, reverse)
+
+
 def load_translator(
-    run: str | Path | Sequence[str | Path],
+    run: Runs,
     device: str = "auto",
     checkpoint: str = "best",
     precision: str = "fp32",
     workers: int = 1,
     engine: str | None = None,
-    reverse: str | Path | Sequence[str | Path] | None = None,
+    reverse: Runs | None = None,
 ) -> Translator:
     """Return the translator of a run folder, of several as an ensemble, or of an exported folder.
 
@@ -171,15 +433,15 @@ def load_translator(
     """
     if engine not in (*ENGINES, None):
         raise UserError(f"engine: {engine!r} is not one of {', '.join(ENGINES)}", fix="choose one")
-    for one in [reverse] if isinstance(reverse, str | Path) else reverse or []:
-        if is_export(Path(one)):
+    for folder in listed(reverse):
+        if is_export(Path(folder)):
             raise UserError(
                 "an exported folder cannot be the reverse model",
-                at=str(one),
+                at=str(folder),
                 fix="pass the run folder from nmt-train",
             )
-    runs = [run] if isinstance(run, str | Path) else run
-    exported = [one for one in runs if is_export(Path(one))]
+    runs = listed(run)
+    exported = [folder for folder in runs if is_export(Path(folder))]
     if engine == "ctranslate2" or (exported and engine != "torch"):
         if len(runs) != 1:
             raise UserError(

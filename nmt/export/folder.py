@@ -1,4 +1,4 @@
-"""Write the exported folder: what CTranslate2 or this toolkit needs to translate.
+"""The exported folder: what CTranslate2 or this toolkit needs to translate.
 
 The folder refers to no file outside, so it can be moved and copied. ::
 
@@ -11,22 +11,23 @@ The folder refers to no file outside, so it can be moved and copied. ::
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
+import re
 import shutil
-from dataclasses import asdict
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from string import Template
+from typing import Any
 
-import nmt
+from nmt.config.recipe import DecodeConfig
 from nmt.data import unicode
-from nmt.data.language_codes import base_language
+from nmt.data.languages import base_language
 from nmt.data.segmenters import Segmenter, save_segmenter
 from nmt.data.vocab import BOS, PAD
 from nmt.decoding.translator import Translator
 from nmt.errors import UserError
-from nmt.export.fold import fold
-from nmt.export.metadata import Metadata, write_hashes
 from nmt.export.spec import (
     LONGEST_SOURCE,
     SPECIALS,
@@ -38,13 +39,63 @@ from nmt.export.spec import (
     require_ctranslate2,
 )
 from nmt.run.folder import EXPORT_FILE
-from nmt.runtime.files import atomic_folder
+from nmt.runtime.files import atomic_folder, file_digest, read_text, write_atomic
+from nmt.runtime.memory import require_room
+from nmt.version import __version__
 
+SUMS = "SHA256SUMS"
+ENGINE_FILES = ("model.bin", "config.json", "shared_vocabulary.json")  # CTranslate2 reads them
+_SUM = re.compile(r"([0-9a-f]{64})  ([\w.-]+)")
+_EXPORT_AGAIN = "export the run again with nmt-export, or copy the folder again"
 TEMPLATES = Path(__file__).with_name("templates")
 TEXT_MODULES = Path(unicode.__file__).parent
 _BPE_NOTE = """\
 - translate.py does not protect `@@` in the text.
 """
+
+
+@dataclass(frozen=True)
+class Metadata:
+    """The contents of nmt.json. The exported ``translate.py`` reads it too.
+
+    Attributes:
+        version: of this toolkit.
+        src, tgt: language codes, for the tokenizer's rules.
+        quantization: CTranslate2's type of the stored weights; None = fp32.
+        segmentation: ``kind`` of the segmenter; whether training text was ``tokenized``; Unicode
+            form of the input (``data.normalize``); whether words are ``exact``
+            (``nmt.data.moses``); whether the segmenter has ``byte_fallback``, and gets text
+            ``raw``.
+        decode: the recipe's ``decode`` keys.
+        length_penalty: CTranslate2's length penalty that is closest to ``decode.length_alpha``.
+        suppressed_tokens: tokens that must not be produced, in addition to UNK.
+        tags: what a source may begin with, such as ``<bt>``; its token has a space before it.
+        tag_targets: target language of the tags for which it is not ``tgt``; "" = no tag.
+        always_tagged: whether a tag was before each source of the training data.
+        sources: source languages of the training data, for the tokenizer's rules; empty = unknown.
+        rules: code by which sacremoses knows each language of the model, for translate.py.
+        usual_line: the fields of the ``UsualLine`` of the training data; empty = not known.
+    """
+
+    version: str
+    src: str
+    tgt: str
+    quantization: str | None
+    decode: dict[str, Any]
+    suppressed_tokens: list[str]
+    segmentation: dict[str, Any]
+    length_penalty: float
+    tags: list[str] = field(default_factory=list)
+    tag_targets: dict[str, str] = field(default_factory=dict)
+    always_tagged: bool = False
+    sources: list[str] = field(default_factory=list)
+    rules: dict[str, str] = field(default_factory=dict)
+    usual_line: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def decode_config(self) -> DecodeConfig:
+        """``decode`` as the recipe's part."""
+        return DecodeConfig.model_validate(self.decode)
 
 
 def export(
@@ -72,6 +123,8 @@ def export(
 
 def write_folder(translator: Translator, folder: Path, quantization: str | None) -> None:
     """Write the exported files of a model into an empty folder."""
+    from nmt.export.fold import fold
+
     model, codec, info = translator.transformer, translator.codec, translator.info
     vocab, segmenter, decode = codec.vocab, codec.segmenter, info.decode
     config, weights = fold(model.state_dict(), model.config, model.allowed)
@@ -85,7 +138,7 @@ def write_folder(translator: Translator, folder: Path, quantization: str | None)
     sources = list(info.sources or [codec.src])
     languages = {codec.src, codec.tgt, *sources, *codec.tag_targets.values()}
     metadata = Metadata(
-        version=nmt.__version__,
+        version=__version__,
         src=codec.src,
         tgt=codec.tgt,
         quantization=quantization,
@@ -181,3 +234,72 @@ def _readme(segmenter: Segmenter, metadata: Metadata, positions: int) -> str:
         bpe_note=_BPE_NOTE if segmenter.kind == "fastbpe" else "",
     )
     return text.rstrip() + "\n"
+
+
+# ---------------------------------------------------------------- reading and checking it
+
+
+def read_metadata(folder: Path) -> Metadata:
+    """Return the contents of nmt.json.
+
+    Raises:
+        UserError: the file is damaged, or another version wrote other settings into it.
+    """
+    path = folder / EXPORT_FILE
+    try:
+        metadata = Metadata(**json.loads(read_text(path)))
+        metadata.decode_config  # noqa: B018  an error if it is damaged
+        return metadata
+    except (OSError, ValueError, TypeError, RecursionError) as error:
+        raise UserError(
+            f"cannot be read: {str(error).splitlines()[0]}",
+            at=str(path),
+            fix="export the run again with nmt-export",
+        ) from error
+
+
+def write_hashes(folder: Path) -> None:
+    """Write SHA256SUMS of all files of a folder."""
+    lines = [f"{file_digest(file)}  {file.name}\n" for file in sorted(folder.iterdir())]
+    write_atomic(folder / SUMS, "".join(lines))
+
+
+def verify_files(folder: Path) -> str:
+    """Compare the files of an exported folder with SHA256SUMS; return the hash of model.bin.
+
+    Without SHA256SUMS, which a user may delete, they are not compared. What CTranslate2 reads must
+    be regular files in any case.
+
+    Raises:
+        UserError: a file is missing, is not a regular file, or is not the one that was exported.
+    """
+    with contextlib.suppress(OSError):
+        require_room(folder / "model.bin", (folder / "model.bin").stat().st_size)
+    digests = {name: _digest(folder / name) for name in ENGINE_FILES}
+    sums = folder / SUMS
+    if not sums.exists():
+        return digests["model.bin"]
+    expected = {}
+    for number, line in enumerate(read_text(sums, errors="replace").splitlines(), 1):
+        match = _SUM.fullmatch(line)
+        if match is None:
+            raise UserError("not a SHA-256 and a name", at=f"{sums}:{number}", fix=_EXPORT_AGAIN)
+        expected[match[2]] = match[1]
+    for name in {EXPORT_FILE, *ENGINE_FILES} - expected.keys():
+        raise UserError(f"does not list {name}", at=str(sums), fix=_EXPORT_AGAIN)
+    for name, digest in expected.items():
+        if (digests.get(name) or _digest(folder / name)) != digest:
+            raise UserError(
+                f"damaged or edited: its SHA-256 is not the one in {SUMS}",
+                at=str(folder / name),
+                fix=f"{_EXPORT_AGAIN}; to use a file that you edited, delete {SUMS}",
+            )
+    return digests["model.bin"]
+
+
+def _digest(path: Path) -> str:
+    try:
+        return file_digest(path)
+    except OSError as error:
+        what = f"cannot be read: {error.strerror}"
+        raise UserError(what, at=str(path), fix=_EXPORT_AGAIN) from error

@@ -2,7 +2,7 @@
 
 No file contains the folder's own path, so a run folder can be moved and still translates. ::
 
-    RUN/config.yaml          resolved recipe         RUN/checkpoints/u000123/  see checkpoint/
+    RUN/config.yaml          resolved recipe         RUN/checkpoints/u000123/  see checkpoint.py
     RUN/vocab.txt, ...       vocabulary, segmenter   RUN/best                  name of a checkpoint
     RUN/metrics.jsonl        one object a line       RUN/train.log             the same for people
     RUN/dev/u000123.hyp      dev hypotheses          RUN/test.hyp              test hypotheses
@@ -16,6 +16,7 @@ No file contains the folder's own path, so a run folder can be moved and still t
 from __future__ import annotations
 
 import contextlib
+import functools
 import re
 from pathlib import Path
 
@@ -33,25 +34,10 @@ EXPORT_FILE = "nmt.json"  # an exported folder has this file, a run folder does 
 
 
 class RunFolder:
-    """Paths and small files of a run folder, which need not exist yet.
-
-    Args:
-        path: the folder.
+    """Paths and small files of a run folder, which need not exist yet; see the module.
 
     Attributes:
         lock: one process at a time may write into the folder.
-        config_file: the resolved recipe.
-        checkpoints_dir: one folder for each checkpoint.
-        best_file: the name of the best checkpoint, and the SHA-256 of its weights.
-        metrics_file: one JSON object a line.
-        log_file: what the console printed, with times.
-        dev_dir: hypotheses of the dev set, ``u000123.hyp`` each.
-        test_hyp: hypotheses of the test set, by the best checkpoint.
-        data_report_file: what the corpus checks found.
-        summary_file: how the run ended: status, reason, scores.
-        report_file: the report for people, written when training ends.
-        init_file: the parent, and what the run took from it.
-        parent_dir: the vocabulary of the parent, if the run uses it.
     """
 
     def __init__(self, path: str | Path) -> None:
@@ -72,11 +58,7 @@ class RunFolder:
 
     @classmethod
     def open(cls, path: str | Path) -> RunFolder:
-        """Return the folder of a run with at least one checkpoint, for reading.
-
-        Raises:
-            UserError: it does not exist, is not a run folder, or has no checkpoint yet.
-        """
+        """Return the folder of a run with at least one checkpoint, for reading; else UserError."""
         run = cls(path)
         if run.config_file.is_file():
             if run.checkpoints():
@@ -92,12 +74,8 @@ class RunFolder:
         raise not_a_run_folder(run.path, f"did you mean {parents[0]}?" if parents else None)
 
     def recipe(self) -> Recipe:
-        """Return the resolved recipe of the run.
-
-        Raises:
-            UserError: config.yaml is missing or damaged.
-        """
-        return stored_recipe(self.config_text(), str(self.config_file))
+        """Return the resolved recipe of the run; UserError if config.yaml is missing or damaged."""
+        return _parsed(self.config_text(), str(self.config_file))
 
     def require_translation(self) -> None:
         """Raise UserError if the run's model does not translate."""
@@ -110,11 +88,7 @@ class RunFolder:
             )
 
     def config_text(self) -> str:
-        """Return the text of config.yaml.
-
-        Raises:
-            UserError: the file is missing or not UTF-8.
-        """
+        """Return the text of config.yaml; UserError if it is missing or not UTF-8."""
         try:
             return read_text(self.config_file)
         except FileNotFoundError:
@@ -128,25 +102,24 @@ class RunFolder:
 
     def checkpoints(self) -> list[Path]:
         """Return the complete checkpoints by update, without averages; they are not verified."""
-        found: dict[int, Path] = {}
+        by_update: dict[int, Path] = {}
         for folder in children(self.checkpoints_dir):  # sorted: .old-u... before u...
             match = CHECKPOINT_NAME.fullmatch(folder.name.removeprefix(REPLACED))
             if match and not match[2] and folder.is_dir():
-                found[int(match[1])] = folder
-        return [found[update] for update in sorted(found)]
+                by_update[int(match[1])] = folder
+        return [by_update[update] for update in sorted(by_update)]
 
     def best(self) -> str | None:
-        """Return the name of the best checkpoint; None before the first validation.
-
-        Raises:
-            UserError: the file ``best`` does not contain the name of a checkpoint.
-        """
+        """Return the name of the best checkpoint; None before the first validation."""
         return self.best_and_hash()[0]
 
     def best_and_hash(self) -> tuple[str | None, str]:
         """Return the name of the best checkpoint, and the SHA-256 of its weights.
 
-        The hash is empty if the user wrote the file. See ``best`` for errors.
+        The hash is empty if the user wrote the file.
+
+        Raises:
+            UserError: the file ``best`` does not contain the name of a checkpoint.
         """
         try:
             text = read_text(self.best_file, errors="replace")[:200].strip()
@@ -168,6 +141,11 @@ class RunFolder:
         with contextlib.suppress(UserError):  # a damaged one is refused when it is loaded
             digest = weights_hash(self.checkpoints_dir / name)
         write_atomic(self.best_file, f"{name} {digest}".rstrip() + "\n")
+
+
+@functools.lru_cache(maxsize=16)  # a start reads the recipe several times
+def _parsed(config: str, place: str) -> Recipe:
+    return stored_recipe(config, place)
 
 
 def update_of(name: str) -> int:

@@ -198,12 +198,7 @@ class TrainingFolder(RunFolder):
 
 
 def refused_changes(old: Recipe, new: Recipe) -> list[str]:
-    """Return what a resumed run must not change: ``key: old -> new`` each.
-
-    Args:
-        old: recipe of the run.
-        new: recipe to resume it with.
-    """
+    """Return what a resumed run must not change: ``key: old -> new`` each."""
     free = set(FREE_ON_RESUME)
     if new.init.parent and old.init.parent:
         free.add("init.from")  # the same parent may have moved; its weights are compared later

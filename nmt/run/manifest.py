@@ -1,4 +1,4 @@
-"""The manifest and the state of a checkpoint: its JSON files, which are read without torch.
+"""The JSON files of a checkpoint, which are read without torch: its manifest and its state.
 
 A checkpoint may come from another person, so nothing in it is trusted. Sizes and SHA-256 must
 match; links, unknown files and non-finite tensors are refused.
@@ -7,19 +7,21 @@ match; links, unknown files and non-finite tensors are refused.
 from __future__ import annotations
 
 import hashlib
+import math
 import os
 import stat
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Annotated, Any, ClassVar
 
-from pydantic import TypeAdapter, ValidationError
+from pydantic import ConfigDict, Field, TypeAdapter, ValidationError
 
-import nmt
+from nmt.data.sentences import UsualLine
 from nmt.data.text import quantity
 from nmt.errors import UserError
-from nmt.run.state import TrainState
 from nmt.runtime.files import SMALL, disk_errors, read_file
 from nmt.runtime.memory import require_room
+from nmt.version import __version__
 
 FORMAT = 1
 MODEL = "model.safetensors"
@@ -27,6 +29,7 @@ OPTIMIZER = "optimizer.safetensors"
 STATE = "state.json"
 MANIFEST = "manifest.json"
 RESTORE = "restore the checkpoint from a copy, or use another checkpoint of the run"
+_CONFIG = ConfigDict(strict=True, ser_json_inf_nan="constants")
 
 
 @dataclass(frozen=True)
@@ -50,6 +53,93 @@ class Manifest:
 MANIFEST_TYPE = TypeAdapter(Manifest)
 
 
+@dataclass
+class IntervalState:
+    """Sums since the last log line, so that a resumed run completes the same line.
+
+    Attributes:
+        smoothed, nll: sums of the losses, in nats.
+        tokens: their target tokens.
+        updates_before: updates done before the interval.
+        seconds: training time of the interval.
+        lowest_loss: lowest loss of any log line.
+        loss_ratio: loss of the last log line over ``lowest_loss``; ends an lr_ramp.
+        skipped_before: updates that were skipped before the interval.
+    """
+
+    __pydantic_config__: ClassVar[ConfigDict] = _CONFIG
+
+    smoothed: float = 0.0
+    nll: float = 0.0
+    tokens: int = 0
+    updates_before: int = 0
+    seconds: float = 0.0
+    lowest_loss: float = math.inf
+    loss_ratio: float = 1.0
+    skipped_before: int = 0
+
+
+@dataclass
+class TrainState:
+    """The progress of a training: state.json of a checkpoint.
+
+    Attributes:
+        update: optimizer updates done.
+        epoch: number of the batch plan, which is the number of completed passes over the data.
+        next_batch: index in that plan of the first batch not used yet.
+        history: (update, dev score) of each validation; schedules replay it. Higher is better: a
+            perplexity is negated (``nmt.run.results.as_score``).
+        best_update: update of the best dev score.
+        seconds: training time of all starts together.
+        target_tokens: target tokens trained on, EOS included.
+        bad_updates: updates in a row that were skipped for non-finite gradients.
+        content: SHA-256 of each file of train, dev, test and segment, which a resumed run must
+            match.
+        interval: sums since the last log line.
+        text_hash: of vocabulary and segmenter; translation must have the same.
+        update_batches: batches of an update, of all processes together; 0 = not known.
+        loss_scale: the factor on the loss in fp16.
+        loss_scale_updates: updates in a row with finite gradients at that scale.
+        recipe: the keys of config.yaml that must not change, with their values.
+        usual_line: of the training data, by which lines are split; None = not known.
+        precision: the resolved precision, which ``auto`` keeps in a resumed run; empty = not known.
+        skipped_updates: all updates that were skipped for non-finite gradients.
+    """
+
+    __pydantic_config__: ClassVar[ConfigDict] = _CONFIG
+
+    update: int = 0
+    epoch: int = 0
+    next_batch: int = 0
+    history: list[tuple[int, float]] = field(default_factory=list)
+    best_update: int | None = None
+    seconds: float = 0.0
+    target_tokens: int = 0
+    bad_updates: int = 0
+    content: dict[str, list[str]] = field(default_factory=dict)
+    interval: IntervalState = field(default_factory=IntervalState)
+    text_hash: Annotated[str, Field(alias="text_fingerprint")] = ""  # its stored name
+    update_batches: int = 0
+    loss_scale: float = 2.0**16
+    loss_scale_updates: int = 0
+    precision: str = ""
+    skipped_updates: int = 0
+    recipe: dict[str, Any] = field(default_factory=dict)
+    usual_line: UsualLine | None = None
+
+    def to_json(self) -> str:
+        """Return JSON text that ``from_json`` reads."""
+        return _STATE.dump_json(self, indent=1, by_alias=True).decode("utf-8")
+
+    @classmethod
+    def from_json(cls, text: str | bytes) -> TrainState:
+        """Read the state; ValueError if the text is not JSON, or a value has a wrong type."""
+        return _STATE.validate_json(text)
+
+
+_STATE = TypeAdapter(TrainState)
+
+
 class NewerFormat(UserError):
     """A later version of this toolkit wrote the checkpoint, which is not damaged."""
 
@@ -60,11 +150,7 @@ def read_state(path: Path) -> TrainState:
 
 
 def weights_hash(path: Path) -> str:
-    """Return the SHA-256 of a checkpoint's weights, as its manifest has it.
-
-    Raises:
-        UserError: the manifest is missing or damaged.
-    """
+    """Return the SHA-256 of a checkpoint's weights, as its manifest has it."""
     return read_manifest(path).files[MODEL].sha256
 
 
@@ -79,7 +165,7 @@ def read_manifest(path: Path) -> Manifest:
     if manifest.format > FORMAT:
         raise NewerFormat(
             f"written by version {manifest.nmt} of this toolkit, in a format that version "
-            f"{nmt.__version__} cannot read",
+            f"{__version__} cannot read",
             at=str(path),
             fix=f"install version {manifest.nmt} or newer",
         )
@@ -101,15 +187,10 @@ def parse_state(path: Path, manifest: Manifest) -> TrainState:
 
 
 def read_verified(path: Path, entry: FileEntry, limit: int | None = None) -> bytes:
-    """Return the content of a file of a checkpoint.
+    """Return the content of a file of a checkpoint, which must have size and hash of ``entry``.
 
     Args:
-        entry: the size and the hash that the file must have.
         limit: bytes that it may have; None = as many as the memory holds.
-
-    Raises:
-        UserError: it is missing, not a regular file, or not the file of the entry.
-        MachineError: it cannot be read, or is larger than the free memory.
     """
     data = _read_file(path, limit, entry.bytes)
     if hashlib.sha256(data).hexdigest() != entry.sha256:

@@ -34,20 +34,12 @@ class TextOfParent:
 
     @classmethod
     def of(cls, parent: RunFolder) -> TextOfParent:
-        """Read it from the folder of the parent.
-
-        Raises:
-            UserError: a file is missing or damaged.
-        """
+        """Read it from the folder of the parent."""
         return cls(load_segmenter(parent.path), Vocab.load(parent.path))
 
     @classmethod
     def stored(cls, recipe: Recipe, run: RunFolder) -> TextOfParent | None:
-        """Read it from the run itself, which has a copy; None if the recipe does not use it.
-
-        Raises:
-            UserError: a file is missing or damaged.
-        """
+        """Read it from the run itself, which has a copy; None if the recipe does not use it."""
         if recipe.init.vocab != "parent":
             return None
         return cls(load_segmenter(run.path), Vocab.load(run.parent_dir))
@@ -65,10 +57,7 @@ class TextOfParent:
 def prepare_with(
     parent_text: TextOfParent | None, recipe: Recipe, progress: bool = True
 ) -> Prepared:
-    """Prepare the corpora of a recipe, with the parent's segmentation and vocabulary if given.
-
-    See ``prepare`` for errors.
-    """
+    """Prepare the corpora of a recipe, with the parent's segmentation and vocabulary if given."""
     if parent_text is None:
         return prepare(recipe, progress)
     return prepare(recipe, progress, parent_text.segmenter, parent_text.vocab)
@@ -97,11 +86,7 @@ def open_parent(recipe: Recipe) -> RunFolder:
 
 
 def checkpoint_of_parent(run: RunFolder, wanted: str) -> str:
-    """Return ``wanted``, or the name of the newest average for ``avg``.
-
-    Raises:
-        UserError: the parent has no average.
-    """
+    """Return ``wanted``; for ``avg``, the name of the newest average, which must exist."""
     if wanted != "avg":
         return wanted
     folders = [folder for folder in children(run.checkpoints_dir) if folder.is_dir()]
@@ -119,17 +104,13 @@ def with_segment_of_parent(recipe: Recipe, resume: bool) -> Recipe:
     """Return the recipe with the ``segment`` keys that the run uses under ``init.vocab: parent``.
 
     Keys that the recipe does not set are those of the parent, and so is ``data.normalize``. Only
-    segmentation noise may differ.
-    The run's config.yaml stores the result.
+    segmentation noise may differ. The run's config.yaml stores the result.
 
     Args:
-        recipe: as read from a file and the command line.
-        resume: an existing run may continue: its own config.yaml is used, and the parent is not
-            needed.
+        resume: an existing run may continue, with its own config.yaml and without the parent.
 
     Raises:
-        UserError: the recipe sets a key to another value than the parent, has a key that the
-            parent's keys exclude, or the parent cannot be read.
+        UserError: the recipe contradicts the parent, or the parent cannot be read.
     """
     if recipe.init.vocab != "parent":
         return recipe
@@ -160,9 +141,9 @@ def with_segment_of_parent(recipe: Recipe, resume: bool) -> Recipe:
         )
     chosen = recipe.segment.model_fields_set.intersection(NOISE_KEYS)
     own_noise = {key: getattr(recipe.segment, key) for key in chosen}
-    found = recipe.model_copy(update={"segment": source.segment.model_copy(update=own_noise)})
+    resolved = recipe.model_copy(update={"segment": source.segment.model_copy(update=own_noise)})
     try:  # config.yaml stores these keys, and must be a valid recipe
-        Recipe.model_validate(found.model_dump(by_alias=True))
+        Recipe.model_validate(resolved.model_dump(by_alias=True))
     except ValidationError as failure:
         rules = "\n  ".join(e["msg"].removeprefix("Value error, ") for e in failure.errors())
         raise UserError(
@@ -171,7 +152,7 @@ def with_segment_of_parent(recipe: Recipe, resume: bool) -> Recipe:
             fix="change the recipe (it may set another segment.dropout or segment.sampling_alpha), "
             "or set init.vocab=new",
         ) from failure
-    return found
+    return resolved
 
 
 def _contradictions(here: SegmentConfig, parent: SegmentConfig) -> dict[str, tuple[Any, Any]]:

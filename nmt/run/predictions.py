@@ -28,12 +28,6 @@ def different_predictions(folders: Sequence[str | Path]) -> list[str]:
     """Return the keys in which what some runs predict differs, or VOCABULARY, or nothing.
 
     The same keys can give another vocabulary, because it is learned from the training text.
-
-    Args:
-        folders: of runs that have begun.
-
-    Raises:
-        UserError: the recipe of a run is damaged.
     """
     if len(folders) < 2:
         return []
@@ -45,12 +39,7 @@ def different_predictions(folders: Sequence[str | Path]) -> list[str]:
 
 
 def not_comparable(what: str, differ: Sequence[str]) -> str:
-    """Return a note on runs whose perplexities are of other predictions.
-
-    Args:
-        what: the runs, in the plural.
-        differ: from ``different_predictions``.
-    """
+    """Return a note on runs (``what``) that ``different_predictions`` tells apart."""
     return (
         f"the {what} differ in {', '.join(differ)}: they predict other tokens, so their ppl does "
         "not compare"
@@ -58,7 +47,6 @@ def not_comparable(what: str, differ: Sequence[str]) -> str:
 
 
 def _vocabularies(runs: Iterable[RunFolder]) -> Iterator[frozenset[str]]:
-    """Yield the types of each run without tags; a run without a vocabulary is left out."""
     for run in runs:
         with contextlib.suppress(UserError):
             vocab = Vocab.load(run.path)

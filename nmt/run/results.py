@@ -43,11 +43,7 @@ class RunResult:
 
 
 def read_result(folder: str | Path) -> RunResult:
-    """Read a run folder in any state.
-
-    Raises:
-        UserError: its config.yaml is damaged.
-    """
+    """Read a run folder in any state; UserError if its config.yaml is damaged."""
     run = RunFolder(folder)
     if not run.config_file.is_file():
         return RunResult("not started")
@@ -147,7 +143,6 @@ def write_summary(run: RunFolder, values: dict[str, Any]) -> None:
 
 
 def _seal(summary: dict[str, Any]) -> str:
-    """Return a SHA-256 of values that are or were JSON, which do not include their own."""
     return hashlib.sha256(json.dumps(summary, sort_keys=True).encode()).hexdigest()
 
 
@@ -172,7 +167,6 @@ def clock(seconds: float) -> str:
 
 
 def _is_loggable(value: Any) -> bool:
-    """Return whether a value of a record can be what a training logs."""
     return value is None or isinstance(value, str) or _number(value) is not None
 
 

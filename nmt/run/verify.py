@@ -6,16 +6,14 @@ the hash of the best weights, and summary.json those of the translations that we
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 
 from nmt.config.errors import format_value
 from nmt.errors import UserError
 from nmt.run.folder import CHECKPOINT_NAME, RunFolder
 from nmt.run.lifecycle import fixed_values
-from nmt.run.manifest import read_state, weights_hash
+from nmt.run.manifest import TrainState, read_state, weights_hash
 from nmt.run.results import read_summary
-from nmt.run.state import TrainState
 from nmt.runtime.files import file_digest
 
 SCORED = "files"  # key of summary.json
@@ -25,10 +23,6 @@ def require_recipe(run: RunFolder, state: TrainState, checkpoint: Path) -> None:
     """Raise UserError if config.yaml differs from the recipe that a checkpoint was saved with.
 
     Keys that a resumed run may change, such as paths and the device, may differ.
-
-    Args:
-        state: of the checkpoint.
-        checkpoint: its folder.
     """
     now = fixed_values(run.recipe()) if state.recipe else {}
     changes = [
@@ -47,12 +41,7 @@ def require_recipe(run: RunFolder, state: TrainState, checkpoint: Path) -> None:
 
 
 def require_best(run: RunFolder, checkpoint: Path, digest: str) -> None:
-    """Raise UserError if the file ``best`` names other weights than those of its checkpoint.
-
-    Args:
-        checkpoint: its folder.
-        digest: from ``RunFolder.best_and_hash``.
-    """
+    """Raise UserError if the SHA-256 in the file ``best`` is not that of its checkpoint."""
     if digest and weights_hash(checkpoint) != digest:
         raise UserError(
             f"checkpoint {checkpoint.name} does not have the weights with the SHA-256 of this file",
@@ -85,17 +74,10 @@ def require_scored(run: RunFolder, *files: Path) -> None:
 
 
 def scored_hashes(run: RunFolder, best: str) -> dict[str, str]:
-    """Return the SHA-256 of the translations of dev and test by the best checkpoint.
-
-    Args:
-        best: name of the checkpoint.
-    """
+    """Return the SHA-256 of the translations of dev and test by the checkpoint ``best``."""
     assert CHECKPOINT_NAME.fullmatch(best), best
-    files = sorted(_translations(run, best))
-    return {file.relative_to(run.path).as_posix(): file_digest(file) for file in files}
-
-
-def _translations(run: RunFolder, best: str) -> Iterator[Path]:
+    files: list[Path] = []
     for ending in ("hyp", "words"):
-        yield from run.path.glob(f"{run.test_hyp.stem}*.{ending}")
-        yield from run.dev_dir.glob(f"{best}*.{ending}")
+        files += run.path.glob(f"{run.test_hyp.stem}*.{ending}")
+        files += run.dev_dir.glob(f"{best}*.{ending}")
+    return {file.relative_to(run.path).as_posix(): file_digest(file) for file in sorted(files)}

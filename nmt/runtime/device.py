@@ -67,11 +67,6 @@ def emulation_note(precision: str, device: torch.device) -> str | None:
     return None
 
 
-def fast_precisions(device: torch.device) -> list[str]:
-    """Return the formats that the hardware computes without emulation, fp32 first."""
-    return list(dict.fromkeys(["fp32", _fastest(device)]))
-
-
 def _fastest(device: torch.device) -> str:
     if device.type == "cpu":
         return "bf16" if _cpu_has_bf16() else "fp32"

@@ -11,9 +11,8 @@ from nmt.errors import MachineError, UserError
 def parse_device(name: str, count_gpus: Callable[[], int], library: str) -> tuple[str, int | None]:
     """Return cpu or cuda, and the number of the GPU, None if the name has none.
 
-    ``auto`` is cuda if there is a GPU.
-
     Args:
+        name: of the recipe; ``auto`` is cuda if there is a GPU.
         count_gpus: returns how many GPUs the library finds.
         library: its name, for errors.
 

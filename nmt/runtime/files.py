@@ -79,22 +79,15 @@ def read_file(path: Path, limit: int | None = SMALL) -> bytes:
 
 
 def read_text(path: Path, limit: int = SMALL, errors: str = "strict") -> str:
-    """Return the text of a UTF-8 file; see ``open_file`` for the arguments and errors.
-
-    Args:
-        errors: of ``bytes.decode``.
-    """
+    """Return the text of a UTF-8 file; see ``open_file`` and ``bytes.decode`` for the arguments."""
     return read_file(path, limit).decode("utf-8", errors)
 
 
 def require_usable(path: str, place: str = "") -> None:
-    """Check that a path can be one of this system, and is UTF-8, as the files that store it are.
+    """Raise UserError if a path is not UTF-8, has a NUL, or is too long for this system.
 
     Args:
         place: where a user wrote the path, for the message.
-
-    Raises:
-        UserError: the name of the file or of a folder has other bytes or a NUL, or is too long.
     """
     shown = path if len(path) <= LONGEST_SHOWN else f"{path[:LONGEST_SHOWN]}..."
     at = f"{place}: {shown}" if place else shown
@@ -130,13 +123,10 @@ class DiskError(MachineError):
 def disk_errors(
     path: Path, needed: int = 0, elsewhere: str = OTHER_RUN, again: str = RESUME
 ) -> Iterator[None]:
-    """Turn an OSError of the block into a DiskError; see ``disk_error`` for the arguments.
+    """Turn any OSError of the block except BrokenPipeError into a DiskError; see ``disk_error``.
 
     If the disk is full, the outermost of nested blocks with ``needed`` decides, because it knows
     the command and all bytes to write.
-
-    Raises:
-        DiskError: in place of any OSError except BrokenPipeError.
     """
     try:
         yield
@@ -161,11 +151,9 @@ def disk_error(
     """Return a DiskError that names the file, the reason and the next step.
 
     Args:
-        error: from the operating system.
-        path: the file or folder that is read or written; None = not known.
+        path: what is read or written; None = not known.
         needed: bytes about to be written; 0 = not known.
-        elsewhere: advice on how to write to another place, as an imperative.
-        again: advice on how to continue once the cause is fixed, as an imperative.
+        elsewhere, again: imperatives that advise where else to write, and how to continue.
     """
     at = _name(path)
     if error.errno in _FULL:
@@ -189,11 +177,7 @@ def disk_error(
 
 
 def require_space(folder: Path, needed: int) -> None:
-    """Raise an error if the disk of an existing folder has fewer than ``needed`` bytes free.
-
-    Raises:
-        MachineError: naming the needed and the free bytes.
-    """
+    """Raise MachineError if the disk of an existing folder has fewer than ``needed`` bytes free."""
     with disk_errors(folder):
         free = shutil.disk_usage(folder).free
     if free < needed + _SLACK:
@@ -230,13 +214,7 @@ def write_atomic(
 ) -> None:
     """Replace ``path`` by ``data``: readers and crashes see the old content or the new one.
 
-    Args:
-        path: a file; its folder must exist.
-        data: text is written as UTF-8.
-        elsewhere, again: see ``disk_error``.
-
-    Raises:
-        MachineError: the disk is full, or the folder is gone or not writable.
+    Text is written as UTF-8. See ``disk_error`` for the other arguments and for errors.
     """
     content = data.encode("utf-8") if isinstance(data, str) else data
     draft = temporary(path)
@@ -293,9 +271,6 @@ def append_line(path: Path, line: str) -> None:
     """Append one line to an existing file, completely or not at all.
 
     The file is opened again each time, so that a deleted or moved run folder is noticed.
-
-    Raises:
-        MachineError: the disk is full, or the file is gone.
     """
     data = (line + "\n").encode("utf-8", "backslashreplace")
     with disk_errors(path, len(data)):
@@ -350,7 +325,6 @@ def _name(path: Path | None) -> str:
 
 
 def _largest_file() -> str:
-    """Return what limits the size of a file, in words."""
     if sys.platform == "win32":
         return "its file system allows"
     import resource

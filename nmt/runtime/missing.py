@@ -13,8 +13,8 @@ def url_of(path: str | Path) -> str | None:
 
     A path loses one of the two slashes, and a relative one may follow a folder.
     """
-    found = re.search(r"(?:^|/)(https?|ftp|s3|gs|hf):/+(?=[^/])(.+)", str(path))
-    return f"{found[1]}://{found[2]}" if found else None
+    match = re.search(r"(?:^|/)(https?|ftp|s3|gs|hf):/+(?=[^/])(.+)", str(path))
+    return f"{match[1]}://{match[2]}" if match else None
 
 
 def similar_path(path: Path, ending: Callable[[Path], str | None] | None = None) -> Path | None:
@@ -47,11 +47,7 @@ def similar_path(path: Path, ending: Callable[[Path], str | None] | None = None)
 
 
 def missing_fix(path: str | Path, key: str = "") -> str:
-    """Return the next step for a file or folder that does not exist.
-
-    Args:
-        key: of the recipe that has the path.
-    """
+    """Return the next step for a missing file or folder, which a ``key`` of the recipe names."""
     if url := url_of(path):
         return (
             f"this is a URL: download the file, for example with curl -LO {url}, and give its path"

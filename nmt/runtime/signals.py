@@ -27,11 +27,7 @@ PR_SET_PDEATHSIG = 1  # of linux/prctl.h
 
 @dataclass
 class StopRequest:
-    """Whether a signal asked to stop.
-
-    Attributes:
-        requested: name of the first such signal, or None.
-    """
+    """The name of the first signal that asked to stop, or None."""
 
     requested: str | None = None
 
@@ -105,7 +101,7 @@ def raise_terminated() -> Iterator[None]:
 
 
 def leave_signals_to_parent() -> None:
-    """Make this worker process end when its parent ends it, not by the signals of a terminal."""
+    """Let the parent end this worker process, instead of the signals of a terminal."""
     for number in filter(None, (signal.SIGINT, SIGHUP)):
         signal.signal(number, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
@@ -124,11 +120,7 @@ def end_with_parent() -> None:
 
 
 def end_with(parent: int) -> None:
-    """Ask Linux to send this process SIGTERM when its parent ends; see ``end_with_parent``.
-
-    Args:
-        parent: process id of the parent.
-    """
+    """Ask Linux to send this process SIGTERM when its parent ends; see ``end_with_parent``."""
     if sys.platform != "linux":
         return
     import ctypes

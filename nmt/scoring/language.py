@@ -13,10 +13,8 @@ from pathlib import Path
 
 from sacrebleu.metrics import BLEU
 
-from nmt.data.language_codes import base_language
-from nmt.data.languages import script_of, script_of_letter
+from nmt.data.languages import UNSPACED, base_language, script_of, script_of_letter
 from nmt.data.text import OPENERS
-from nmt.data.words import UNSPACED
 
 _CHINESE = {"yue", "wuu", "nan", "hak", "gan", "hsn", "cdo", "lzh"}  # written in Han, or in Latin
 _LANGUAGE_OF_SCRIPT = {

@@ -22,17 +22,11 @@ from nmt.errors import UserError
 from nmt.runtime.progress import TerminalBar, progress_bar
 from nmt.scoring.language import bleu_tokenizer
 
+# in a signature: the words of the hypotheses are the model's pieces joined, without retokenizing
 MODEL_WORDS = "model-words"
-"""In a signature: the hypotheses' words are the model's pieces joined, without retokenizing."""
-
-DELAY = 2.0
-"""Seconds after which a bar appears: most scores take less."""
-
-RESAMPLES = 1000
-"""Bootstrap resamples, sacreBLEU's default."""
-
-SIGNIFICANCE_LEVEL = 0.05
-"""A difference with a smaller p-value is called significant."""
+DELAY = 2.0  # seconds after which a bar appears: most scores take less
+RESAMPLES = 1000  # of the bootstrap, sacreBLEU's default
+SIGNIFICANCE_LEVEL = 0.05  # a difference with a smaller p-value is called significant
 
 
 @dataclass(frozen=True)
@@ -43,8 +37,7 @@ class Score:
         name: key of METRICS, such as ``bleu``.
         value: 0 to 100. TER may exceed 100, and lower is better.
         signature: sacreBLEU's settings and version, which a comparable score needs.
-        low: lower end of the 95 % bootstrap interval; None if none was computed.
-        high: its upper end.
+        low, high: ends of the 95 % bootstrap interval; None if none was computed.
     """
 
     name: str
@@ -166,7 +159,7 @@ def score(
         progress: show a bar on a terminal.
 
     Returns:
-        One score per metric, in their order. The values equal those of sacreBLEU's command.
+        One score per metric, in their order, equal to those of sacreBLEU's command.
 
     Raises:
         UserError: the line counts differ, or there are no lines.
@@ -206,8 +199,8 @@ def tokenized_bleu(
     Raises:
         UserError: the line counts differ, or there are no lines.
     """
-    found = score(hyp_words, ref_words, ["tokenized_bleu"], "", other_refs=other_refs)
-    return with_tokenizer(found[0], tokenizer)
+    (bleu,) = score(hyp_words, ref_words, ["tokenized_bleu"], "", other_refs=other_refs)
+    return with_tokenizer(bleu, tokenizer)
 
 
 def with_tokenizer(score: Score, tokenizer: str) -> Score:
@@ -217,13 +210,7 @@ def with_tokenizer(score: Score, tokenizer: str) -> Score:
 
 @dataclass(frozen=True)
 class SentenceScores:
-    """The values of one metric on each line.
-
-    Attributes:
-        name: key of METRICS.
-        values: one per line.
-        signature: sacreBLEU's settings and version.
-    """
+    """The values of one metric on each line; otherwise as ``Score``."""
 
     name: str
     values: list[float]
@@ -242,21 +229,13 @@ def sentence_scores(
     BLEU counts only the n-gram orders that a line has (``eff:yes`` in its signature), so a correct
     line of two words has 100.
 
-    Args:
-        hyps: plain text, one line per segment.
-        refs: the reference, in the same form.
-        metrics: keys of METRICS that are computed on plain text.
-        tgt_lang: language code; decides BLEU's tokenizer.
-        other_refs: further references of the same lines, in the same form.
-
-    Returns:
-        The values of each metric, in their order.
+    The arguments are those of ``score``; the metrics are computed on plain text.
 
     Raises:
         UserError: the line counts differ, or there are no lines.
     """
     check_lines(hyps, refs)
-    found = []
+    scores = []
     for name in metrics:
         metric = METRICS[name].create(tgt_lang)
         if isinstance(metric, BLEU):
@@ -265,8 +244,8 @@ def sentence_scores(
             float(metric.sentence_score(hyp, list(line_refs)).score)
             for hyp, *line_refs in zip(hyps, refs, *other_refs, strict=True)
         ]
-        found.append(SentenceScores(name, values, str(metric.get_signature())))
-    return found
+        scores.append(SentenceScores(name, values, str(metric.get_signature())))
+    return scores
 
 
 def paired_bootstrap(
@@ -281,14 +260,8 @@ def paired_bootstrap(
     """Compare every system with the first by paired bootstrap resampling (Koehn 2004).
 
     Args:
-        systems: name -> hypotheses, at least two; the first is the baseline. Plain text, or words
-            for the metric ``tokenized_bleu``.
-        refs: their reference, in the same form.
-        metrics: keys of METRICS.
-        tgt_lang: language code; decides BLEU's tokenizer.
-        resamples: bootstrap resamples.
-        other_refs: further references of the same lines, in the same form.
-        progress: show a bar on a terminal.
+        systems: name -> hypotheses, at least two; the first is the baseline. The other arguments
+            are those of ``score``.
 
     Returns:
         Name -> one comparison per metric. The numbers equal those of ``sacrebleu --paired-bs``,
@@ -306,10 +279,8 @@ def paired_bootstrap(
     for name in metrics:  # one test each: sacreBLEU keys its results by labels such as "chrF2"
         metric = METRICS[name].create(tgt_lang)
         with _shown(metric, name, steps, progress):
-            test = PairedTest(
-                list(systems.items()), {name: metric}, references, "bs", n_samples=resamples
-            )
-            signatures, columns = test()
+            named = list(systems.items()), {name: metric}
+            signatures, columns = PairedTest(*named, references, "bs", n_samples=resamples)()
         label, signature = next(iter(signatures.items()))
         results = [result for result in columns[label] if isinstance(result, Result)]
         for system, result in zip(systems, results, strict=True):
@@ -319,13 +290,7 @@ def paired_bootstrap(
 
 @contextlib.contextmanager
 def _shown(metric: SacrebleuMetric, name: str, steps: int, progress: bool) -> Iterator[None]:
-    """Show how many sentences and resamples a metric has counted within the block.
-
-    Args:
-        name: key of METRICS.
-        steps: how many there are.
-        progress: show a bar on a terminal.
-    """
+    """Show how many of ``steps``, sentences and resamples, a metric has counted in the block."""
     with progress_bar(f"computing {name}", total=steps, show=progress, delay=DELAY) as bar:
         if not bar.disable:
             for method in ("_compute_segment_statistics", "_compute_score_from_stats"):
@@ -355,11 +320,7 @@ def _compare(metric: str, signature: str, result: Result, baseline: float) -> Co
 
 
 def check_lines(hyps: Sequence[str], refs: Sequence[str], hyp_name: str = "hypotheses") -> None:
-    """Check that both have the same number of lines, at least one.
-
-    Raises:
-        UserError: they do not.
-    """
+    """Raise a UserError unless both have the same number of lines, at least one."""
     if len(hyps) != len(refs):
         raise UserError(
             f"{quantity(len(hyps), 'line')}, but the reference has {len(refs):,}",
@@ -367,6 +328,5 @@ def check_lines(hyps: Sequence[str], refs: Sequence[str], hyp_name: str = "hypot
             fix="give one hypothesis for each reference line; keep blank lines",
         )
     if not refs:
-        raise UserError(
-            "no lines to score", at=hyp_name, fix="give a file with one translation a line"
-        )
+        fix = "give a file with one translation a line"
+        raise UserError("no lines to score", at=hyp_name, fix=fix)

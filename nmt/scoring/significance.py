@@ -20,8 +20,10 @@ from nmt.scoring.metrics import METRICS
 SEED = 12345  # of the resamples; sacreBLEU's
 _CHUNK = 1 << 24  # numbers that a step of resampling holds in memory
 
+# sentence statistics [N, K] of a system, by test set and then by run
 Runs: TypeAlias = Sequence[Sequence[np.ndarray]]
-"""Sentence statistics [N, K] of a system, by test set and then by run."""
+# the corpus score of each row of summed statistics: [R, K] -> [R]
+Scores: TypeAlias = Callable[[np.ndarray], np.ndarray]
 
 
 @dataclass(frozen=True)
@@ -68,16 +70,10 @@ class SentenceScorer:
         return np.array([metric._compute_score_from_stats(list(row)).score for row in sums])
 
 
-def paired_tests(
-    scores: Callable[[np.ndarray], np.ndarray],
-    baseline: Runs,
-    system: Runs,
-    resamples: int,
-) -> PairedTests:
+def paired_tests(scores: Scores, baseline: Runs, system: Runs, resamples: int) -> PairedTests:
     """Test the difference of two systems in both ways.
 
     Args:
-        scores: the corpus score of each row of summed statistics, [R, K] -> [R].
         baseline: statistics by test set and run; all runs of a set have the same sentences.
         system: the same sets, and as many runs; run i of both has the same seed.
         resamples: bootstrap resamples, and trials of the randomization.
@@ -102,15 +98,12 @@ def _p_value(sampled: np.ndarray, observed: float) -> float:
     return float((np.sum(sampled > observed) + 1) / (len(sampled) + 1))
 
 
-def _mean_score(scores: Callable[[np.ndarray], np.ndarray], runs: Runs) -> float:
-    return float(
-        np.mean([scores(stats.sum(0)[None])[0] for set_stats in runs for stats in set_stats])
-    )
+def _mean_score(scores: Scores, runs: Runs) -> float:
+    sums = [stats.sum(0) for set_stats in runs for stats in set_stats]
+    return float(np.mean([scores(each[None])[0] for each in sums]))
 
 
-def _bootstrap(
-    scores: Callable[[np.ndarray], np.ndarray], runs: Runs, resamples: int
-) -> np.ndarray:
+def _bootstrap(scores: Scores, runs: Runs, resamples: int) -> np.ndarray:
     """Return the mean score of each resample of the sentences; all runs have the same resamples."""
     rng = np.random.default_rng(SEED)
     set_scores = []
@@ -127,19 +120,17 @@ def _bootstrap(
     return np.mean(set_scores, axis=0)
 
 
-def _shuffled_differences(
-    scores: Callable[[np.ndarray], np.ndarray], baseline: Runs, system: Runs, trials: int
-) -> np.ndarray:
+def _shuffled_differences(scores: Scores, baseline: Runs, system: Runs, trials: int) -> np.ndarray:
     """Return the mean difference after swapping sentences of run i of both at random, per trial."""
     rng = np.random.default_rng(SEED)
     differences = []
     for before, after in zip(baseline, system, strict=True):
-        for one, other in zip(before, after, strict=True):
-            first, both = [], one.sum(0) + other.sum(0)
-            for size in _chunks(trials, len(one)):
-                kept = rng.integers(2, size=(size, len(one)), dtype=bool)
-                first.append(kept @ one + ~kept @ other)
-            mixed = np.concatenate(first)
+        for old, new in zip(before, after, strict=True):
+            parts, both = [], old.sum(0) + new.sum(0)
+            for size in _chunks(trials, len(old)):
+                kept = rng.integers(2, size=(size, len(old)), dtype=bool)
+                parts.append(kept @ old + ~kept @ new)
+            mixed = np.concatenate(parts)
             differences.append(scores(mixed) - scores(both - mixed))
     return np.mean(differences, axis=0)
 

@@ -6,11 +6,11 @@ import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from operator import attrgetter
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from nmt.data.bitext import held_out_entries
-from nmt.data.convert import read_in_form
+from nmt.data.bitext import held_out_entries, read_in_form
 from nmt.data.report import OtherForm
 from nmt.data.text import find_side, is_blank, read_lines
 from nmt.data.tokenizer import Moses
@@ -26,8 +26,7 @@ if TYPE_CHECKING:
 # A full stop, a comma or an escaped character between spaces: no language is written like this.
 _TOKENIZED = re.compile(r"(?:^|\s)(?:[.,]|@-@|&(?:quot|apos|amp|lt|gt|#\d+);\w*)(?:\s|$)")
 _SEGMENTED = re.compile(r"\S@@(?:\s|$)|(?:^|\s)▁")
-_SUSPICIOUS_SHARE = 0.1
-"""If this share of the lines looks tokenized or segmented, a note says so."""
+_SUSPICIOUS_SHARE = 0.1  # of the lines that look tokenized or segmented: a note says so
 
 
 @dataclass(frozen=True)
@@ -83,21 +82,18 @@ class Systems:
         texts = {self.ref_name: self.refs, **self.texts}
         notes += _different_forms(texts)
         segmented = [name for name, lines in texts.items() if _looks_like(_SEGMENTED, lines)]
-        if segmented:
-            notes.append(
-                f"{', '.join(segmented)}: looks split into subword pieces; undo the segmentation "
-                "before scoring"
-            )
-        tokenized = [
-            name
-            for name, lines in texts.items()
-            if name not in segmented and _looks_like(_TOKENIZED, lines)
-        ]
-        if tokenized:
-            notes.append(
-                f"{', '.join(tokenized)}: looks tokenized, but BLEU, chrF and TER need plain text; "
-                "pass --tokenized if the files are Moses-tokenized"
-            )
+        others = [name for name in texts if name not in segmented]
+        tokenized = [name for name in others if _looks_like(_TOKENIZED, texts[name])]
+        for names, note in (
+            (segmented, "split into subword pieces; undo the segmentation before scoring"),
+            (
+                tokenized,
+                "tokenized, but BLEU, chrF and TER need plain text; pass --tokenized if the files "
+                "are Moses-tokenized",
+            ),
+        ):
+            if names:
+                notes.append(f"{', '.join(names)}: looks {note}")
         return [*notes, *self.remarks]
 
 
@@ -216,38 +212,29 @@ def from_runs(
     for run in runs_to_read:
         run.require_translation()
     sets = [_find_set(run, split) for run in runs_to_read]
-    files = [one.hyp_file for one in sets]
-    without_words = [file for file in files if not words_file(file).is_file()]
+    without_words = [file for file, _ in sets if not words_file(file).is_file()]
     first, *others = runs = [
-        _from_run(folder, one, ref_files, sources, training, stored_words=not without_words)
-        for folder, one in zip(folders, sets, strict=True)
+        _from_run(folder, *files, ref_files, sources, training, stored_words=not without_words)
+        for folder, files in zip(folders, sets, strict=True)
     ]
+    references = attrgetter("refs", "ref_words", "other_refs", "other_ref_words")
     for other in others:
-        if not _same_references(first, other):
+        if references(first) != references(other):
             raise UserError(
                 f"{other.ref_name} differs from {first.ref_name}",
                 fix="compare runs with one reference and the same data.tokenized",
             )
     _reject_duplicates(folders, "this run folder is set twice")
+    missing = [
+        f"{words_file(file)} is missing, so tokenized BLEU is computed on the retokenized plain "
+        "text and differs from the logged value"
+        for file in without_words
+    ]
     return replace(
         first,
         texts={name: hyps for run in runs for name, hyps in run.texts.items()},
         words={name: words for run in runs for name, words in run.words.items()},
-        remarks=first.remarks
-        + [
-            f"{words_file(file)} is missing, so tokenized "
-            "BLEU is computed on the retokenized plain text and differs from the logged value"
-            for file in without_words
-        ],
-    )
-
-
-def _same_references(one: Systems, other: Systems) -> bool:
-    return (one.refs, one.ref_words, one.other_refs, one.other_ref_words) == (
-        other.refs,
-        other.ref_words,
-        other.other_refs,
-        other.other_ref_words,
+        remarks=first.remarks + missing,
     )
 
 
@@ -278,41 +265,25 @@ def _reject_duplicates(names: Sequence[str], message: str) -> None:
             raise UserError(message, at=name, fix="give each system once")
 
 
-@dataclass(frozen=True)
-class _Set:
-    """A dev or test set of a run.
+def _find_set(run: RunFolder, split: str) -> tuple[Path, HeldOutEntry]:
+    """Return the hypotheses of the best checkpoint for a set, and its entry of the recipe.
 
-    Attributes:
-        hyp_file: the hypotheses of the best checkpoint.
-        entry: of the recipe.
-    """
-
-    hyp_file: Path
-    entry: HeldOutEntry
-
-
-def _find_set(run: RunFolder, split: str) -> _Set:
-    """Return the set that ``split`` names: dev or test, or ``dev.NAME`` of several.
-
-    Raises:
-        UserError: the run has no such set, or no hypotheses of its best checkpoint.
+    Args:
+        split: dev or test, or ``dev.NAME`` of several sets.
     """
     recipe = run.recipe()
     role, _, name = split.partition(".")
     entries = held_out_entries(recipe, "dev" if role == "dev" else "test")
     if not entries:
-        raise UserError(
-            "the recipe of the run has no data.test",
-            at=str(run.config_file),
-            fix="score --split dev",
-        )
+        what = "the recipe of the run has no data.test"
+        raise UserError(what, at=str(run.config_file), fix="score --split dev")
     if split not in entries:
+        sets = f"several {role} sets" if len(entries) > 1 else f"one {role} set"
+        chosen = f"none called {name}" if name else "none was chosen"
         raise UserError(
-            f"the run has {'several' if len(entries) > 1 else 'one'} {role} set"
-            f"{'s' * (len(entries) > 1)}, and "
-            f"{'none called ' + name if name else 'none was chosen'}",
+            f"the run has {sets}, and {chosen}",
             at=str(run.path),
-            fix=f"choose {' or '.join(f'--split {one}' for one in entries)}",
+            fix=f"choose {' or '.join(f'--split {entry}' for entry in entries)}",
         )
     hyp_file = hypotheses_file(run, split)
     if not hyp_file.is_file():
@@ -323,12 +294,13 @@ def _find_set(run: RunFolder, split: str) -> _Set:
             "--hyp and --ref",
         )
     require_scored(run, hyp_file, words_file(hyp_file))
-    return _Set(hyp_file, entries[split])
+    return hyp_file, entries[split]
 
 
 def _from_run(
     folder: str,
-    one: _Set,
+    hyp_file: Path,
+    entry: HeldOutEntry,
     ref_files: Sequence[str],
     sources: bool,
     training: bool,
@@ -336,10 +308,10 @@ def _from_run(
 ) -> Systems:
     run = RunFolder.open(folder)
     recipe = run.recipe()
-    hyp_file, (src, tgt) = one.hyp_file, one.entry.langs(recipe)
+    src, tgt = entry.langs(recipe)
     if not ref_files:
-        ref_files = [str(find_side(one.entry.path, tgt)), *one.entry.other_refs]
-    tokenized, is_tokenized = recipe.data.tokenized, one.entry.is_tokenized(recipe.data)
+        ref_files = [str(find_side(entry.path, tgt)), *entry.other_refs]
+    tokenized, is_tokenized = recipe.data.tokenized, entry.is_tokenized(recipe.data)
     texts = _read(hyp_file)
     refs = [read_in_form(Path(file), tgt, is_tokenized, tokenized) for file in ref_files]
     check_lines(texts, refs[0], str(hyp_file))
@@ -353,15 +325,14 @@ def _from_run(
     moses = Moses(tokenized)
     src_lines = []
     if sources:
-        src_file = find_side(one.entry.path, src)
+        src_file = find_side(entry.path, src)
         src_lines = read_in_form(src_file, src, is_tokenized, tokenized)
         check_lines(src_lines, refs[0], str(src_file))
     ref_texts, ref_words = _references(moses, refs, tgt)
     scored_as = language_of_text(tgt, ref_texts[0])
+    scored = [moses.text_to_score(*pair, tgt) for pair in zip(texts, words, strict=True)]
     return Systems(
-        texts={
-            folder: [moses.text_to_score(*pair, tgt) for pair in zip(texts, words, strict=True)]
-        },
+        texts={folder: scored},
         refs=ref_texts[0],
         words={folder: words},
         ref_words=ref_words[0],
@@ -397,7 +368,6 @@ def _training_files(recipe: Recipe, tgt: str) -> list[TrainingFile]:
 def _references(
     moses: Moses, refs: Sequence[list[str]], lang: str
 ) -> tuple[list[list[str]], list[list[str]]]:
-    """Return references as plain text and as tokenized text."""
     texts = [_to_text(moses, lines, lang) for lines in refs]
     return texts, [_to_words(moses, lines, lang) for lines in refs]
 

@@ -2,7 +2,7 @@
 
 At 4,096 tokens, an H200 computes an update in less time than Python takes to launch its thousand
 kernels. A CUDA graph replays fixed kernels at fixed addresses. So batches are padded to a few
-shapes (``nmt.data.buckets``), each batch is copied into the memory of the captured one, and
+shapes (``nmt.data.batches``), each batch is copied into the memory of the captured one, and
 gradients stay in place.
 
 Dropout masks remain a function of (seed, epoch, batch): a graph reads seed and offset of the GPU's
@@ -19,8 +19,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
-from nmt.data.batches import FlatBatch
-from nmt.data.buckets import Bucket
+from nmt.data.batches import Bucket, FlatBatch
 
 # A capture takes the time of about ten updates, so it waits until a shape has come back often.
 # The eager runs before it also set up what must not be set up during a capture.

@@ -28,8 +28,9 @@ from nmt.config.recipe import ModelConfig, Recipe
 from nmt.data.vocab import SPECIALS, Vocab
 from nmt.decoding.codec import text_hash
 from nmt.errors import UserError
-from nmt.run.checkpoint import MODEL, TrainState, load_checkpoint, weights_hash
+from nmt.run.checkpoint import load_checkpoint
 from nmt.run.folder import RunFolder, is_average
+from nmt.run.manifest import MODEL, TrainState, weights_hash
 from nmt.run.parent import TextOfParent, checkpoint_of_parent, open_parent
 from nmt.run.results import as_score, read_summary
 from nmt.runtime.files import read_text, write_atomic
@@ -54,8 +55,6 @@ class Parent:
 
     Attributes:
         path: its run folder.
-        recipe: its recipe.
-        text: its segmenter and its vocabulary.
         checkpoint: name of the checkpoint.
         weights_hash: SHA-256 of the checkpoint's weights.
         scores: dev score of the checkpoint, and test scores if it is the run's best; by name.
@@ -85,9 +84,9 @@ class Parent:
         run = open_parent(recipe)
         which = checkpoint_of_parent(run, recipe.init.checkpoint)
         notes: list[str] = []
-        found = load_checkpoint(run, which, with_optimizer=False, note=notes.append)
+        checkpoint = load_checkpoint(run, which, with_optimizer=False, note=notes.append)
         text = TextOfParent.of(run)
-        if found.state.text_hash not in ("", text_hash(text.vocab, text.segmenter)):
+        if checkpoint.state.text_hash not in ("", text_hash(text.vocab, text.segmenter)):
             raise UserError(
                 "vocab.txt or segmenter.json is not the one that this parent was trained with",
                 at=str(run.path),
@@ -97,10 +96,10 @@ class Parent:
             path=run.path,
             recipe=run.recipe(),
             text=text,
-            checkpoint=found.path.name,
-            weights_hash=weights_hash(found.path),
-            scores=_scores(run, found.path.name, found.state),
-            tensors=found.model,
+            checkpoint=checkpoint.path.name,
+            weights_hash=weights_hash(checkpoint.path),
+            scores=_scores(run, checkpoint.path.name, checkpoint.state),
+            tensors=checkpoint.model,
             notes=notes,
         )
 
@@ -124,8 +123,8 @@ class Transfer:
         tensors: weights to take, by name.
         rows: [n, ...] rows to take of each tensor of the vocabulary, by name.
         ids: [n] which rows of the model they replace.
-        fresh: names of the model's tensors that keep their random start.
-        not_taken: names of the parent's tensors that the model does not have.
+        missing: names of the model's tensors that the parent lacks; they keep their random start.
+        unexpected: names of the parent's tensors that the model lacks.
         text: the parent's segmenter and vocabulary, if the run uses them.
         lines: all of this for a reader.
         record: all of this for init.json.
@@ -134,8 +133,8 @@ class Transfer:
     tensors: dict[str, Tensor]
     rows: dict[str, Tensor]
     ids: Tensor
-    fresh: list[str]
-    not_taken: list[str]
+    missing: list[str]
+    unexpected: list[str]
     text: TextOfParent | None
     lines: list[str] = field(default_factory=list)
     record: dict[str, Any] = field(default_factory=dict)
@@ -161,14 +160,13 @@ def make_transfer(recipe: Recipe, model: nn.Module, vocab: Vocab, parent: Parent
     """Return what a model takes from its parent.
 
     Args:
-        recipe: of the model.
+        recipe, vocab: of the model.
         model: only names and shapes of its tensors are used, so it may be on torch's meta device;
             ``freeze`` was called.
-        vocab: of the model.
 
     Raises:
-        UserError: the parent's recipe has keys with which the same weights compute something else,
-            no layer of the parent fits, or its tensors are not those of its recipe.
+        UserError: the parent's weights compute something else with this recipe, do not fit the
+            model, or are not those of the parent's recipe.
     """
     require_same_function(recipe.model, parent)
     shapes = {name: tensor.shape for name, tensor in model.state_dict().items()}
@@ -176,24 +174,24 @@ def make_transfer(recipe: Recipe, model: nn.Module, vocab: Vocab, parent: Parent
     ids, parent_ids = map(torch.from_numpy, vocab.rows_in(parent.text.vocab))
     tables, used = _tables(shapes, parent)
     rows = {name: table[parent_ids] for name, table in tables.items()}
-    taken = Transfer(
+    transfer = Transfer(
         tensors=tensors,
         rows=rows,
         ids=ids,
-        fresh=[name for name in shapes if name not in tensors and name not in rows],
-        not_taken=[name for name in parent.tensors if name not in {*tensors, *used}],
+        missing=[name for name in shapes if name not in tensors and name not in rows],
+        unexpected=[name for name in parent.tensors if name not in {*tensors, *used}],
         text=parent.text_for(recipe),
     )
     numbers = _numbers(vocab, ids)
     frozen = [name for name, p in model.named_parameters() if not p.requires_grad]
     return replace(
-        taken,
+        transfer,
         lines=[
-            *_weight_lines(recipe, shapes, parent, taken),
+            *_weight_lines(recipe, shapes, parent, transfer),
             *_vocabulary_lines(recipe, parent, numbers),
-            *(_frozen_lines(recipe, frozen, shapes, taken, numbers) if frozen else ()),
+            *(_frozen_lines(recipe, frozen, shapes, transfer, numbers) if frozen else ()),
         ],
-        record={**_record(recipe, parent, taken, numbers), "frozen": frozen},
+        record={**_record(recipe, parent, transfer, numbers), "frozen": frozen},
     )
 
 
@@ -279,15 +277,15 @@ def require_same_parent(recipe: Recipe, run: RunFolder) -> None:
 
 def _layers(shapes: Shapes, parent: Parent) -> dict[str, Tensor]:
     """Return the parent's tensors outside of the vocabulary that a model has too, by name."""
-    found = {}
+    loaded = {}
     for name, shape in shapes.items():
         tensor = parent.tensors.get(name)
         if tensor is None or name in VOCAB_TENSORS:
             continue
         if tensor.shape != shape:
             raise _damaged(parent, name, f"shape {list(tensor.shape)}, here {list(shape)}")
-        found[name] = tensor
-    if not found:
+        loaded[name] = tensor
+    if not loaded:
         parts = (", ".join(sorted(_top_level(names))) for names in (parent.tensors, shapes))
         raise UserError(
             "no layer of the parent fits this model: the parent has {}; this model has {}".format(
@@ -296,7 +294,7 @@ def _layers(shapes: Shapes, parent: Parent) -> dict[str, Tensor]:
             at=f"init.from ({parent.path})",
             fix="choose a parent with an encoder or a decoder as in this model",
         )
-    return found
+    return loaded
 
 
 def _tables(shapes: Shapes, parent: Parent) -> tuple[dict[str, Tensor], set[str]]:
@@ -308,7 +306,7 @@ def _tables(shapes: Shapes, parent: Parent) -> tuple[dict[str, Tensor], set[str]
     embedding that serves the source too takes the parent's target embedding, and its source
     embedding for pieces that only occur on the source side, where the other one is untrained.
     """
-    tensors, found, used = parent.tensors, {}, set()
+    tensors, tables, used = parent.tensors, {}, set()
     for name in VOCAB_TENSORS:
         known = name if name in tensors or name not in (SRC_EMBED, OUT_EMBED) else EMBED
         if name not in shapes or known not in tensors:
@@ -322,8 +320,8 @@ def _tables(shapes: Shapes, parent: Parent) -> tuple[dict[str, Tensor], set[str]
             table = torch.where(target[:, None], table, tensors[SRC_EMBED])
         if table.shape != (len(parent.text.vocab), *shapes[name][1:]):
             raise _damaged(parent, name, f"shape {list(table.shape)}")
-        found[name] = table
-    return found, used
+        tables[name] = table
+    return tables, used
 
 
 def _damaged(parent: Parent, name: str, what: str) -> UserError:
@@ -350,14 +348,13 @@ def _scores(run: RunFolder, checkpoint: str, state: TrainState) -> dict[str, flo
 
 def _numbers(vocab: Vocab, ids: Tensor) -> dict[str, Any]:
     """Return how many pieces the parent has, and which share of the training text they are."""
-    pieces = len(vocab) - len(SPECIALS)
-    found = len(ids) - len(SPECIALS)
+    pieces, known = len(vocab) - len(SPECIALS), len(ids) - len(SPECIALS)
     shares = {side: vocab.share_of_text(ids.numpy(), side) for side in ("src", "tgt")}
-    return {"pieces": pieces, "from_parent": found, "new": pieces - found, "share": shares}
+    return {"pieces": pieces, "from_parent": known, "new": pieces - known, "share": shares}
 
 
 def _record(
-    recipe: Recipe, parent: Parent, taken: Transfer, numbers: dict[str, Any]
+    recipe: Recipe, parent: Parent, transfer: Transfer, numbers: dict[str, Any]
 ) -> dict[str, Any]:
     return {
         "parent": str(parent.path),
@@ -369,23 +366,23 @@ def _record(
         "scores": parent.scores,
         "vocab": recipe.init.vocab,
         "rows": numbers,
-        "taken": [*taken.tensors],
-        "taken_by_row": [*taken.rows],
-        "fresh": taken.fresh,
-        "not_taken": taken.not_taken,
+        "taken": [*transfer.tensors],
+        "taken_by_row": [*transfer.rows],
+        "fresh": transfer.missing,
+        "not_taken": transfer.unexpected,
     }
 
 
-def _weight_lines(recipe: Recipe, shapes: Shapes, parent: Parent, taken: Transfer) -> list[str]:
+def _weight_lines(recipe: Recipe, shapes: Shapes, parent: Parent, transfer: Transfer) -> list[str]:
     lines = [f"starting from {parent.path} ({parent.describe()})"]
     lines += [f"  note: {note}" for note in parent.notes]
-    lines.append(
-        f"  weights: {len(taken.tensors) + len(taken.rows)} of {len(shapes)} tensors from the "
-        "parent"
-        + (f"; these start fresh: {_in_groups(taken.fresh, shapes)}" if taken.fresh else "")
-    )
-    if taken.not_taken:
-        lines.append(f"  not taken: {_in_groups(taken.not_taken, parent.tensors)}")
+    loaded = len(transfer.tensors) + len(transfer.rows)
+    line = f"  weights: {loaded} of {len(shapes)} tensors from the parent"
+    if transfer.missing:
+        line += f"; these start fresh: {_in_groups(transfer.missing, shapes)}"
+    lines.append(line)
+    if transfer.unexpected:
+        lines.append(f"  not taken: {_in_groups(transfer.unexpected, parent.tensors)}")
     eps, theirs = recipe.model.norm_eps, parent.recipe.model.norm_eps
     if eps != theirs:
         lines.append(
@@ -418,7 +415,7 @@ def _frozen_lines(
     recipe: Recipe,
     frozen: Sequence[str],
     shapes: Shapes,
-    taken: Transfer,
+    transfer: Transfer,
     numbers: dict[str, Any],
 ) -> list[str]:
     """Return what is frozen, and a warning if the parent lacks some of it: it never trains."""
@@ -427,9 +424,9 @@ def _frozen_lines(
         f"  frozen ({', '.join(recipe.init.freeze)}): {len(frozen)} of {len(shapes)} tensors, "
         f"{values:,} values"
     ]
-    rows = [name for name in frozen if name in taken.rows and numbers["new"]]
+    rows = [name for name in frozen if name in transfer.rows and numbers["new"]]
     untrained = [f"{numbers['new']:,} of {shapes[name][0]:,} rows of {name}" for name in rows]
-    if fresh := [name for name in frozen if name in taken.fresh]:
+    if fresh := [name for name in frozen if name in transfer.missing]:
         untrained.append(_in_groups(fresh, shapes))
     if untrained:
         fix = "set init.vocab=parent, or " if rows and recipe.init.vocab == "new" else ""

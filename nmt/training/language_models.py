@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import math
 import shlex
 from abc import abstractmethod
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -15,28 +17,65 @@ from torch import Tensor
 from nmt.config.model import model_config
 from nmt.config.recipe import Recipe
 from nmt.data.batches import Batch
-from nmt.data.lm.masking import MaskedText
-from nmt.data.lm.noising import DenoisedText, WordEdges
-from nmt.data.lm.packing import CausalText, PackedText, TextBatch, TokenStream
+from nmt.data.lm import (
+    CausalText,
+    DenoisedText,
+    MaskedText,
+    PackedText,
+    TextBatch,
+    TokenStream,
+    WordEdges,
+)
 from nmt.data.prepare import EvalSet, Prepared
 from nmt.data.text import count_words, quantity
-from nmt.data.vocab import MASK, SPECIALS, UNK
+from nmt.data.vocab import MASK, SPECIALS
 from nmt.errors import UserError
 from nmt.model.language_model import LanguageModel
 from nmt.model.transformer import Transformer
-from nmt.scoring import Score
-from nmt.training.loss import LossSums, label_smoothed_loss, perplexity
+from nmt.run.results import format_number
+from nmt.scoring.metrics import Score
+from nmt.training.loss import perplexity
 from nmt.training.task import (
     BatchT,
     Evaluation,
+    HeldOutLoss,
     MeanEvaluation,
     ModelT,
     Task,
+    held_out_loss,
     score_line,
 )
-from nmt.training.text_evaluation import TextEvaluation, TextLosses, text_losses
 
 HELD_OUT_SEED = 0  # of the masks and the noise on dev and test: the same in all runs
+
+
+@dataclass(frozen=True)
+class TextEvaluation(Evaluation):
+    """The perplexities of a model on one split.
+
+    Attributes:
+        smoothed_ppl: exp of the mean label-smoothed loss.
+        types: size of the vocabulary, which is the perplexity of uniform probabilities.
+    """
+
+    smoothed_ppl: float
+    types: int
+
+    def record(self) -> dict[str, Any]:
+        """Return all perplexities for metrics.jsonl."""
+        return {**{s.name: s.value for s in self.scores}, "smoothed_ppl": self.smoothed_ppl}
+
+    def line(self) -> str:
+        """Return all perplexities as a part of a log line."""
+        first, *others = (f"{s.name} {format_number(s.value)}" for s in self.scores)
+        return "  ".join([f"{first} ({format_number(self.smoothed_ppl)} smoothed)", *others])
+
+    def share(self, name: str) -> float:
+        """Return 1 for a perplexity of 1, and 0 for that of uniform probabilities."""
+        return 1 - math.log(self.value(name)) / math.log(self.types)
+
+    def write(self, hyp_file: Path) -> None:
+        """Write nothing: this task has no output."""
 
 
 class TextTask(Task[ModelT, BatchT]):
@@ -55,8 +94,8 @@ class TextTask(Task[ModelT, BatchT]):
         super().__init__(recipe, prepared, device, precision)
         self.train = self.pack(TokenStream.of(prepared.train), recipe.seed)
         self.held_out = {
-            one.name: self.pack(TokenStream.of(one.corpus), HELD_OUT_SEED)
-            for one in prepared.held_out
+            split.name: self.pack(TokenStream.of(split.corpus), HELD_OUT_SEED)
+            for split in prepared.held_out
         }
         _require_predictions({"train": self.train, **self.held_out}, recipe)
 
@@ -68,16 +107,11 @@ class TextTask(Task[ModelT, BatchT]):
             seed: of the masks or the noise.
         """
 
-    @staticmethod
-    @abstractmethod
-    def targets(batch: BatchT) -> Tensor:
-        """Return the predictions of a batch: [M] int64."""
-
-    def scores(self, losses: TextLosses, text: EvalSet) -> list[Score]:
+    def scores(self, losses: HeldOutLoss, text: EvalSet) -> list[Score]:
         """Return the perplexity per prediction, with its signature."""
         return [Score("ppl", losses.ppl, self.signature(losses))]
 
-    def signature(self, losses: TextLosses) -> str:
+    def signature(self, losses: HeldOutLoss) -> str:
         """Return the signature: perplexities compare only if theirs are equal."""
         settings = [f"task:{self.recipe.task}", f"block:{self.recipe.data.block}"]
         settings += [f"predictions:{losses.tokens}", f"unk:{losses.unknown}"]
@@ -105,27 +139,26 @@ class TextTask(Task[ModelT, BatchT]):
         made: BatchT = batch.pack(self.device) if pad else batch.to(self.device)
         return made
 
-    def loss(self, model: ModelT, batch: BatchT) -> LossSums:
-        """Return the sums over the predictions of a batch."""
-        return self._loss(model, batch, self.targets(batch))
-
     def evaluate_set(
-        self, model: ModelT, one: EvalSet, stop_requested: Callable[[], bool], intervals: bool
+        self, model: ModelT, held_out: EvalSet, stop_requested: Callable[[], bool], intervals: bool
     ) -> TextEvaluation:
         """Return the perplexities of the model on a set; they have no intervals."""
         model.eval()
-
-        def losses(batch: BatchT) -> tuple[LossSums, Tensor]:
-            batch = batch.to(self.device)
-            targets = self.targets(batch)
-            # a type that the training text lacks is UNK to the model
-            targets = targets.masked_fill(~model.allowed[targets], UNK)
-            return self._loss(model, batch, targets), targets
-
-        packed = self.held_out[one.name]
-        found = text_losses(packed, losses, self.recipe.data.batch_tokens, stop_requested)
-        scores = self.scores(found, one)
-        return TextEvaluation(scores, found.smoothed_ppl, len(self.prepared.vocab))
+        text = self.held_out[held_out.name]
+        rows = np.flatnonzero(text.targets)
+        size = text.blocks_of_batch(self.recipe.data.batch_tokens)
+        batches: Any = (
+            text.collate(rows[first : first + size], epoch=0) for first in range(0, len(rows), size)
+        )
+        losses = held_out_loss(
+            model,
+            batches,
+            self.targets,
+            lambda batch, targets: self.loss(model, batch, targets),
+            stop_requested,
+        )
+        scores = self.scores(losses, held_out)
+        return TextEvaluation(scores, losses.smoothed_ppl, len(self.prepared.vocab))
 
     def describe(self) -> str:
         """Return the task and the languages of the text."""
@@ -147,12 +180,6 @@ class TextTask(Task[ModelT, BatchT]):
                 f"start a translation model from it:  nmt-train RECIPE init.from={folder}",
             ]
         )
-
-    def _loss(self, model: ModelT, batch: BatchT, targets: Tensor) -> LossSums:
-        with self.autocast():
-            logits = model(*batch.inputs)
-        smoothing = self.recipe.optim.label_smoothing
-        return label_smoothed_loss(logits, targets, model.allowed, smoothing, batch.weights)
 
 
 class LanguageModelTask(TextTask[LanguageModel, TextBatch]):
@@ -184,7 +211,7 @@ class CausalLM(LanguageModelTask):
         """Return the text cut into blocks of equal length."""
         return CausalText(stream, self.recipe.data.block)
 
-    def scores(self, losses: TextLosses, text: EvalSet) -> list[Score]:
+    def scores(self, losses: HeldOutLoss, text: EvalSet) -> list[Score]:
         """Return the perplexity per prediction, and per word.
 
         The perplexity per word is exp(loss of all pieces and line ends / number of words and line

@@ -38,8 +38,6 @@ class Replicated:
 
     Args:
         model: with the same weights in all processes, on the CPU.
-        device: of this process.
-        world: all processes that train.
 
     Attributes:
         model: what trains, on the device.

@@ -6,7 +6,7 @@ import contextlib
 import math
 import time
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,8 +14,9 @@ from torch import Tensor
 
 from nmt.config.recipe import Recipe
 from nmt.data.text import quantity
-from nmt.run.checkpoint import IntervalState, TrainState
-from nmt.run.results import as_score, clock, format_number
+from nmt.run.folder import RunFolder
+from nmt.run.manifest import TrainState
+from nmt.run.results import as_score, clock, format_number, read_metrics
 from nmt.runtime.progress import TerminalBar
 from nmt.training.loss import perplexity
 from nmt.training.stopping import last_update
@@ -32,9 +33,6 @@ class TimeLeft:
 
     Scoring an average of checkpoints and the test set count as one more validation each. How long a
     validation takes is known after the first one; until then the estimate is of the updates alone.
-
-    Args:
-        has_test: whether the recipe has a test set.
 
     Attributes:
         update_seconds: mean of the updates of the last half hour; None = no line was logged.
@@ -88,9 +86,6 @@ class Pace:
     """Measure updates and target tokens per second over the last minute of updates.
 
     The first update is not counted: it allocates memory, and a GPU compiles kernels.
-
-    Args:
-        now: returns seconds.
     """
 
     def __init__(self, now: Callable[[], float]) -> None:
@@ -128,11 +123,6 @@ class Pace:
 class Progress:
     """The state of a training for people who watch it; it reads nothing from a device.
 
-    Args:
-        state: counts the updates.
-        has_test: whether the recipe has a test set.
-        now: returns seconds.
-
     Attributes:
         loss: of the last log line; None = none yet.
     """
@@ -150,11 +140,6 @@ class Progress:
         self.loss: float | None = None
         self._activity, self._began = "", 0.0
         self._ended = False
-
-    @property
-    def last_update(self) -> int:
-        """Return the number of updates that training cannot exceed."""
-        return int(last_update(self.recipe))
 
     @contextlib.contextmanager
     def validation(self) -> Iterator[None]:
@@ -181,7 +166,7 @@ class Progress:
 
     def status(self) -> str:
         """Return one line: updates, time left, speed, loss and the best dev score."""
-        parts = [f"{self.state.update:,}/{self.last_update:,}"]
+        parts = [f"{self.state.update:,}/{last_update(self.recipe):,}"]
         speed = self.pace.per_second()
         if self._activity:
             parts.append(f"{self._activity} {clock(self._now() - self._began)}")
@@ -263,7 +248,7 @@ class _StatusBar(TerminalBar):
     def __init__(self, progress: Progress) -> None:
         self._progress = progress
         super().__init__(
-            total=progress.last_update,
+            total=last_update(progress.recipe),
             initial=progress.state.update,
             bar_format="{percentage:3.0f}%|{bar}| {status}",
             mininterval=0.2,
@@ -294,20 +279,22 @@ class Validation:
 
 
 class LogInterval:
-    """Sums since the last log line; tensors are read only when the line is written."""
+    """Sums since the last log line, in ``state.interval``; the losses stay on the device.
+
+    Attributes:
+        smoothed, nll: sums of the losses, read only when a line or a checkpoint is written.
+        last_loss: of the last log line.
+        lower_of_two: the lower loss of the last two lines.
+    """
 
     def __init__(self, state: TrainState) -> None:
-        self.state = state
-        before = state.interval
-        self.smoothed: Tensor | float = before.smoothed
-        self.nll: Tensor | float = before.nll
-        self.tokens, self.updates_before = before.tokens, before.updates_before
-        self.skipped_before = before.skipped_before
-        self.lowest_loss, self.loss_ratio = before.lowest_loss, before.loss_ratio
-        first = math.isinf(before.lowest_loss)
-        self.last_loss = 0.0 if first else before.loss_ratio * before.lowest_loss
-        self.lower_of_two = 0.0  # of the losses of the last two lines
-        self.start_clock(before.seconds)
+        self.state, stored = state, state.interval
+        self.smoothed: Tensor | float = stored.smoothed
+        self.nll: Tensor | float = stored.nll
+        first = math.isinf(stored.lowest_loss)
+        self.last_loss = 0.0 if first else stored.loss_ratio * stored.lowest_loss
+        self.lower_of_two = 0.0
+        self.start_clock(stored.seconds)
 
     def elapsed(self) -> float:
         """Return the training seconds of the interval so far."""
@@ -318,50 +305,42 @@ class LogInterval:
         self.since = time.monotonic() - seconds
 
     def store(self) -> None:
-        """Copy the interval into the state, for a checkpoint."""
-        self.state.interval = IntervalState(
-            smoothed=float(self.smoothed),
-            nll=float(self.nll),
-            tokens=self.tokens,
-            updates_before=self.updates_before,
-            seconds=self.elapsed(),
-            skipped_before=self.skipped_before,
-            lowest_loss=self.lowest_loss,
-            loss_ratio=self.loss_ratio,
-        )
+        """Complete ``state.interval`` for a checkpoint."""
+        sums = self.state.interval
+        sums.smoothed, sums.nll = float(self.smoothed), float(self.nll)
+        sums.seconds = self.elapsed()
 
     def add(self, smoothed: Tensor, nll: Tensor, tokens: int) -> None:
         """Add the loss sums and the target tokens of one update."""
         self.smoothed = self.smoothed + smoothed
         self.nll = self.nll + nll
-        self.tokens += tokens
+        self.state.interval.tokens += tokens
 
     def close(self, lr: float, norm: Tensor, time_left: TimeLeft) -> dict[str, Any]:
         """Return the record of the interval for metrics.jsonl, and begin the next one."""
-        seconds = self.elapsed()
-        loss, nll = float(self.smoothed) / self.tokens, float(self.nll) / self.tokens
+        state, sums, seconds = self.state, self.state.interval, self.elapsed()
+        loss, nll = float(self.smoothed) / sums.tokens, float(self.nll) / sums.tokens
         self.lower_of_two, self.last_loss = min(self.last_loss, loss), loss
-        self.lowest_loss = max(min(self.lowest_loss, loss), SMALLEST_LOSS)
-        self.loss_ratio = loss / self.lowest_loss
-        update = self.state.update
-        update_seconds = time_left.logged(seconds, update - self.updates_before)
+        sums.lowest_loss = max(min(sums.lowest_loss, loss), SMALLEST_LOSS)
+        sums.loss_ratio = loss / sums.lowest_loss
+        update_seconds = time_left.logged(seconds, state.update - sums.updates_before)
         record = {
             "kind": "train",
-            "update": update,
-            "epoch": self.state.epoch,
-            "seconds": self.state.seconds,
+            "update": state.update,
+            "epoch": state.epoch,
+            "seconds": state.seconds,
             "loss": loss,
             "smoothed_ppl": perplexity(loss),
             "ppl": perplexity(nll),
             "lr": lr,
             "grad_norm": float(norm),
-            "skipped_updates": self.state.skipped_updates - self.skipped_before,
-            "tokens_per_second": self.tokens / seconds,
-            "seconds_left": time_left.seconds(self.state, update_seconds),
+            "skipped_updates": state.skipped_updates - sums.skipped_before,
+            "tokens_per_second": sums.tokens / seconds,
+            "seconds_left": time_left.seconds(state, update_seconds),
         }
         self.smoothed = self.nll = 0.0
-        self.tokens, self.updates_before = 0, update
-        self.skipped_before = self.state.skipped_updates
+        sums.tokens, sums.updates_before = 0, state.update
+        sums.skipped_before = state.skipped_updates
         self.start_clock()
         return record
 
@@ -376,11 +355,7 @@ class LogInterval:
 
 
 def update_line(record: dict[str, Any], validations_known: bool) -> str:
-    """Return a record of ``LogInterval.close`` as a line for people.
-
-    Args:
-        validations_known: whether the time left includes validations.
-    """
+    """Return a record of ``LogInterval.close`` as a line for people."""
     more = "" if validations_known else ", plus validations"
     skipped = record["skipped_updates"]
     bad = f"  {quantity(skipped, 'update')} skipped: gradients not finite" if skipped else ""
@@ -404,17 +379,17 @@ def dev_line(state: TrainState, select_by: str, result: Evaluation, improved: bo
     )
 
 
-def equal_scores_warning(select_by: str, dev_records: Sequence[Mapping[str, Any]]) -> str | None:
+def equal_scores_warning(run: RunFolder, state: TrainState, select_by: str) -> str | None:
     """Return a warning if the score that selects the best checkpoint never moves, but chrF does.
 
     It is returned after three validations, and then after every tenth.
-
-    Args:
-        dev_records: of all validations, from metrics.jsonl.
     """
-    count = len(dev_records)
-    scores = {format_number(record.get(select_by) or 0.0) for record in dev_records}
-    chrf = [record.get("chrf") or 0.0 for record in dev_records]
+    if len({round(score, 2) for _, score in state.history}) > 1:
+        return None
+    records = [record for record in read_metrics(run) if record.get("kind") == "dev"]
+    count = len(records)
+    scores = {format_number(record.get(select_by) or 0.0) for record in records}
+    chrf = [record.get("chrf") or 0.0 for record in records]
     if count < 3 or (count > 3 and count % 10) or len(scores) > 1 or max(chrf) - min(chrf) < 1:
         return None
     return (

@@ -41,17 +41,15 @@ class ResumedRun:
 
     Attributes:
         checkpoint: the newest that is not damaged, with the optimizer state.
-        prepared: the corpora.
-        precision: resolved.
         notes: why an older checkpoint than the newest is used; usually none.
-        found: all checkpoints of the run.
+        existing: all checkpoints of the run.
     """
 
     checkpoint: Checkpoint
     prepared: Prepared
     precision: str
     notes: Sequence[str]
-    found: Sequence[Path]
+    existing: Sequence[Path]
 
 
 def read_run(
@@ -59,16 +57,12 @@ def read_run(
 ) -> ResumedRun:
     """Read and check a run to resume.
 
-    Args:
-        processes: number of processes that train together.
-        progress: show progress bars on a terminal.
-
     Raises:
         UserError: the data, the text processing, the batches of an update or the tensors of the
             checkpoint are not those of this run.
         MachineError: the device lacks the run's precision.
     """
-    recipe, found, notes = run.new_recipe, run.checkpoints(), list[str]()
+    recipe, existing, notes = run.new_recipe, run.checkpoints(), list[str]()
     checkpoint = load_checkpoint(run, note=notes.append)
     state = checkpoint.state
     if "init.from" in run.changes:
@@ -80,15 +74,13 @@ def read_run(
     precision = resumed_precision(recipe.precision, before, device, can_use_fp16)
     prepared = prepare_resumed(recipe, run, state, progress)
     _require_complete(recipe, checkpoint, len(prepared.vocab))
-    return ResumedRun(checkpoint, prepared, precision, notes, found)
+    return ResumedRun(checkpoint, prepared, precision, notes, existing)
 
 
 def require_same_update(state: TrainState, accumulate: int, processes: int, changed: bool) -> None:
     """Raise UserError if updates of a resumed run would have more or fewer batches.
 
     Args:
-        accumulate: ``optim.accumulate``.
-        processes: number of processes that train together.
         changed: whether ``accumulate`` differs from before. A run of an older version must not
             change it, because it does not store the number of batches.
     """
@@ -111,13 +103,9 @@ def resumed_precision(
     """Return the precision of a resumed run; ``auto`` keeps the one of its latest checkpoint.
 
     Args:
-        wanted: ``precision`` of the recipe.
         before: the resolved precision of the latest checkpoint; auto = not known, in a run of an
             older version.
         can_use_fp16: whether an error may advise fp16.
-
-    Raises:
-        MachineError: the device does not support it.
     """
     if wanted != "auto":
         return resolve_precision(wanted, device, can_use_fp16)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import contextlib
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Generic, TypeVar
@@ -22,13 +22,14 @@ from nmt.data.batches import FlatBatch
 from nmt.data.bitext import Split
 from nmt.data.encoded import Side
 from nmt.data.prepare import EvalSet, Prepared
+from nmt.data.vocab import UNK
 from nmt.model.base import ModelBase
 from nmt.model.cpu.attention import use_kernels
 from nmt.run.results import format_number
 from nmt.runtime.device import autocast
-from nmt.scoring import Score
+from nmt.scoring.metrics import Score
 from nmt.scoring.systems import set_file
-from nmt.training.loss import LossSums
+from nmt.training.loss import LossSums, label_smoothed_loss, perplexity
 
 ModelT = TypeVar("ModelT", bound=ModelBase)
 BatchT = TypeVar("BatchT", bound=FlatBatch)
@@ -36,6 +37,66 @@ BatchT = TypeVar("BatchT", bound=FlatBatch)
 
 class Stopped(Exception):
     """A stop was requested during an evaluation, which is discarded."""
+
+
+@dataclass
+class HeldOutLoss:
+    """Sums over the predictions of a dev or test set, in nats.
+
+    Attributes:
+        tokens: number of predictions.
+        unknown: predictions of UNK, which stands for many words and is easier to predict.
+    """
+
+    nll: float = 0.0
+    smoothed: float = 0.0
+    tokens: int = 0
+    unknown: int = 0
+
+    @property
+    def ppl(self) -> float:
+        """Return exp of the mean cross-entropy."""
+        return perplexity(self.nll / self.tokens)
+
+    @property
+    def smoothed_ppl(self) -> float:
+        """Return exp of the mean smoothed loss (T table 8)."""
+        return perplexity(self.smoothed / self.tokens)
+
+
+@torch.no_grad()
+def held_out_loss(
+    model: ModelBase,
+    batches: Iterable[BatchT],
+    targets: Callable[[BatchT], Tensor],
+    loss: Callable[[BatchT, Tensor], LossSums],
+    stop_requested: Callable[[], bool],
+) -> HeldOutLoss:
+    """Sum the losses over batches of a dev or test set.
+
+    Args:
+        batches: on the CPU.
+        targets: returns the predictions of a batch, [M]. A type that the training text lacks is UNK
+            to the model.
+        loss: returns the sums over a batch, given its targets.
+        stop_requested: called before each batch.
+
+    Raises:
+        Stopped: a stop was requested.
+    """
+    total = HeldOutLoss()
+    for batch in batches:
+        if stop_requested():
+            raise Stopped
+        batch = batch.to(model.allowed.device)
+        known = targets(batch)
+        known = known.masked_fill(~model.allowed[known], UNK)
+        sums = loss(batch, known)
+        total.nll += float(sums.nll)
+        total.smoothed += float(sums.smoothed)
+        total.tokens += sums.tokens
+        total.unknown += int((known == UNK).sum())
+    return total
 
 
 @dataclass(frozen=True)
@@ -82,11 +143,11 @@ class MeanEvaluation(Evaluation):
     @classmethod
     def of(cls, sets: dict[str, Evaluation]) -> MeanEvaluation:
         """Return the means of the scores of some sets."""
-        first, *_ = sets.values()
-        what = f"mean of {', '.join(sets)}"
+        signature = f"mean of {', '.join(sets)}"
+        of_each_name = zip(*(evaluation.scores for evaluation in sets.values()), strict=True)
         means = [
-            Score(one.name, float(np.mean([e.scores[i].value for e in sets.values()])), what)
-            for i, one in enumerate(first.scores)
+            Score(scores[0].name, float(np.mean([s.value for s in scores])), signature)
+            for scores in of_each_name
         ]
         return cls(means, sets)
 
@@ -177,9 +238,26 @@ class Task(ABC, Generic[ModelT, BatchT]):
             pad: pad it to one of a few sizes and pack its tensors.
         """
 
+    @staticmethod
     @abstractmethod
-    def loss(self, model: ModelT, batch: BatchT) -> LossSums:
-        """Return the sums of smoothed loss and cross-entropy over the tokens of a batch."""
+    def targets(batch: BatchT) -> Tensor:
+        """Return the predictions of a batch: [M] int64."""
+
+    def loss(self, model: ModelT, batch: BatchT, targets: Tensor | None = None) -> LossSums:
+        """Return the sums of smoothed loss and cross-entropy over the predictions of a batch.
+
+        Args:
+            targets: [M], in place of ``self.targets(batch)``.
+        """
+        with self.autocast():
+            logits = model(*batch.inputs)
+        return label_smoothed_loss(
+            logits,
+            self.targets(batch) if targets is None else targets,
+            model.allowed,
+            self.recipe.optim.label_smoothing,
+            batch.weights,
+        )
 
     def evaluate(
         self,
@@ -202,14 +280,16 @@ class Task(ABC, Generic[ModelT, BatchT]):
         sets = self.prepared.dev if split == "dev" else self.prepared.test
         assert sets is not None, "the caller checks has_test"
         results = {
-            one.name.partition(".")[2]: self.evaluate_set(model, one, stop_requested, intervals)
-            for one in sets
+            held_out.name.partition(".")[2]: self.evaluate_set(
+                model, held_out, stop_requested, intervals
+            )
+            for held_out in sets
         }
         return MeanEvaluation.of(results) if len(results) > 1 else next(iter(results.values()))
 
     @abstractmethod
     def evaluate_set(
-        self, model: ModelT, one: EvalSet, stop_requested: Callable[[], bool], intervals: bool
+        self, model: ModelT, held_out: EvalSet, stop_requested: Callable[[], bool], intervals: bool
     ) -> Evaluation:
         """Return what the model scores on one dev or test set; see ``evaluate``."""
 

@@ -17,13 +17,14 @@ from torch import Tensor
 
 from nmt.data.batches import FlatBatch, Update, updates
 from nmt.data.bitext import Split
-from nmt.data.prefetch import Prefetcher
 from nmt.data.report import usual_line
 from nmt.data.text import quantity
+from nmt.data.workers import Prefetcher
 from nmt.decoding.codec import text_hash
 from nmt.errors import Diverged
 from nmt.model.base import ModelBase
 from nmt.model.cpu import kernels
+from nmt.model.cpu.matmul import onednn_matmul
 from nmt.run.checkpoint import (
     Checkpoint,
     TrainState,
@@ -34,10 +35,9 @@ from nmt.run.checkpoint import (
 from nmt.run.folder import RunFolder
 from nmt.run.lifecycle import fixed_values
 from nmt.run.metrics_log import Logger
-from nmt.run.results import as_score, read_metrics
-from nmt.runtime.allocation import cached_products, limit_onednn_cache
+from nmt.run.results import as_score
 from nmt.runtime.distributed import World
-from nmt.runtime.matmul import onednn_matmul
+from nmt.runtime.memory import cached_products, limit_onednn_cache
 from nmt.training.cuda_graphs import Capture, CudaCapture, CudaGraphs
 from nmt.training.init import Transfer, freeze
 from nmt.training.optimizer import (
@@ -96,7 +96,7 @@ class Trainer:
         self.recipe, self.device, self.precision = task.recipe, task.device, task.precision
         self.stop_requested, self.observe = stop_requested, observe
         self.view, self.on_validation = view, on_validation
-        recipe, device, precision = task.recipe, task.device, task.precision
+        recipe, device, precision = self.recipe, self.device, self.precision
         limit_onednn_cache(cached_products(precision))
         model = task.make_model()
         if transfer is not None:
@@ -146,8 +146,8 @@ class Trainer:
     def pads_batches(self) -> bool:
         """Return whether batches are padded to a few sizes.
 
-        CUDA graphs need it. On a CPU, oneDNN compiles each size of a bf16 product, which takes
-        several times as long as the product itself.
+        CUDA graphs need it. On a CPU, compiling a bf16 product for each size takes oneDNN several
+        times as long as the product itself.
         """
         bf16_on_cpu = self.device.type == "cpu" and self.precision == "bf16"
         return self.cuda_graphs is not None or bf16_on_cpu
@@ -172,7 +172,7 @@ class Trainer:
                 if self._should_stop():
                     self.save()
                     return None
-                if reason := reason_to_end(self.recipe, self.state, self.interval.loss_ratio):
+                if reason := reason_to_end(self.recipe, self.state):
                     self.save()
                     self.parallel.update_complete()
                     self.model = self.parallel.complete
@@ -334,36 +334,21 @@ class Trainer:
             state.best_update = state.update
         self.write_hypotheses(checkpoint_name(state.update), result)
         values = result.record()
-        place = {"update": state.update, "seconds": state.seconds}
-        record = {"kind": "dev", **place, **values}
+        record = {"kind": "dev", "update": state.update, "seconds": state.seconds, **values}
         self.log.record(record)
         self.log.text(dev_line(state, select_by, result, improved))
-        self._warn_of_equal_scores()
+        if self.world.is_main:
+            warning = equal_scores_warning(self.run_folder, state, select_by)
+            if warning is not None:
+                self.log.text(warning)
         self.interval.start_clock(trained)
         self.save()
         if self.world.is_main:
             self.view.record(record)
             self.on_validation(Validation(state.update, state.epoch, values, improved))
 
-    def _warn_of_equal_scores(self) -> None:
-        different = len({round(score, 2) for _, score in self.state.history}) > 1
-        if different or not self.world.is_main:
-            return
-        records = [
-            record for record in read_metrics(self.run_folder) if record.get("kind") == "dev"
-        ]
-        if warning := equal_scores_warning(self.recipe.score.select_by, records):
-            self.log.text(warning)
-
     def evaluate(self, split: Split, intervals: bool = False) -> Evaluation:
-        """Return what the current model scores on dev or test.
-
-        Args:
-            intervals: add 95 % bootstrap intervals to the scores.
-
-        Raises:
-            Stopped: a stop was requested.
-        """
+        """Return what the current model scores on dev or test; see ``Task.evaluate``."""
 
         def stop_requested() -> bool:
             self.view.refresh()
@@ -398,10 +383,5 @@ class Trainer:
         if self.precision == "fp16":
             state.loss_scale, state.loss_scale_updates = self.loss_scaler.state()
         self.interval.store()
-        save_checkpoint(
-            self.run_folder,
-            state,
-            weights,
-            moments,
-            keep=checkpoints_to_keep(self.recipe.train),
-        )
+        keep = checkpoints_to_keep(self.recipe.train)
+        save_checkpoint(self.run_folder, state, weights, moments, keep)

@@ -5,27 +5,39 @@ from __future__ import annotations
 import functools
 import shlex
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from torch import Tensor
 
 from nmt.config.model import model_config
 from nmt.config.recipe import Recipe
-from nmt.data.batches import Batch, collate, make_batches
-from nmt.data.buckets import buckets_for
+from nmt.data.batches import Batch, buckets_for, collate, make_batches
 from nmt.data.epochs import Epochs
 from nmt.data.prepare import EvalSet
+from nmt.data.vocab import UNK
 from nmt.decoding.codec import TextCodec
 from nmt.decoding.engine import ModelInfo
 from nmt.decoding.torch_engine import TorchEngine
 from nmt.decoding.translator import Translator
 from nmt.decoding.worker_pool import all_cores
 from nmt.model.transformer import Transformer
+from nmt.run.results import format_number
+from nmt.runtime.files import write_atomic
+from nmt.scoring.language import language_of_text
+from nmt.scoring.metrics import MODEL_WORDS, RESAMPLES, score, tokenized_bleu
+from nmt.scoring.systems import words_file
 from nmt.training.loss import LossSums, label_smoothed_loss
-from nmt.training.task import Evaluation, MeanEvaluation, Task, score_line
-from nmt.training.validation import TranslationEvaluation, evaluate
+from nmt.training.task import (
+    Evaluation,
+    MeanEvaluation,
+    Stopped,
+    Task,
+    held_out_loss,
+    score_line,
+)
 
 EXAMPLES = 5
 
@@ -91,24 +103,22 @@ class Translation(Task[Transformer, Batch]):
         batch = replace(batch, rows=pairs.rows_of(examples))
         return batch.pack(self.device) if pad else batch.to(self.device)
 
-    def loss(self, model: Transformer, batch: Batch) -> LossSums:
-        """Return the sums over the target tokens of a batch."""
-        with self.autocast():
-            logits = model(*batch.inputs)
-        return label_smoothed_loss(
-            logits,
-            batch.tgt_out,
-            model.allowed,
-            self.recipe.optim.label_smoothing,
-            batch.weights,
-        )
+    @staticmethod
+    def targets(batch: Batch) -> Tensor:
+        """Return the target tokens."""
+        return batch.tgt_out
 
     def evaluate_set(
-        self, model: Transformer, one: EvalSet, stop_requested: Callable[[], bool], intervals: bool
+        self,
+        model: Transformer,
+        held_out: EvalSet,
+        stop_requested: Callable[[], bool],
+        intervals: bool,
     ) -> TranslationEvaluation:
         """Return perplexities, translations and scores of the model on a set."""
+        translator = self._translator(model)
         with self.autocast():
-            return evaluate(self._translator(model), one, self.recipe, stop_requested, intervals)
+            return evaluate(translator, held_out, self.recipe, stop_requested, intervals)
 
     def describe(self) -> str:
         """Return the language pairs: ``gl-en``, or ``gl,es-en`` of several."""
@@ -143,10 +153,123 @@ class Translation(Task[Transformer, Batch]):
 
     def _translator(self, model: Transformer) -> Translator:
         """Return a translator of this model; keep it, because it learns which batch sizes fit."""
-        found = self._last_translator
-        if found is None or found.transformer is not model:
+        last = self._last_translator
+        if last is None or last.transformer is not model:
             recipe, prepared = self.recipe, self.prepared
             codec = TextCodec(prepared.segmenter, prepared.vocab, recipe.src, recipe.tgt)
             engine = TorchEngine(model, codec, self.device, workers=all_cores())
-            found = self._last_translator = Translator(engine, codec, ModelInfo(recipe.decode))
-        return found
+            last = self._last_translator = Translator(engine, codec, ModelInfo(recipe.decode))
+        return last
+
+
+@dataclass(frozen=True)
+class TranslationEvaluation(Evaluation):
+    """The results of a translation model on one split; tokenized BLEU is its last score.
+
+    Attributes:
+        ppl: exp of the mean cross-entropy per target token, EOS included.
+        smoothed_ppl: exp of the mean label-smoothed loss (T table 8).
+        texts: hypotheses as plain text, one per line of the split.
+        words: the same hypotheses as tokenized text.
+        cut_off: hypotheses that the length limit ended, not EOS.
+        unknown: hypotheses with UNK, which only decode.allow_unk allows.
+    """
+
+    ppl: float
+    smoothed_ppl: float
+    texts: list[str]
+    words: list[str]
+    cut_off: int
+    unknown: int
+
+    def write(self, hyp_file: Path) -> None:
+        """Write the hypotheses and, next to them, their tokenized form, for nmt-score."""
+        write_atomic(hyp_file, "".join(text + "\n" for text in self.texts))
+        write_atomic(words_file(hyp_file), "".join(words + "\n" for words in self.words))
+
+    def record(self) -> dict[str, Any]:
+        """Return perplexities, scores and counts of outputs for metrics.jsonl."""
+        return {
+            "ppl": self.ppl,
+            "smoothed_ppl": self.smoothed_ppl,
+            **{s.name: s.value for s in self.scores},
+            "cut_off": self.cut_off,
+            "unknown": self.unknown,
+        }
+
+    def line(self) -> str:
+        """Return scores and perplexities as a part of a log line."""
+        scores = "  ".join(f"{s.name} {s.value:.2f}" for s in self.scores)
+        smoothed = format_number(self.smoothed_ppl)
+        return f"{scores}  ppl {format_number(self.ppl)} ({smoothed} smoothed)"
+
+    def share(self, name: str) -> float:
+        """Return a score as a share of 50, which few models exceed; 1 / perplexity of ppl."""
+        return 1 / self.ppl if name == "ppl" else self.value(name) / 50
+
+
+def evaluate(
+    translator: Translator,
+    split: EvalSet,
+    recipe: Recipe,
+    stop_requested: Callable[[], bool],
+    intervals: bool = False,
+) -> TranslationEvaluation:
+    """Return the teacher-forced loss and the scores of beam search, without dropout.
+
+    Args:
+        translator: of the model in training.
+        stop_requested: called between batches.
+        intervals: add 95 % bootstrap intervals to the sacreBLEU scores.
+
+    Raises:
+        Stopped: a stop was requested.
+    """
+
+    def check() -> None:
+        if stop_requested():
+            raise Stopped
+
+    def loss(batch: Batch, targets: Tensor) -> LossSums:
+        smoothing = recipe.optim.label_smoothing
+        return label_smoothed_loss(model(*batch.inputs), targets, model.allowed, smoothing)
+
+    tgt, model, corpus = split.langs[1], translator.transformer.eval(), split.corpus
+    rows = np.flatnonzero((corpus.src_len > 0) & (corpus.tgt_len > 0))  # no blank line
+    plan = make_batches(
+        corpus.src_len[rows], corpus.tgt_len[rows], recipe.data.batch_tokens, seed=0, epoch=0
+    )
+    batches = (collate(corpus, rows[batch_rows]) for batch_rows in plan)
+    losses = held_out_loss(model, batches, Translation.targets, loss, stop_requested)
+    sources = [corpus.src(row) for row in range(len(corpus))]
+    segmenter, moses = translator.codec.segmenter, translator.codec.segmenter.moses
+    hypotheses = translator.translate_ids(sources, check, tgt)
+    texts = [h.text for h in hypotheses]
+    words = [
+        moses.words_to_score(h.text, segmenter.decode_tokenized(h.pieces, tgt), tgt)
+        for h in hypotheses
+    ]
+    all_lines = [split.ref_lines, *split.other_refs]
+    references, *others = (
+        [moses.detokenize_reference(line, tgt) for line in lines] for lines in all_lines
+    )
+    ref_words, *other_words = (
+        [moses.tokenize_reference(line, tgt) for line in lines] for lines in all_lines
+    )
+    scored = [moses.text_to_score(*pair, tgt) for pair in zip(texts, words, strict=True)]
+    resamples = RESAMPLES if intervals else 0
+    scored_as = language_of_text(tgt, references)
+    scores = [
+        *score(scored, references, recipe.score.metrics, scored_as, resamples, others),
+        tokenized_bleu(words, ref_words, MODEL_WORDS, other_words),
+    ]
+    unk = translator.codec.vocab.pieces([UNK])[0]
+    return TranslationEvaluation(
+        scores,
+        losses.ppl,
+        losses.smoothed_ppl,
+        texts,
+        words,
+        cut_off=sum(not h.finished for h in hypotheses),
+        unknown=sum(unk in h.pieces for h in hypotheses),
+    )

@@ -21,7 +21,7 @@ from nmt.cli import train, translate
 from nmt.cli.common import run_command
 from nmt.cli.parsers import command_parser
 from nmt.errors import MachineError, RunError, Terminated, UserError
-from nmt.runtime.allocation import keep_freed_memory, limit_onednn_cache
+from nmt.runtime.memory import keep_freed_memory, limit_onednn_cache
 
 ROOT = Path(__file__).parents[2]
 
@@ -143,6 +143,7 @@ def test_importing_the_package_loads_no_torch():
     assert nmt.Transformer.__module__ == "nmt.model.transformer"
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="another allocator")
 def test_commands_keep_memory_that_torch_has_freed():
     """Repeated buffers of 64 MiB soon reuse pages that the process has already touched."""

@@ -102,19 +102,12 @@ def test_the_lists_load_no_command(argv: list[str]) -> None:
     assert seconds < 0.5
 
 
-def completed(*line: str) -> list[str]:
+def completed(script: str, *line: str) -> list[str]:
     program = 'source /dev/stdin; COMP_WORDS=("$@"); COMP_CWORD=$(($# - 1)); _shtab_nmt; '
     program += 'printf "%s\\n" "${COMPREPLY[@]}"'
-    script = subprocess.run(
-        [sys.executable, "-m", "nmt", "completion", "bash"],
-        capture_output=True,
-        text=True,
-        check=True,
-        cwd=ROOT,
-    )
     done = subprocess.run(
         ["bash", "-c", program, "bash", *line],
-        input=script.stdout,
+        input=script,
         capture_output=True,
         text=True,
         check=True,
@@ -123,10 +116,12 @@ def completed(*line: str) -> list[str]:
     return done.stdout.split()
 
 
-def test_bash_completes_commands_and_options() -> None:
-    assert completed("nmt", "tr") == ["train", "translate"]
-    assert completed("nmt", "translate", "runs", "--no-rep") == ["--no-repeat-ngram"]
-    assert "tsv" in completed("nmt", "import", "t")
+def test_bash_completes_commands_and_options(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["completion", "bash"]) == 0
+    script = capsys.readouterr().out
+    assert completed(script, "nmt", "tr") == ["train", "translate"]
+    assert completed(script, "nmt", "translate", "runs", "--no-rep") == ["--no-repeat-ngram"]
+    assert "tsv" in completed(script, "nmt", "import", "t")
 
 
 def test_zsh_gets_a_completion(capsys: pytest.CaptureFixture[str]) -> None:

@@ -60,6 +60,7 @@ def test_help_needs_no_torch(command: str) -> None:
     assert seconds < SECONDS
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("argv", "message"),
     [
@@ -129,6 +130,7 @@ def test_an_interruption_while_a_command_imports_is_one_line(
             raise KeyboardInterrupt
         return real(name, *args, **named)
 
+    monkeypatch.setattr(sys, "argv", [f"nmt-{command}"])
     monkeypatch.setattr(builtins, "__import__", interrupted)
     assert main(argv) == 130
     assert capsys.readouterr().err == f"nmt-{command}: interrupted\n"

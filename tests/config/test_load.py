@@ -260,7 +260,7 @@ def test_any_dumped_recipe_reads_back_equal(path: str, out: str, lr: float, eps:
     assert recipe_from_text(dump_recipe(recipe), "config.yaml") == recipe
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(st.text("ab:{}[]&*!|>'\"#%@-?,\t\n \u0085\x07\ufeff0_") | st.text())
 def test_any_text_is_a_recipe_or_a_user_error(text: str):
     with pytest.raises(UserError):  # it has no src, tgt and data
@@ -291,7 +291,7 @@ values = st.recursive(
 )
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(st.dictionaries(st.sampled_from(NAMES), values, min_size=1, max_size=5))
 def test_any_wrong_shape_is_a_user_error(recipe: dict[str, Any]):
     """Groups as lists, lists as groups, wrong kinds: always a message, never a crash."""

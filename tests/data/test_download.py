@@ -1,14 +1,17 @@
-"""A missing corpus is downloaded by the data_prep module that the recipe names."""
+"""A missing corpus is downloaded by the data_prep module that the recipe names; licenses."""
 
 import contextlib
-from types import SimpleNamespace
+import json
+from pathlib import Path
 
 import pytest
 
+from data_prep import ted_talks
 from data_prep.remote import DownloadError, RemoteFile
 from data_prep.write import Request, check_request
 from nmt.config.load import load_recipe
 from nmt.data import download
+from nmt.data.download import licenses_of
 from nmt.errors import UserError
 
 RECIPE = """
@@ -29,8 +32,7 @@ def recipe(folder, prepare):
 
 def test_the_module_receives_languages_and_folder_of_the_recipe(tmp_path, monkeypatch):
     asked = []
-    module = SimpleNamespace(prepare=asked.append)
-    monkeypatch.setattr(download.importlib, "import_module", {"data_prep.ted_talks": module}.get)
+    monkeypatch.setattr(ted_talks, "prepare", asked.append)
     download.obtain_corpus(recipe(tmp_path, "ted_talks"))
     [request] = asked
     assert (request.out, request.src, request.tgt) == (tmp_path / "data/gl-en", "gl", "en")
@@ -49,8 +51,7 @@ def test_another_process_may_have_downloaded_the_same_corpus(tmp_path, monkeypat
         write_corpus(request.out)  # by the other process
         check_request(request)
 
-    module = SimpleNamespace(prepare=prepare)
-    monkeypatch.setattr(download.importlib, "import_module", lambda name: module)
+    monkeypatch.setattr(ted_talks, "prepare", prepare)
     download.obtain_corpus(recipe(tmp_path, "ted_talks"))
     (tmp_path / "data/gl-en/dev.gl").unlink()
     with pytest.raises(UserError, match=r"missing here \(dev\)(?s:.*)move or delete this folder"):
@@ -63,8 +64,7 @@ def test_a_failed_download_says_what_to_do_for_a_recipe(tmp_path, monkeypatch):
     def prepare(request):
         raise DownloadError(file, "refused", [file])
 
-    module = SimpleNamespace(prepare=prepare)
-    monkeypatch.setattr(download.importlib, "import_module", lambda name: module)
+    monkeypatch.setattr(ted_talks, "prepare", prepare)
     with pytest.raises(UserError) as caught:
         download.obtain_corpus(recipe(tmp_path, "ted_talks"))
     for part in (
@@ -78,7 +78,7 @@ def test_a_failed_download_says_what_to_do_for_a_recipe(tmp_path, monkeypatch):
 
 
 def test_existing_files_are_not_downloaded(tmp_path, monkeypatch):
-    monkeypatch.setattr(download.importlib, "import_module", None)  # would fail if called
+    monkeypatch.setattr(ted_talks, "prepare", None)  # would fail if called
     write_corpus(tmp_path / "data/gl-en")
     download.obtain_corpus(recipe(tmp_path, "ted_talks"))
     with pytest.raises(UserError, match=r"data.download: unknown corpus 'nope'"):
@@ -95,8 +95,7 @@ def test_a_missing_corpus_of_another_folder_is_not_downloaded(tmp_path, monkeypa
 def test_a_corpus_is_downloaded_next_to_its_dev_set(tmp_path, monkeypatch):
     """Also if synthetic pairs are listed first."""
     requests: list[Request] = []
-    module = SimpleNamespace(prepare=requests.append)
-    monkeypatch.setattr(download.importlib, "import_module", lambda name: module)
+    monkeypatch.setattr(ted_talks, "prepare", requests.append)
     recipe(tmp_path, "ted_talks")
     both = f"data.train=[{tmp_path}/synthetic/bt, {tmp_path}/data/gl-en/train]"
     with contextlib.suppress(UserError):
@@ -109,3 +108,14 @@ def test_a_corpus_is_downloaded_next_to_its_dev_set(tmp_path, monkeypatch):
 def test_a_misspelled_corpus_gets_a_suggestion(tmp_path):
     with pytest.raises(UserError, match=r"unknown corpus 'ted_gl_en'; did you mean ted_talks\?"):
         download.obtain_corpus(recipe(tmp_path, "ted_gl_en"))
+
+
+def test_licenses_are_those_of_the_manifest_or_of_the_readme(tmp_path: Path):
+    assert licenses_of(tmp_path) == []
+    (tmp_path / "README.md").write_text("# A\n\nThe license is below.\n\n* **License:** CC0\n")
+    assert licenses_of(tmp_path) == ["CC0"]
+    manifest = {"sources": [{"license": "CC BY 4.0"}, {"license": "CC BY 4.0"}, {"name": "x"}]}
+    (tmp_path / "MANIFEST.json").write_text(json.dumps(manifest))
+    assert licenses_of(tmp_path) == ["CC BY 4.0"]
+    (tmp_path / "MANIFEST.json").write_text("[1]")
+    assert licenses_of(tmp_path) == ["CC0"]

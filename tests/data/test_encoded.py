@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from nmt.data import encoded
+from nmt.data.bitext import TrainingText
 from nmt.data.encoded import (
     SIDES,
     CorpusWriter,
@@ -16,9 +17,8 @@ from nmt.data.encoded import (
     Ragged,
     encode_training,
 )
-from nmt.data.segmenters.whitespace import Whitespace
+from nmt.data.segmenters.base import Whitespace
 from nmt.data.tokenizer import Moses
-from nmt.data.training_text import TrainingText
 from nmt.errors import MachineError
 from tests.toy import CORPUS
 

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from nmt.config.recipe import Recipe, SentencePieceConfig
+from nmt.data.bitext import read_in_form
 from nmt.data.cache import data_hash
-from nmt.data.convert import read_in_form
 from nmt.data.epochs import Epochs
 from nmt.data.prepare import Prepared, prepare
 from nmt.data.report import Lengths

@@ -1,4 +1,4 @@
-"""Exchanged and wrong files are found, without false alarms on real corpora."""
+"""Languages: their codes, and the check of the language of each side."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from nmt.data.languages import LanguageProfile, check_languages
+from nmt.data.languages import LanguageProfile, base_language, check_languages
 from nmt.data.text import read_lines
 
 DATA = Path(__file__).resolve().parents[2] / "../shared/data"
@@ -153,3 +153,30 @@ def test_overlap_is_a_share():
     assert one.overlap(other) == other.overlap(one)
     assert 0 < one.overlap(other) < 1
     assert one.overlap(LanguageProfile()) == 0
+
+
+@pytest.mark.parametrize(
+    ("code", "base"),
+    [
+        ("en", "en"),
+        ("pt-BR", "pt"),
+        ("PT_br", "pt"),
+        ("eng_Latn", "en"),
+        ("glg", "gl"),
+        ("ger", "de"),  # ISO 639-2 has two codes for German
+        ("deu", "de"),
+        ("arb_Arab", "ar"),  # the standard variety of a group
+        ("cmn", "zh"),
+        ("swc", "sw"),
+        ("ory", "or"),
+        ("chr", "chr"),  # no code of two letters
+        ("yue", "yue"),
+        ("x1y", "x1y"),  # not a code
+        ("source", "source"),
+        ("tl", "tl"),
+        ("tgl_Latn", "tl"),
+        ("", ""),
+    ],
+)
+def test_a_language_has_one_code(code: str, base: str) -> None:
+    assert base_language(code) == base

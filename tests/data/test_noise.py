@@ -16,12 +16,12 @@ import pytest
 from nmt.config.recipe import FastBpeConfig, SentencePieceConfig, WhitespaceConfig
 from nmt.data import epochs, noise_kernels
 from nmt.data.encoded import SIDES, CorpusWriter, EncodedCorpus, Ragged
-from nmt.data.epochs import Epochs, NoisyPairs, SideNoise
+from nmt.data.epochs import Epochs, NoisyPairs
 from nmt.data.mixture import Mixture
 from nmt.data.segmenters import Segmenter, bpe, learn_segmenter
 from nmt.data.segmenters.bpe import FastBpe, WordSplitter
-from nmt.data.segmenters.noise import Merges, Noise, ReachablePieces, Unigram
-from nmt.data.segmenters.sentencepiece_model import read_model
+from nmt.data.segmenters.noise import Merges, Noise, ReachablePieces, SideNoise, Unigram
+from nmt.data.segmenters.sentencepiece import read_model
 from nmt.data.tokenizer import Moses
 from nmt.data.vocab import SPECIALS, UNK, Vocab
 from nmt.errors import UserError
@@ -317,22 +317,15 @@ def repeated(noise: Noise, pieces: list[str], count: int) -> Counter[tuple[str, 
     return Counter(tuple(vocab.pieces(part)) for part in parts)
 
 
-def test_one_merge_is_skipped_with_the_probability_of_the_recipe():
-    """4 standard deviations of a binomial distribution: 1 seed of 16,000 fails."""
-    segmenter = FastBpe(Moses(True), WordSplitter([("a", "b</w>")]))
-    n = 20_000
-    for p in (0.1, 0.5, 0.9):
-        noise = with_noise(segmenter, FastBpeConfig(dropout=p))
-        found = repeated(noise, ["ab"], n)
-        assert found.keys() == {("ab",), ("a@@", "b")}
-        assert abs(found["a@@", "b"] - n * p) < 4 * math.sqrt(n * p * (1 - p))
+@pytest.mark.parametrize("p", [0.1, 0.5, 0.9])
+def test_dropout_of_two_merges_has_the_probabilities_of_algorithm_1(p: float):
+    """In "abc", both pairs may merge at first: P(abc) follows from the two ways to make it.
 
-
-def test_dropout_of_two_merges_has_the_probabilities_of_algorithm_1():
-    """In "abc", both pairs may merge at first: P(abc) follows from the two ways to make it."""
+    4 standard deviations of a binomial distribution: 1 seed of 16,000 fails.
+    """
     merges = [("a", "b"), ("b", "c</w>"), ("ab", "c</w>"), ("a", "bc</w>")]
     segmenter = FastBpe(Moses(True), WordSplitter(merges))
-    p, n = 0.3, 20_000
+    n = 5_000
     found = repeated(with_noise(segmenter, FastBpeConfig(dropout=p)), ["abc"], n)
     expected = {
         ("abc",): (1 - p) * (1 - p) + p * (1 - p) * (1 - p),
@@ -355,7 +348,7 @@ def segmentations(word: str, scores) -> Iterator[tuple[str, ...]]:
 
 @pytest.mark.parametrize("alpha", [0.0, 0.2, 1.0])
 def test_unigram_sampling_has_the_probabilities_of_kudo(alpha: float):
-    texts, n = ("a", "b", "c", "d", "ab", "bc", "abc", "bcd"), 20_000
+    texts, n = ("a", "b", "c", "d", "ab", "bc", "abc", "bcd"), 5_000
     scores = {text: -0.5 - 0.7 * i % 3 for i, text in enumerate(texts)}
     noise = Noise(
         Unigram(alpha, scores), tuple, str, lambda piece: False, lambda piece: False, set(texts)
@@ -423,14 +416,14 @@ def test_user_defined_symbols_of_a_model_are_never_split(tmp_path: Path):
         hard_vocab_limit=False,
     )  # fmt: skip
     data = (tmp_path / "m.model").read_bytes()
-    model = read_model(data)
-    assert model.kind == "unigram"
+    kind, scores = read_model(data)
+    assert kind == "unigram"
     processor = sentencepiece.SentencePieceProcessor(model_proto=data)
     for i in range(processor.get_piece_size()):
         piece = processor.id_to_piece(i)
         normal = not (processor.is_control(i) or processor.is_unknown(i) or piece == "<ab>")
-        assert (piece in model.scores) == normal
-        assert not normal or model.scores[piece] == processor.get_score(i)
+        assert (piece in scores) == normal
+        assert not normal or scores[piece] == processor.get_score(i)
     config = SentencePieceConfig(model=str(tmp_path / "m.model"), sampling_alpha=0.1)
     noise = with_noise(learned(config), config)
     assert noise.spell("<ab>") == ()

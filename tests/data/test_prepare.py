@@ -85,15 +85,6 @@ def test_drops_are_counted_with_their_lines(tmp_path: Path):
     assert text_of(p, p.train, 0) == TRAIN[0]
 
 
-def test_suspicious_text_is_a_warning(tmp_path: Path):
-    odd = [("same", "same")] * 60 + [("b@@ pe", "b@@ pe x")] * 5 + [("e\u0301", "x")] + TRAIN
-    report = prepared(tmp_path, train=odd, data={"normalize": "none"}).report
-    message = " ".join(report.warnings)
-    assert "60 pairs (22.6%) with the same text on both sides, first at train:1" in message
-    assert "already BPE-encoded" in message
-    assert "data.normalize=clean" in message
-
-
 def test_lines_that_the_segmentation_changes_are_counted(tmp_path: Path):
     odd = [(f"can {i}", f"dog , {i} .") for i in range(10)]
     raw = {"data": {"tokenized": False}, "train": TRAIN + odd}
@@ -189,25 +180,6 @@ def test_the_text_is_read_twice(tmp_path: Path, monkeypatch):
     assert opened["train.gl"] == 3  # only hashed
 
 
-def test_failed_preparation_leaves_nothing(tmp_path: Path, monkeypatch):
-    def fail(*_):
-        raise OSError(28, "No space left on device")
-
-    monkeypatch.setattr("nmt.data.prepare.encode_training", fail)
-    with pytest.raises(MachineError, match=r"the disk .* is full"):
-        prepared(tmp_path)
-    assert list((tmp_path / ".cache").iterdir()) == []
-
-
-@pytest.mark.skipif(os.geteuid() == 0, reason="root may write everywhere")
-def test_read_only_folder_prepares_elsewhere(tmp_path: Path, capsys):
-    recipe = recipe_for(tmp_path)
-    tmp_path.chmod(0o500)
-    assert len(prepare(recipe, progress=False).train) == 200
-    tmp_path.chmod(0o700)
-    assert "preparing in" in capsys.readouterr().err
-
-
 def test_worker_processes_give_the_same_ids(tmp_path: Path, monkeypatch):
     alone = prepared(tmp_path / "a")
     monkeypatch.setattr(workers, "MIN_PARALLEL_CHUNKS", 1)
@@ -251,14 +223,6 @@ def test_the_hash_without_noise_has_the_same_keys_as_before(kind: str, tmp_path:
     """Keys of noise that are off must not invalidate the caches of earlier versions."""
     segment = recipe_for(tmp_path, segment={"kind": kind}).segment
     assert noise_parts(segment) == ({"dropout": 0.0} if kind == "fastbpe" else {})
-
-
-def test_several_training_prefixes(tmp_path: Path):
-    more = write(tmp_path, "more", [("un novo par", "a new pair")])
-    train = write(tmp_path, "train", TRAIN)
-    p = prepared(tmp_path, data={"train": [train, more]})
-    assert len(p.train) == 201
-    assert text_of(p, p.train, 200) == ("un novo par", "a new pair")
 
 
 def test_command_prints_the_summary(tmp_path: Path, capsys):

@@ -9,9 +9,8 @@ import numpy as np
 import pytest
 
 from nmt.config.recipe import Recipe
-from nmt.data import workers
 from nmt.data.bitext import missing_files
-from nmt.data.lm.packing import CausalText, TokenStream
+from nmt.data.lm import CausalText, TokenStream
 from nmt.data.prepare import prepare
 from nmt.data.report import Finding, summary
 from nmt.data.text import count_words
@@ -182,20 +181,6 @@ def test_only_the_files_of_the_source_language_are_read(tmp_path: Path):
     assert missing_files(recipe) == [str(tmp_path / "dev")]
     with pytest.raises(UserError, match=r"dev\.en: no such file"):
         prepare(recipe, progress=False)
-
-
-def test_workers_do_not_change_the_result(tmp_path: Path, monkeypatch):
-    def ids(folder: str) -> tuple[list[int], list[str]]:
-        (tmp_path / folder).mkdir()
-        p = prepared(tmp_path / folder, segment={"merges": 30})
-        return p.train.ids("src").tolist(), p.vocab.pieces(range(4, len(p.vocab)))
-
-    monkeypatch.setattr(workers, "CHUNK", 20)
-    monkeypatch.setattr(workers, "available_cpus", lambda: 1)
-    one = ids("one")
-    monkeypatch.setattr(workers, "MIN_PARALLEL_CHUNKS", 2)
-    monkeypatch.setattr(workers, "available_cpus", lambda: 2)
-    assert ids("two") == one
 
 
 def test_the_cache_is_shared_by_the_tasks_of_text(tmp_path: Path):

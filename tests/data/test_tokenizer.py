@@ -110,7 +110,7 @@ def test_letters_that_sacremoses_does_not_know_stay_in_their_word(line: str):
     assert MosesTokenizer("en").tokenize(line) != line.split()
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(LINES, st.sampled_from(["en", "fr", "ar", "th", "cs"]))
 def test_tokenization_only_changes_white_space(line: str, lang: str):
     """The model must see every character of the line."""
@@ -118,7 +118,7 @@ def test_tokenization_only_changes_white_space(line: str, lang: str):
     assert bool(RAW.tokenize(line, lang)) or is_blank(line)
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(st.text(st.sampled_from("aé日ع.,'?!\"&-/1 "), max_size=30))
 def test_words_without_marks_are_those_of_sacremoses(line: str):
     for lang in ("en", "fr", "ja", "ko"):
@@ -223,7 +223,7 @@ def test_old_runs_keep_their_words():
     assert EXACT.words_to_score("mba'e", "mba&apos;e", "gn") == "mba &apos; e"
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(LINES, st.sampled_from(["en", "fr", "ar", "th", "cs", "gn"]))
 def test_detokenization_adds_no_space(line: str, lang: str):
     back = exactly_there_and_back(line, lang)

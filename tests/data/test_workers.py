@@ -1,7 +1,8 @@
-"""Worker processes: order, bounded memory, and errors."""
+"""Worker processes keep the order and end; a thread makes items ahead."""
 
 from __future__ import annotations
 
+import functools
 import itertools
 import multiprocessing
 import os
@@ -16,9 +17,9 @@ from nmt.config.recipe import FastBpeConfig, SentencePieceConfig, WhitespaceConf
 from nmt.data import workers
 from nmt.data.encoded import EncodeChunk
 from nmt.data.segmenters import learn_segmenter
-from nmt.data.segmenters.bpe import CountWords
+from nmt.data.segmenters.bpe import count_words
 from nmt.data.text import Pair
-from nmt.data.workers import in_chunks, map_chunks
+from nmt.data.workers import Prefetcher, in_chunks, map_chunks
 from nmt.errors import UserError
 from tests.toy import one_corpus
 
@@ -45,7 +46,9 @@ def small_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("small_chunks")
-@pytest.mark.parametrize("start", sorted({workers.START_METHOD, "spawn"}))
+@pytest.mark.parametrize(
+    "start", [workers.START_METHOD, pytest.param("spawn", marks=pytest.mark.slow)]
+)
 def test_every_pair_is_processed_once_and_in_order(monkeypatch: pytest.MonkeyPatch, start: str):
     monkeypatch.setattr(workers, "START_METHOD", start)
     done = list(map_chunks(Look(), in_chunks(PAIRS)))
@@ -141,11 +144,33 @@ def test_work_can_be_pickled(config):
     [chunk] = text = one_corpus(PAIRS)
     segmenter = learn_segmenter(config, False, "nfc", text)
     work = EncodeChunk(segmenter, 100, segmenter.noise(config))
-    made, again = work(chunk), pickle.loads(pickle.dumps(work))(chunk)
-    for side, sent in ((made.src, again.src), (made.tgt, again.tgt)):
+    (made, _), (again, _) = work(chunk), pickle.loads(pickle.dumps(work))(chunk)
+    for side, sent in ((made["src"], again["src"]), (made["tgt"], again["tgt"])):
         assert sent.types == side.types
         assert sent.rows.ids.tolist() == side.rows.ids.tolist()
         assert sent.rows.lengths.tolist() == side.rows.lengths.tolist()
-    count = CountWords(segmenter.moses)
+    count = functools.partial(count_words, segmenter.moses)
     assert pickle.loads(pickle.dumps(count))(chunk) == count(chunk)
     assert count(chunk)["a"] == 50
+
+
+def test_items_and_order_are_unchanged():
+    with Prefetcher(range(50)) as prefetched:
+        assert list(prefetched) == list(range(50))
+
+
+def test_error_reaches_the_consumer_and_the_thread_ends():
+    def failing() -> Iterator[int]:
+        yield 1
+        raise IndexError("beyond")
+
+    with Prefetcher(failing()) as prefetched:
+        stream = iter(prefetched)
+        assert next(stream) == 1
+        with pytest.raises(IndexError, match="beyond"):
+            next(stream)
+        with pytest.raises(IndexError):  # a second iteration must not wait forever
+            next(iter(prefetched))
+    with Prefetcher(itertools.count()) as prefetched:
+        next(iter(prefetched))
+    assert not prefetched._thread.is_alive()

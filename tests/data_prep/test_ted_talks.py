@@ -89,19 +89,7 @@ def test_truncated_archive(archive, tmp_path, keep):
     assert sorted(p.name for p in tmp_path.iterdir()) == ["ted_talks.tar.gz"]
 
 
-def test_an_error_page_instead_of_the_archive(archive, tmp_path):
-    archive.write_text("<html>moved</html>")
-    with pytest.raises(UserError, match="damaged or truncated"):
-        prepare(tmp_path / "out", archive)
-
-
 def test_archive_without_a_split(archive, tmp_path):
     pack(archive, names=("train", "dev"))
     with pytest.raises(UserError, match=r"has no all_talks_test\.tsv"):
         prepare(tmp_path / "out", archive)
-
-
-def test_pinned_size_is_checked(tmp_path):
-    path = pack(tmp_path / "ted_talks.tar.gz")
-    with pytest.raises(UserError, match="instead of 352,222,045"):
-        prepare(tmp_path / "out", path)

@@ -87,10 +87,3 @@ def test_existing_output_is_refused_before_downloading(tmp_path, monkeypatch):
     monkeypatch.setattr(ui_sk_en, "fetched", None)  # would fail if called
     with pytest.raises(UserError, match="--force"):
         ui_sk_en.prepare(Request(tmp_path, "sk", "en"))
-
-
-def test_truncated_wheel(wheel, tmp_path):
-    wheel.write_bytes(wheel.read_bytes()[:-100])
-    with pytest.raises(UserError, match="truncated"):
-        ui_sk_en.prepare(Request(tmp_path / "out", "sk", "en", local=wheel))
-    assert not (tmp_path / "out").exists()

@@ -1,23 +1,18 @@
-"""Chunks of lines, batches for all workers, and batches that are halved when memory is short."""
+"""Chunks of lines, and batches for all workers."""
 
 from __future__ import annotations
 
 import itertools
-from collections.abc import Sequence
 
 import pytest
-import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
 from nmt.decoding.batching import (
     MAX_CHUNK_CHARACTERS,
-    HalvingBatcher,
     balanced_batches,
     read_chunks,
-    without_first,
 )
-from nmt.errors import MachineError
 
 LENGTHS = st.lists(st.integers(1, 60), min_size=1, max_size=80).map(lambda x: sorted(x)[::-1])
 MANY = [length for length in range(30, 6, -1) for _ in range(40)]
@@ -39,23 +34,6 @@ def test_a_chunk_ends_after_enough_lines_or_characters(
     chunks = [chunk for chunk, _ in read_chunks(sizes, 3, lambda size: size)]
     assert [len(chunk) for chunk in chunks] == lengths
     assert list(itertools.chain.from_iterable(chunks)) == sizes
-
-
-@pytest.mark.parametrize("skip", [0, 1, 2, 3, 5, 6, 7, 8])
-def test_skipped_items_do_not_change_the_chunks(skip: int) -> None:
-    items = range(7)
-    every = [chunk for chunk, _ in read_chunks(items, 3, lambda item: 1)]
-    some = list(read_chunks(items, 3, lambda item: 1, skip=skip))
-    assert [chunk for chunk, _ in some] == every[min(skip, 7) // 3 if skip < 7 else 3 :]
-    assert [item for chunk, first in some for item in chunk[first:]] == list(items)[skip:]
-
-
-def test_first_lines_are_not_reported() -> None:
-    reported: list[int] = []
-    report = without_first(reported.append, 5)
-    for count in (3, 4, 2):
-        report(count)
-    assert reported == [0, 2, 2]
 
 
 @given(LENGTHS, st.integers(1, 200), st.integers(1, 5))
@@ -84,25 +62,3 @@ def test_one_long_sentence_does_not_shrink_the_other_batches() -> None:
         balanced_batches([max_size // 2, *MANY], max_size, 2),
     )
     assert len(with_long) <= len(without) + 2
-
-
-def test_batches_are_halved_until_they_fit(capsys: pytest.CaptureFixture[str]) -> None:
-    asked: list[int] = []
-
-    def work(batch: Sequence[int]) -> list[int]:
-        asked.append(len(batch))
-        if len(batch) > 5:
-            raise torch.OutOfMemoryError("CUDA out of memory")
-        return list(batch)
-
-    batcher = HalvingBatcher(torch.device("cpu"))
-    for _ in range(2):
-        results = list(batcher.map(work, range(16), [3] * 16, 1000))
-        assert [list(batch) for batch, _ in results] == [result for _, result in results]
-        assert list(itertools.chain.from_iterable(batch for batch, _ in results)) == list(range(16))
-    assert asked == [16, 8, 4, 4, 4, 4, 4, 4, 4, 4]
-    assert (
-        capsys.readouterr().err == "note: out of memory on cpu; continuing with smaller batches\n"
-    )
-    with pytest.raises(MachineError, match=r"one sentence .* has 99 tokens"):
-        list(HalvingBatcher(torch.device("cpu")).map(lambda item: work(range(6)), [1], [99], 1000))

@@ -13,13 +13,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from nmt.config.recipe import SentencePieceConfig
+from nmt.data.segmenters.base import Whitespace
 from nmt.data.segmenters.sentencepiece import SentencePiece
-from nmt.data.segmenters.whitespace import Whitespace
 from nmt.data.tokenizer import Moses
 from nmt.data.vocab import UNK, Vocab
 from nmt.decoding.codec import TextCodec
 from nmt.decoding.constraints import LineConstraints, PieceStrings, Requirement, Symbol
-from nmt.decoding.hypothesis import Hypothesis
+from nmt.decoding.engine import Hypothesis
 from nmt.decoding.logits_processors import BannedPhrases, PhraseMatcher, RequiredPhrases
 from nmt.decoding.search import beam_search
 from nmt.decoding.translator import Translator

@@ -15,8 +15,8 @@ from nmt.decoding import codec as codec_module
 from nmt.decoding import forced as forced_module
 from nmt.decoding.ensemble import Ensemble
 from nmt.decoding.forced import word_alignment
-from nmt.decoding.mbr import UTILITIES, rank
 from nmt.decoding.options import SearchOptions
+from nmt.decoding.rerank import UTILITIES, by_utility
 from nmt.decoding.translator import Translator
 from nmt.errors import UserError
 from tests.decoding.untrained import LINES, untrained
@@ -229,7 +229,7 @@ def test_utilities_equal_the_sentence_scores_of_sacrebleu(name: str) -> None:
             assert compare(extract(hyp), extract(ref)) == pytest.approx(value, abs=1e-9)
     for hyp in total:
         total[hyp] = sum(metric.sentence_score(hyp, [ref]).score for ref in TEXTS)
-    ranked = [TEXTS[place] for place in rank(TEXTS, name, "en")]
+    ranked = [TEXTS[place] for place in by_utility(TEXTS, name, "en")]
     assert sorted(ranked) == sorted(total)
     values = [total[text] for text in ranked]
     assert values == sorted(values, reverse=True)
@@ -243,7 +243,7 @@ def test_mbr_outputs_the_candidate_most_similar_to_the_others(
     found = translator.n_best(LINES, 2, mbr="chrf", candidates=6, **options)
     for of_line, chosen in zip(candidates, found, strict=True):
         texts = [h.text for h in of_line]
-        expected = [texts[place] for place in rank(texts, "chrf", "en")][:2]
+        expected = [texts[place] for place in by_utility(texts, "chrf", "en")][:2]
         assert [h.text for h in chosen] == expected
     assert translator.translate(["", *LINES], mbr="bleu", candidates=4)[0] == ""
     with pytest.raises(UserError, match=r"candidates \(8\) must not exceed beam \(4\)"):

@@ -16,8 +16,7 @@ import pytest
 
 from nmt.cli import train
 from nmt.decoding import batching
-from nmt.decoding.codec import SearchInput
-from nmt.decoding.hypothesis import Hypothesis
+from nmt.decoding.engine import Hypothesis, SearchInput
 from nmt.decoding.translator import Translator
 from tests.decoding.untrained import untrained
 from tests.toy import lines_of_digits, toy_corpus, toy_recipe

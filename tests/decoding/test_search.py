@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import torch
 
-from nmt.decoding.hypothesis import Hypothesis, length_penalty
+from nmt.decoding.engine import Hypothesis, length_penalty
 from nmt.decoding.search import beam_search
 from tests.decoding.exhaustive import (
     EOS,

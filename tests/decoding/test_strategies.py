@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import torch
 
-from nmt.decoding.hypothesis import Hypothesis
+from nmt.decoding.engine import Hypothesis
 from nmt.decoding.logits_processors import NoRepeat, Prefix
 from nmt.decoding.search import Beams, beam_search
 from nmt.decoding.strategies import DiverseBeams, Sampling, uniform

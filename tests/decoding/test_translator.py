@@ -19,7 +19,7 @@ from nmt.data.vocab import BOS, EOS, PAD, UNK
 from nmt.decoding import codec as codec_module
 from nmt.decoding import translator as translator_module
 from nmt.decoding.codec import BLANK, Translation, part_ends
-from nmt.decoding.hypothesis import Hypothesis
+from nmt.decoding.engine import Hypothesis
 from nmt.decoding.torch_engine import TorchEngine
 from nmt.decoding.translator import Translator
 from nmt.errors import MachineError, UserError
@@ -301,7 +301,7 @@ def test_a_search_can_be_stopped_between_two_positions(
     assert positions == 3
 
 
-@pytest.mark.parametrize("options", [{"token_scores": True}, {"align": True}, {"mbr": "bleu"}])
+@pytest.mark.parametrize("options", [{"align": True}, {"mbr": "bleu"}])
 def test_scores_and_ranking_can_be_stopped(translator: Translator, options: dict[str, Any]) -> None:
     """Each line is a batch, so each line asks once more than its search does."""
     search, complete = StopAt(0), StopAt(0)
@@ -372,7 +372,7 @@ def test_a_sentence_that_does_not_fit_is_an_error(monkeypatch: pytest.MonkeyPatc
         translator.translate_ids([np.array([4, 5])] * 3)
 
 
-@pytest.mark.parametrize("call", ["score", "align", "token_scores"])
+@pytest.mark.parametrize("call", ["score", "align"])
 def test_batches_of_given_translations_are_halved_too(
     call: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

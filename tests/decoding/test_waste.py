@@ -9,6 +9,8 @@ import pytest
 from benchmarks.engines import step_overhead
 from tests.decoding.untrained import PAIRS, untrained
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.mark.parametrize("beam", [1, 5])
 def test_finished_sentences_are_not_computed(beam: int) -> None:

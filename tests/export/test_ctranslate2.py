@@ -12,7 +12,7 @@ import torch
 from nmt.cli.export import QUANTIZATIONS
 from nmt.data.vocab import EOS
 from nmt.decoding.translator import Translator
-from nmt.export.backend import load_exported
+from nmt.export.engines import load_exported
 from nmt.export.folder import export
 from nmt.export.spec import SPECIALS
 from tests.export.cases import COUNT, GRID, OTHERS, ids, made, their_search

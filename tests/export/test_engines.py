@@ -10,7 +10,7 @@ from nmt.cli import translate
 from nmt.decoding.options import SearchOptions
 from nmt.decoding.translator import Translator
 from nmt.errors import UserError
-from nmt.export import engines, folder
+from nmt.export import engines
 from nmt.export.engines import cache_folder, load_translator
 from tests.export.cases import made, pairs, run_folder
 
@@ -75,13 +75,13 @@ def test_a_length_limit_above_that_of_the_export_is_for_torch(
 def test_another_process_may_make_the_export_meanwhile(
     run: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    export = folder.export
+    export = engines.export
 
     def export_after_another(translator: Translator, output: Path, force: bool) -> None:
         export(translator, output)
         export(translator, output, force=force)
 
-    monkeypatch.setattr(folder, "export", export_after_another)
+    monkeypatch.setattr(engines, "export", export_after_another)
     auto = load_translator(run, "cpu", engine="auto")
     capsys.readouterr()
     auto.translate(LINES, beam=1)

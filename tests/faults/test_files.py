@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from nmt.errors import MachineError, UserError
-from nmt.run.checkpoint import store
+from nmt.run import checkpoint as module
 from nmt.run.folder import RunFolder, update_of
 from nmt.run.lifecycle import TrainingFolder
 from nmt.run.metrics_log import MetricsLog
@@ -45,7 +45,10 @@ def outcome(act) -> str | None:
 # --- killed, at any step and any byte -----------------------------------------------------------
 
 
-@pytest.mark.parametrize("update", [2, 1], ids=["a new update", "the same update again"])
+@pytest.mark.parametrize(
+    "update",
+    [pytest.param(2, id="new"), pytest.param(1, id="the same again", marks=pytest.mark.slow)],
+)
 def test_sigkill_at_every_step_of_a_save(tmp_path, update):
     with TrainingFolder(tmp_path / "counted", RECIPE) as run:
         save(run, 1, best=1)
@@ -337,7 +340,7 @@ def test_a_checkpoint_that_is_replaced_while_it_is_read(tmp_path, monkeypatch):
     with TrainingFolder(tmp_path / "run", RECIPE) as run:
         save(run, 1, best=1)
         reader = RunFolder.open(run.path)
-        real = store.read_checkpoint
+        real = module.read_checkpoint
 
         def late(path, with_optimizer=True):
             monkeypatch.undo()
@@ -345,7 +348,7 @@ def test_a_checkpoint_that_is_replaced_while_it_is_read(tmp_path, monkeypatch):
             return real(path, with_optimizer)
 
         for which, update in (("best", 2), ("latest", 2)):
-            monkeypatch.setattr(store, "read_checkpoint", late)
+            monkeypatch.setattr(module, "read_checkpoint", late)
             assert holds(load(reader, which)[0], update)
 
 

@@ -15,7 +15,7 @@ import pytest
 from nmt.apps.plot import command as plot
 from nmt.apps.plot.curves import RunMetrics
 from nmt.apps.report import command as report
-from nmt.cli import common, export, prepare, train
+from nmt.cli import common, export, prepare
 from nmt.cli.parsers import command_parser
 from nmt.config.load import load_recipe
 from nmt.errors import UserError
@@ -42,30 +42,18 @@ def test_odd_types_in_the_metrics_are_left_out(key, tmp_path: Path):
     assert len(curve.updates) == len(curve.values)
 
 
-@pytest.mark.parametrize(
-    "value", [*ODD, [{"name": 1}], [{"value": 1}], [{"name": "b", "value": "1"}]]
-)
-@pytest.mark.parametrize(
-    "key",
-    [
-        "status",
-        "reason",
-        "best",
-        "dev",
-        "updates",
-        "hours",
-        "test",
-        "test_sets",
-        "versions",
-        "files",
-    ],
-)
-def test_odd_types_in_the_summary_count_as_damage(key, value, tmp_path: Path):
+SUMMARY = ("status", "reason", "best", "dev", "updates", "hours", "test", "test_sets", "versions",
+           "files")  # fmt: skip
+
+
+@pytest.mark.parametrize("key", SUMMARY)
+def test_odd_types_in_the_summary_count_as_damage(key, tmp_path: Path):
     run = trained(tmp_path / "run", 1)
-    run.summary_file.write_text(json.dumps({"status": "finished", key: value}))
-    summary = read_summary(run)
-    assert summary == {} or isinstance(summary["status"], str)
-    read_result(run.path)
+    for value in (*ODD, [{"name": 1}], [{"value": 1}], [{"name": "b", "value": "1"}]):
+        run.summary_file.write_text(json.dumps({"status": "finished", key: value}))
+        summary = read_summary(run)
+        assert summary == {} or isinstance(summary["status"], str)
+        read_result(run.path)
 
 
 def test_a_report_of_odd_values_is_written_or_refused(tmp_path: Path, capsys):
@@ -175,19 +163,11 @@ def test_a_full_disk_while_corpora_are_prepared(full_disk, tmp_path: Path, capsy
     assert "--resume" not in error
 
 
-@pytest.fixture(scope="module")
-def toy_run(tmp_path_factory) -> Path:
-    folder = tmp_path_factory.mktemp("toy")
-    toy_corpus(folder)
-    assert train.main([str(toy_recipe(folder))]) == 0
-    return folder / "run"
-
-
-def test_a_full_disk_while_a_model_is_exported(full_disk, toy_run: Path, tmp_path: Path, capsys):
+def test_a_full_disk_while_a_model_is_exported(full_disk, short_run: Path, tmp_path: Path, capsys):
     pytest.importorskip("ctranslate2")
     full_disk()
     output = tmp_path / "model"
-    assert export.main([str(toy_run), "--output", str(output)]) == 4
+    assert export.main([str(short_run), "--output", str(output)]) == 4
     error = capsys.readouterr().err
     assert f"{output}: the disk (or your quota) is full: " in error
     assert "needed" in error
@@ -195,8 +175,8 @@ def test_a_full_disk_while_a_model_is_exported(full_disk, toy_run: Path, tmp_pat
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_full_disk_leaves_no_part_of_a_figure(full_disk, toy_run: Path, tmp_path: Path, capsys):
+def test_a_full_disk_leaves_no_part_of_a_figure(full_disk, short_run: Path, tmp_path: Path, capsys):
     full_disk()
-    assert plot.main(["curves", str(toy_run), "-o", str(tmp_path / "a.png")]) == 4
+    assert plot.main(["curves", str(short_run), "-o", str(tmp_path / "a.png")]) == 4
     assert "a.png: the disk (or your quota) is full: " in capsys.readouterr().err
     assert list(tmp_path.iterdir()) == []

@@ -140,6 +140,7 @@ FAULTS = {
         "schedule: {kind: linear, lr: 1e-3, total_updates: 900, end_lr: 1}": "4:56: schedule.end_lr (1.0) must not exceed schedule.lr (0.001)",
     },
 }
+PYDANTIC = r"\binput|valid(?!ate_every|ations)|tuple|dictionary|union|field|discriminator"
 CASES = [(text, message) for row in FAULTS.values() for text, message in row.items()]
 
 
@@ -150,17 +151,8 @@ def test_each_fault_of_a_recipe_is_an_error_with_its_place(text: str, message: s
     assert f"r.yaml:{message}" in str(error.value).splitlines()
     assert error.value.exit_code == 2
     assert error.value.fix
-
-
-def test_no_message_uses_the_words_of_pydantic():
-    """Such as input, validation, tuple, dictionary, union, field."""
-    for text, _ in CASES:
-        with pytest.raises(UserError) as error:
-            recipe_from_text(HEAD + text, "r.yaml")
-        message = re.sub(r'".*?"', "", str(error.value)).lower()
-        assert not re.search(
-            r"\binput|valid(?!ate_every|ations)|tuple|dictionary|union|field|discriminator", message
-        ), message
+    words = re.sub(r'".*?"', "", str(error.value)).lower()  # without the recipe's own
+    assert not re.search(PYDANTIC, words), words
 
 
 @pytest.mark.parametrize("text", ["", "- a\n- b\n", "just text"])

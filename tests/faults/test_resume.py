@@ -18,8 +18,8 @@ from nmt.cli.train import main
 from nmt.data import checks
 from nmt.data.segmenters import bpe
 from nmt.errors import MachineError
-from nmt.run.checkpoint import Checkpoint, store
-from nmt.run.checkpoint import format as checkpoint_format
+from nmt.run import checkpoint as checkpoint_module
+from nmt.run.checkpoint import Checkpoint
 from nmt.run.folder import RunFolder
 from nmt.run.lifecycle import TrainingFolder
 from nmt.run.results import read_summary, write_summary
@@ -73,14 +73,13 @@ def test_a_moved_corpus_changes_nothing(here):
 def test_the_newest_checkpoint_and_the_best_are_read_once(here, monkeypatch):
     read: list[str] = []
     monkeypatch.setattr(Trainer, "run", lambda trainer: 1 / 0)  # all reads come before
-    function = checkpoint_format.read_checkpoint
+    function = checkpoint_module.read_checkpoint
 
     def reading(path: Path, with_optimizer: bool = True) -> Checkpoint:
         read.append(path.name)
         return function(path, with_optimizer)
 
-    for module in (store, checkpoint_format):
-        monkeypatch.setattr(module, "read_checkpoint", reading)
+    monkeypatch.setattr(checkpoint_module, "read_checkpoint", reading)
     assert resumed(here) == 3
     newest, best = RunFolder(here / "run").checkpoints()[-1].name, RunFolder(here / "run").best()
     assert sorted(read) == sorted({newest, best})

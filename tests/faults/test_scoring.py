@@ -119,6 +119,7 @@ def test_wrong_values(ref: Path, capsys: pytest.CaptureFixture[str], option: lis
     assert option[0] in capsys.readouterr().err
 
 
+@pytest.mark.slow
 def test_a_closed_output_pipe_ends_the_command(ref: Path) -> None:
     reading, writing = os.pipe()
     os.close(reading)
@@ -131,6 +132,7 @@ def test_a_closed_output_pipe_ends_the_command(ref: Path) -> None:
     assert "Error" not in ran.stderr
 
 
+@pytest.mark.slow
 def test_ascii_locale(tmp_path: Path, ref: Path) -> None:
     hyp = write_lines(tmp_path / "höchst", LINES)
     command = [*COMMAND, "--hyp", str(hyp), "--ref", str(ref)]
@@ -142,6 +144,7 @@ def test_ascii_locale(tmp_path: Path, ref: Path) -> None:
     assert ran.stdout.split(b"\n")[1].startswith(str(hyp).encode())
 
 
+@pytest.mark.slow
 def test_a_file_name_that_is_not_utf8(tmp_path: Path, ref: Path) -> None:
     hyp = os.fsencode(tmp_path) + b"/h\xff"
     os.link(ref, hyp)

@@ -5,13 +5,14 @@ from __future__ import annotations
 import contextlib
 import os
 import re
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from nmt.apps.report.runs import read_runs
-from nmt.cli import export, train
+from nmt.cli import train
 from nmt.data.segmenters import load_segmenter
 from nmt.data.segmenters.bpe import read_codes
 from nmt.data.segmenters.sentencepiece import SentencePiece
@@ -19,8 +20,8 @@ from nmt.data.text import read_lines
 from nmt.data.tokenizer import Moses
 from nmt.data.vocab import Vocab
 from nmt.errors import UserError
-from nmt.export.backend import load_exported
-from nmt.export.metadata import read_metadata
+from nmt.export.engines import load_exported
+from nmt.export.folder import read_metadata
 from nmt.run.folder import RunFolder
 from nmt.run.metrics_log import MetricsLog
 from nmt.run.results import read_metrics, read_summary
@@ -117,18 +118,9 @@ def test_a_text_file_may_be_a_pipe_but_not_a_device(put, tmp_path: Path):
 @pytest.mark.parametrize(
     "name", ["model.bin", "config.json", "shared_vocabulary.json", "vocab.txt", "SHA256SUMS"]
 )
-def test_a_special_file_of_an_export_is_refused_by_name(name, put, toy_run: Path, tmp_path: Path):
-    pytest.importorskip("ctranslate2")
-    assert export.main([str(toy_run), "--output", str(tmp_path / "exported")]) == 0
-    (tmp_path / "exported" / name).unlink()
-    put(tmp_path / "exported" / name)
+def test_a_special_file_of_an_export_is_refused_by_name(name, put, short_export, tmp_path: Path):
+    model = Path(shutil.copytree(short_export, tmp_path / "model"))
+    (model / name).unlink()
+    put(model / name)
     with pytest.raises(UserError, match=rf"{re.escape(name)}: not a regular file"):
-        load_exported(tmp_path / "exported", "cpu")
-
-
-@pytest.fixture(scope="module")
-def toy_run(tmp_path_factory) -> Path:
-    folder = tmp_path_factory.mktemp("special")
-    toy_corpus(folder)
-    assert train.main([str(toy_recipe(folder))]) == 0
-    return folder / "run"
+        load_exported(model, "cpu")

@@ -18,10 +18,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from nmt.config.recipe import FastBpeConfig, SentencePieceConfig
-from nmt.data.file_types import file_type
 from nmt.data.segmenters import Segmenter, bpe, learn_segmenter, load_segmenter, save_segmenter
 from nmt.data.segmenters.bpe import WordSplitter, join, learn_codes, read_codes
-from nmt.data.text import clean_line, find_side, is_blank, read_lines
+from nmt.data.text import clean_line, file_type, find_side, is_blank, read_lines
 from nmt.data.vocab import UNK, Vocab
 from nmt.errors import UserError
 from tests.toy import one_corpus
@@ -223,8 +222,9 @@ def test_file_that_is_not_a_model_is_an_error(tmp_path: Path, data: bytes | None
     path = tmp_path / "spm.model"
     if data is not None:
         path.write_bytes(data)
-    with pytest.raises(UserError, match=message):
+    with pytest.raises(UserError, match=message) as error:
         segmenter(SentencePieceConfig(model=str(path)))
+    assert "segment.model" in str(error.value)
     with pytest.raises(UserError, match="Is a directory"):
         segmenter(SentencePieceConfig(model=str(tmp_path)))
 

@@ -279,6 +279,7 @@ def test_kernels_are_loaded_for_enough_tokens_only(monkeypatch):
     assert kernels.supports(torch.ones(1))
 
 
+@pytest.mark.slow
 def test_kernels_compile_without_a_writable_cache_folder(tmp_path):
     """As for a package installed by the system and a user without a home folder."""
     code = "\n".join(

@@ -8,7 +8,6 @@ import torch
 
 from nmt.errors import RunError, UserError
 from nmt.run.checkpoint import (
-    IntervalState,
     TrainState,
     average_checkpoints,
     load_checkpoint,
@@ -17,6 +16,7 @@ from nmt.run.checkpoint import (
 )
 from nmt.run.folder import RunFolder
 from nmt.run.lifecycle import TrainingFolder
+from nmt.run.manifest import IntervalState
 from tests.run_cases import RECIPE, moments, same, save, state, trained, weights
 
 

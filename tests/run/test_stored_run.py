@@ -71,7 +71,9 @@ def test_scores_of_a_stored_run_are_found_and_computed(
     assert f'"score": {stored["tokenized_bleu"]}' in capsys.readouterr().out
 
 
-@both_kinds
+@pytest.mark.parametrize(
+    "corpus", [pytest.param("fastbpe", marks=pytest.mark.slow), "plain"], indirect=True
+)
 def test_a_stored_run_resumes_as_it_did_before(corpus: Path):
     run = RunFolder(corpus / "run")
     recipe = corpus / "recipe.yaml"

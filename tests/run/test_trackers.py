@@ -9,9 +9,9 @@ from typing import Any, ClassVar
 import pytest
 
 from nmt.errors import MachineError, UserError
-from nmt.run import trackers
+from nmt.run import metrics_log
 from nmt.run.lifecycle import TrainingFolder
-from nmt.run.trackers import TensorBoard, WeightsAndBiases, require_trackers, trackers_of
+from nmt.run.metrics_log import TensorBoard, WeightsAndBiases, require_trackers, trackers_of
 from tests.run_cases import RECIPE, recipe
 
 
@@ -24,7 +24,7 @@ def run(tmp_path):
 def install(monkeypatch, *packages: str) -> None:
     """Pretend that only these packages are installed."""
     found = {name: object() for name in packages}
-    monkeypatch.setattr(trackers.importlib.util, "find_spec", found.get)
+    monkeypatch.setattr(metrics_log.importlib.util, "find_spec", found.get)
 
 
 @pytest.mark.parametrize(

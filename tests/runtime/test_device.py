@@ -13,7 +13,6 @@ from nmt.runtime import device as module
 from nmt.runtime.device import (
     autocast,
     emulation_note,
-    fast_precisions,
     resolve_device,
     resolve_precision,
 )
@@ -149,17 +148,3 @@ def test_autocast_computes_products_in_the_precision(precision, dtype):
     with autocast(CPU, precision):
         assert (x @ x).dtype == dtype
     assert (x @ x).dtype == torch.float32
-
-
-@pytest.mark.parametrize("name", GPUS)
-def test_fast_precisions_of_a_gpu_are_fp32_and_what_auto_takes(name, monkeypatch):
-    Gpus(monkeypatch, name)
-    assert fast_precisions(torch.device("cuda")) == sorted(
-        {"fp32", GPUS[name][1]}, key=lambda precision: precision != "fp32"
-    )
-
-
-@pytest.mark.parametrize(("has_bf16", "expected"), [(True, ["fp32", "bf16"]), (False, ["fp32"])])
-def test_fast_precisions_of_a_cpu(has_bf16, expected, monkeypatch):
-    monkeypatch.setattr(module, "_cpu_has_bf16", lambda: has_bf16)
-    assert fast_precisions(CPU) == expected

@@ -7,7 +7,7 @@ import time
 
 import pytest
 
-from nmt.runtime.heartbeat import Heartbeat
+from nmt.runtime.distributed import Heartbeat
 
 dist = pytest.importorskip("torch.distributed")
 

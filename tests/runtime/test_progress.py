@@ -17,7 +17,8 @@ from nmt.config.recipe import FastBpeConfig, SentencePieceConfig
 from nmt.data.segmenters import learn_segmenter
 from nmt.runtime import progress
 from nmt.runtime.progress import TerminalBar, counted, progress_bar
-from nmt.scoring import metrics, paired_bootstrap, score
+from nmt.scoring import metrics
+from nmt.scoring.metrics import paired_bootstrap, score
 from tests.toy import one_corpus
 
 ROOT = Path(__file__).parents[2]

@@ -16,8 +16,8 @@ from nmt.run.manifest import (
     STATE,
     FileEntry,
     Manifest,
+    TrainState,
 )
-from nmt.run.state import TrainState
 
 
 def write_lines(path: Path, lines: list[str]) -> Path:

@@ -9,7 +9,7 @@ import pytest
 
 from nmt import train
 from nmt.apps.evaluate.command import main
-from nmt.decoding.mbr import rank
+from nmt.decoding.rerank import by_utility
 from nmt.run.folder import RunFolder
 from nmt.run.results import read_summary
 from nmt.scoring.language import bleu_tokenizer, language_of_files, language_of_text
@@ -27,7 +27,6 @@ TEXTS = {
     "my": ["ကျွန်တော်စာအုပ်ဖတ်ချင်တယ်။", "သူသုံးကီလိုမီတာလမ်းလျှောက်ခဲ့တယ်။"],
     "bo": ["ང་དཔེ་ཆ་ཀློག་འདོད་ཡོད།", "ཁོ་སྤྱི་ལེ་གསུམ་འགྲོས་སོང་།"],
 }
-UNSPACED = [lang for lang in TEXTS if lang != "ko"]
 ENGLISH = ["I want to read a book.", "He walked three kilometers."]
 CHARACTERS = ["km", "th", "lo", "my", "bo", "dz", "yue", "wuu", "nan", "hak", "khm_Khmr", "xx_Thai"]
 
@@ -67,7 +66,7 @@ def test_the_language_follows_the_ending_of_a_file(names: list[str], language: s
     assert language_of_files(names) == language
 
 
-@pytest.mark.parametrize("language", UNSPACED)
+@pytest.mark.parametrize("language", ["zh", "km"])
 @pytest.mark.parametrize("name", ["r.LANG", "r.txt"], ids=["ending", "script"])
 def test_files_without_a_language_are_scored_as_with_it(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], language: str, name: str
@@ -109,11 +108,11 @@ def test_runs_are_scored_by_the_script_of_their_references(tmp_path: Path) -> No
 def test_candidates_without_spaces_are_compared_by_characters(language: str) -> None:
     """As words they would all be equally far from each other."""
     texts = ["ខ្ញុំទៅផ្ទះ", "អ្នកមានឆ្កែ", "អ្នកមានឆ្មា"]
-    assert rank(texts, "bleu", language)[-1] == 0
+    assert by_utility(texts, "bleu", language)[-1] == 0
 
 
-@pytest.mark.parametrize("language", ["km", "xx"])
-def test_a_training_scores_text_without_spaces_by_characters(tmp_path: Path, language: str) -> None:
+def test_a_training_scores_text_without_spaces_by_characters(tmp_path: Path) -> None:
+    language = "xx"  # the script decides
     toy_corpus(tmp_path, {"train": 100, "dev": 6, "test": 6}, langs=("gl", language))
     for split in ("train", "dev", "test"):
         file = tmp_path / f"{split}.{language}"

@@ -13,8 +13,14 @@ from pathlib import Path
 import pytest
 
 from nmt.errors import UserError
-from nmt.scoring import METRICS, RESAMPLES, score, sentence_scores, tokenized_bleu
-from nmt.scoring.metrics import bleu_tokenizer
+from nmt.scoring.metrics import (
+    METRICS,
+    RESAMPLES,
+    bleu_tokenizer,
+    score,
+    sentence_scores,
+    tokenized_bleu,
+)
 from tests.scoring.texts import hypothesis, reference
 
 CHINESE = ["我想看书。", "他走了 3 公里", "", "你好世界"]
@@ -102,12 +108,12 @@ def test_a_correct_short_line_has_the_full_score() -> None:
     assert [s.values for s in found] == [[pytest.approx(100), 0]] * 3 + [[0, 100]]
 
 
-@pytest.mark.parametrize("language", ["zh", "zh-CN", "zh_TW", "zho_Hans", "cmn"])
-def test_chinese_uses_sacrebleus_tokenizer(tmp_path: Path, language: str) -> None:
+def test_chinese_uses_sacrebleus_tokenizer(tmp_path: Path) -> None:
+    assert {bleu_tokenizer(code) for code in ("zh", "zh-CN", "zh_TW", "cmn")} == {"zh"}
     refs = CHINESE * 3
     hyps = [line[:-1] for line in refs]
     (expected,) = sacrebleu_command(tmp_path, hyps, refs, "-l", "en-zh", "-m", "bleu")
-    (ours,) = score(hyps, refs, ["bleu"], language)
+    (ours,) = score(hyps, refs, ["bleu"], "zho_Hans")
     assert ours.value == pytest.approx(expected["score"], abs=1e-6)
     assert "tok:zh" in ours.signature
     assert ours.value != pytest.approx(score(hyps, refs, ["bleu"], "en")[0].value)

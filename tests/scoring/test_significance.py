@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from nmt.errors import UserError
-from nmt.scoring import paired_bootstrap, score
+from nmt.scoring.metrics import paired_bootstrap, score
 from tests.scoring.texts import hypothesis, reference
 
 REFS = reference(80)

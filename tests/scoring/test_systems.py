@@ -9,7 +9,7 @@ import pytest
 from sacremoses import MosesDetokenizer
 
 from nmt.errors import UserError
-from nmt.scoring import tokenized_bleu
+from nmt.scoring.metrics import tokenized_bleu
 from nmt.scoring.systems import Systems, from_files, from_runs
 from tests.scoring.runs import make_run, write_lines
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +9,8 @@ import pytest
 
 from nmt.apps.evaluate import command as score
 from nmt.cli import train, translate
-from tests.toy import toy_corpus, toy_recipe
+from tests.toy import lines_of_digits, toy_corpus, toy_recipe, write_pairs
+from tests.trained import LONGEST
 
 LEARNING: dict[str, Any] = {
     "data": {"batch_tokens": 512, "test": "none"},
@@ -28,7 +28,6 @@ LEARNING: dict[str, Any] = {
     "train": {"validate_every": 600, "log_every": 100},
 }
 NORMFORMER = ["model.normformer=true", "model.res_scale=ffn", "model.activation=geglu"]
-IN_EVERY_RUN = {("scalenorm", "pre"), ("layernorm", "post")}  # five seconds each
 
 
 @pytest.fixture(scope="module")
@@ -40,24 +39,30 @@ def corpus(tmp_path_factory) -> Path:
     return folder
 
 
-def exact_matches(corpus: Path, work: Path, overrides: list[str]) -> float:
-    """Train a model and return the share of held-out lines that it translates exactly."""
-    run, out = work / "run", work / "test.out"
-    assert train.main([str(corpus / "toy.yaml"), f"out={run}", *overrides]) == 0
-    source = str(corpus / "test.gl")
-    assert translate.main([str(run), "--input", source, "--output", str(out)]) == 0
+def correct(run: Path, prefix: Path, out: Path) -> float:
+    """Return the share of PREFIX.gl that a run translates into the lines of PREFIX.en."""
+    assert translate.main([str(run), "--input", f"{prefix}.gl", "--output", str(out)]) == 0
     translations = out.read_text(encoding="utf-8").splitlines()
-    references = (corpus / "test.en").read_text(encoding="utf-8").splitlines()
+    references = Path(f"{prefix}.en").read_text(encoding="utf-8").splitlines()
     return sum(a == b for a, b in zip(translations, references, strict=True)) / len(references)
 
 
-@pytest.mark.parametrize(
-    ("norm", "place"),
-    [
-        pytest.param(*case, marks=() if case in IN_EVERY_RUN else pytest.mark.slow)
-        for case in itertools.product(("layernorm", "rmsnorm", "scalenorm"), ("pre", "post"))
-    ],
-)
+def exact_matches(corpus: Path, work: Path, overrides: list[str]) -> float:
+    """Train a model and return the share of held-out lines that it translates exactly."""
+    run = work / "run"
+    assert train.main([str(corpus / "toy.yaml"), f"out={run}", *overrides]) == 0
+    return correct(run, corpus / "test", work / "test.out")
+
+
+def test_the_shared_run_reverses_lines(trained, tmp_path):
+    """Nine of ten lines are new to it."""
+    write_pairs(tmp_path / "other", lines_of_digits(100, seed=7, longest=LONGEST))
+    assert correct(trained, tmp_path / "other", tmp_path / "out") >= 0.95
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("norm", ["layernorm", "rmsnorm", "scalenorm"])
+@pytest.mark.parametrize("place", ["pre", "post"])
 def test_reversal_is_learned(norm, place, corpus, tmp_path):
     overrides = [f"model.norm={norm}", f"model.norm_place={place}"]
     assert exact_matches(corpus, tmp_path, overrides) >= 0.98

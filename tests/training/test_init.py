@@ -152,8 +152,8 @@ def test_rows_go_by_piece_and_specials_by_position():
             assert row != UNK
     layers = [name for name in now if name not in ("embed.weight", "out_bias")]
     assert all(torch.equal(now[name], parent.tensors[name]) for name in layers)
-    assert not transfer.fresh
-    assert not transfer.not_taken
+    assert not transfer.missing
+    assert not transfer.unexpected
     assert transfer.record["rows"] == {
         "pieces": 4, "from_parent": 2, "new": 2, "share": {"src": 0.5, "tgt": 0.5}
     }  # fmt: skip
@@ -179,7 +179,7 @@ def test_several_embeddings_become_one():
         row = same.ids([piece])[0]
         assert torch.equal(now["embed.weight"][row], table[row])
     assert torch.equal(now["embed.weight"][:4], target[:4])
-    assert transfer.not_taken == ["out_embed.weight"]
+    assert transfer.unexpected == ["out_embed.weight"]
     transfer, now, _ = taken(parent, same, tie="tgt_out")
     assert torch.equal(now["embed.weight"], target)
     assert torch.equal(now["src_embed.weight"], source)
@@ -189,14 +189,16 @@ def test_more_and_fewer_layers_are_listed():
     same = vocab("a", "b")
     parent = synthetic(same, dec_layers=3)
     transfer, now, fresh = taken(parent, same, enc_layers=2, dec_layers=2)
-    assert {name.rsplit(".", 3)[0] for name in transfer.fresh} <= {"encoder.layers.1"} | {
+    assert {name.rsplit(".", 3)[0] for name in transfer.missing} <= {"encoder.layers.1"} | {
         "encoder.layers.1.self_attn", "encoder.layers.1.ffn", "encoder.layers.1"
     }  # fmt: skip
-    assert all(name.startswith("encoder.layers.1.") for name in transfer.fresh)
-    assert all(name.startswith("decoder.layers.2.") for name in transfer.not_taken)
+    assert all(name.startswith("encoder.layers.1.") for name in transfer.missing)
+    assert all(name.startswith("decoder.layers.2.") for name in transfer.unexpected)
     assert "these start fresh: encoder.layers.1 (10 tensors)" in transfer.lines[1]
-    assert transfer.lines[2] == f"  not taken: decoder.layers.2 ({len(transfer.not_taken)} tensors)"
-    assert all(torch.equal(now[name], fresh[name]) for name in transfer.fresh)
+    assert (
+        transfer.lines[2] == f"  not taken: decoder.layers.2 ({len(transfer.unexpected)} tensors)"
+    )
+    assert all(torch.equal(now[name], fresh[name]) for name in transfer.missing)
 
 
 def test_another_norm_eps_is_noted():
@@ -216,7 +218,7 @@ def test_normformer_can_be_added():
     parent = synthetic(same, dec_layers=2, enc_layers=2)
     transfer, _, _ = taken(parent, same, head_scale=True, post_attn_norm=True, ffn_norm=True)
     assert "encoder.layers.*.ffn.norm.weight (2 tensors)" in transfer.lines[1]
-    assert not transfer.not_taken
+    assert not transfer.unexpected
 
 
 @pytest.mark.parametrize(
@@ -244,7 +246,7 @@ def test_a_language_model_gives_the_part_that_it_has():
     cross = [f"decoder.layers.0.cross_attn{end}" for end in (".", "_res.")]
     parent = synthetic(same, remove=["encoder.", *cross])
     transfer, now, _ = taken(parent, same)
-    assert all(name.startswith(("encoder.", *cross)) for name in transfer.fresh)
+    assert all(name.startswith(("encoder.", *cross)) for name in transfer.missing)
     name = "decoder.layers.0.self_attn.qkv.weight"
     assert torch.equal(now[name], parent.tensors[name])
     for line in ("encoder.layers.0 (10 tensors)", "decoder.layers.*.cross_attn.q.weight"):

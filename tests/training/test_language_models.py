@@ -5,8 +5,6 @@ from __future__ import annotations
 import contextlib
 import json
 import math
-import subprocess
-import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -358,20 +356,6 @@ def test_a_text_of_unknown_words_has_nothing_to_mask(folder, tmp_path, capsys):
     assert main([*command, "segment.min_count=100000"]) == 2
     assert "task: masked_lm has nothing to predict" in capsys.readouterr().err
     assert not run.exists()
-
-
-@pytest.mark.slow
-@TASKS
-def test_two_processes_train_like_one_that_accumulates(folder, tmp_path, task):
-    launch = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2"]
-    recipe = str(folder / f"{task}.yaml")
-    command = [*launch, "-m", "nmt.cli.train", recipe, f"out={tmp_path / 'two'}"]
-    done = subprocess.run(command, capture_output=True, text=True, cwd=ROOT, timeout=240)
-    assert done.returncode == 0, done.stderr
-    assert main([recipe, f"out={tmp_path / 'one'}", "optim.accumulate=2"]) == 0
-    one, two = (load_checkpoint(RunFolder.open(tmp_path / name)) for name in ("one", "two"))
-    for name, tensor in one.model.items():
-        torch.testing.assert_close(two.model[name], tensor, atol=1e-6, rtol=0)
 
 
 def test_a_block_must_fit_in_a_batch(folder):

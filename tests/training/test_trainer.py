@@ -6,6 +6,7 @@ import json
 import math
 import re
 import subprocess
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -18,20 +19,21 @@ from nmt.data.batches import PlannedBatch, Update, collate
 from nmt.decoding.translator import Translator
 from nmt.errors import Diverged
 from nmt.model.cpu.active_rows import ActiveRows
-from nmt.run.checkpoint import IntervalState, average_checkpoints, load_checkpoint
+from nmt.run import checkpoint as checkpoint_module
+from nmt.run.checkpoint import Checkpoint, average_checkpoints, load_checkpoint
 from nmt.run.folder import RunFolder
+from nmt.run.manifest import IntervalState
 from nmt.run.results import format_number, read_metrics, read_result, read_summary
 from nmt.runtime import memory
-from nmt.scoring import Score
+from nmt.scoring.metrics import Score
 from nmt.training import progress as progress_module
 from nmt.training import trainer as trainer_module
-from nmt.training.finish import finish, source_commit
+from nmt.training.language_models import TextEvaluation
 from nmt.training.progress import LogInterval, TimeLeft, Validation
-from nmt.training.stopping import validations_without_gain
+from nmt.training.stopping import finish, source_commit, validations_without_gain
 from nmt.training.task import MeanEvaluation, Stopped, score_line
-from nmt.training.text_evaluation import TextEvaluation
 from nmt.training.trainer import Trainer
-from nmt.training.validation import TranslationEvaluation
+from nmt.training.translation import TranslationEvaluation
 from tests.training.helpers import (
     NO_DROPOUT,
     CountReads,
@@ -144,7 +146,9 @@ def interval(trainer: Trainer, *losses: float) -> LogInterval:
 
 
 def test_a_loss_of_zero_is_a_log_line_like_any_other(start):
-    assert interval(start(), 1.0, 0.0, 0.0).loss_ratio == 0
+    trainer = start()
+    interval(trainer, 1.0, 0.0, 0.0)
+    assert trainer.state.interval.loss_ratio == 0
 
 
 def test_divergence_needs_two_lines_with_a_high_loss(start):
@@ -335,12 +339,6 @@ def test_a_stop_is_noticed_before_the_search_of_a_validation(start, monkeypatch)
         trainer.evaluate("dev")
 
 
-def test_max_validations_ends_the_run(start):
-    trainer = start("train.max_validations=2", "train.validate_every=3")
-    assert trainer.run() == "train.max_validations = 2"
-    assert [update for update, _ in trainer.state.history] == [3, 6]
-
-
 def test_early_stopping(start):
     trainer = start("train.stop_patience=2", "train.validate_every=1", "train.max_validations=50")
     script_scores(trainer, [1.0, 3.0, 2.0, 3.5, 3.5, math.nan])  # neither a tie nor NaN is a gain
@@ -430,7 +428,7 @@ def test_a_resumed_run_counts_the_updates_that_were_skipped_before(start):
 
 
 def test_forward_and_backward_use_onednn(start, monkeypatch):
-    monkeypatch.setattr("nmt.runtime.matmul.onednn_is_exact", lambda: True)
+    monkeypatch.setattr("nmt.model.cpu.matmul.onednn_is_exact", lambda: True)
     products, seen = torch.backends.mkldnn.matmul, []
     trainer = start()
     layer = trainer.model.encoder.layers[0]
@@ -579,6 +577,20 @@ def test_the_average_becomes_best_unless_it_is_worse(start, dev_of_average, take
     )
     assert (trainer.run_folder.dev_dir / "u000006-avg2.hyp").is_file()
     assert summary["dev"] == (dev_of_average if taken else 5.0)
+
+
+def test_the_end_of_a_training_reads_the_best_checkpoint_once(start, monkeypatch):
+    read, function = [], checkpoint_module.read_checkpoint
+
+    def reading(path: Path, with_optimizer: bool = True) -> Checkpoint:
+        read.append(path.name)
+        return function(path, with_optimizer)
+
+    trainer = start()
+    reason = str(trainer.run())
+    monkeypatch.setattr(checkpoint_module, "read_checkpoint", reading)
+    finish(trainer, reason)
+    assert read == [trainer.run_folder.best()]
 
 
 def test_a_second_end_chooses_between_the_checkpoint_and_the_new_average(start):

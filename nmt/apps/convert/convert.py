@@ -19,7 +19,7 @@ from nmt.config.load import dump_recipe, recipe_from_text
 from nmt.config.model import model_config
 from nmt.config.recipe import Recipe
 from nmt.data.segmenters import save_segmenter
-from nmt.data.segmenters.sentencepiece_model import read_model
+from nmt.data.segmenters.sentencepiece import read_model
 from nmt.data.vocab import Vocab
 from nmt.decoding.codec import text_hash
 from nmt.errors import UserError
@@ -140,10 +140,10 @@ def _recipe(
     folder: HubFolder,
 ) -> Recipe:
     """Return the recipe of the run; its corpora are those of the model, which are not at hand."""
-    model = read_model(text.segmenter.files()["spm.model"])
-    segment: dict[str, Any] = {"kind": "sentencepiece", "vocab_size": max(16, len(model.scores))}
-    if model.kind in MODEL_TYPES:
-        segment["model_type"] = model.kind
+    kind, scores = read_model(text.segmenter.files()["spm.model"])
+    segment: dict[str, Any] = {"kind": "sentencepiece", "vocab_size": max(16, len(scores))}
+    if kind in MODEL_TYPES:
+        segment["model_type"] = kind
     data: dict[str, Any] = {
         "train": [{"path": name, **entry}],
         "dev": [{"path": name, **entry}],

@@ -20,8 +20,7 @@ from nmt.data.vocab import BOS, EOS, PAD, SPECIALS, TAG_MARK, UNK, Vocab
 from nmt.errors import UserError
 from nmt.model.config import ModelConfig
 from nmt.model.transformer import Transformer
-from nmt.run.checkpoint import shapes_of
-from nmt.run.checkpoint.format import non_finite
+from nmt.run.checkpoint import non_finite, shapes_of
 
 SHARED = "model.shared.weight"
 TABLES = {stack: f"model.{stack}.embed_tokens.weight" for stack in ("encoder", "decoder")}

@@ -14,17 +14,15 @@ from dataclasses import dataclass
 
 from sacrebleu.metrics import BLEU
 
-from nmt.data.convert import ConvertLines
+from nmt.data.bitext import ConvertLines
 from nmt.data.text import read_lines
 from nmt.scoring.language import bleu_tokenizer
-from nmt.scoring.metrics import Score, check_lines, score
+from nmt.scoring.metrics import Score, score
 from nmt.scoring.systems import Systems
 
+# compare-mt's limits between lengths of the reference in words, and between counts of a word
 LENGTHS = (10, 20, 30, 40, 50, 60)
-"""compare-mt's limits between lengths of the reference, in words."""
-
 FREQUENCIES = (1, 2, 3, 4, 5, 10, 100, 1000)
-"""compare-mt's limits between counts of a word in the training text."""
 
 
 @dataclass(frozen=True)
@@ -42,34 +40,21 @@ class Range:
 
 @dataclass(frozen=True)
 class LengthBucket:
-    """The scores of the lines whose reference has a certain length.
+    """The scores of the lines whose reference has a certain length."""
 
-    Attributes:
-        words: words of the reference.
-        lines: how many lines these are.
-        scores: one corpus score of these lines per metric.
-    """
-
-    words: Range
+    words: Range  # of the reference
     lines: int
-    scores: list[Score]
+    scores: list[Score]  # a corpus score of these lines for each metric
 
 
 @dataclass(frozen=True)
 class FrequencyBucket:
-    """How well a system produces the words with a certain count in the training text.
+    """How well a system produces the words with a certain count in the training text."""
 
-    Attributes:
-        count: occurrences of a word in the target side of the training text; 0 = unseen.
-        ref_words: occurrences of such words in the reference.
-        hyp_words: occurrences in the hypotheses.
-        matches: occurrences in both, the smaller number of each word in each line.
-    """
-
-    count: Range
-    ref_words: int
-    hyp_words: int
-    matches: int
+    count: Range  # occurrences in the target side of the training text; 0 = unseen
+    ref_words: int  # occurrences of such words in the reference
+    hyp_words: int  # occurrences in the hypotheses
+    matches: int  # occurrences in both, the smaller number of each word in each line
 
     @property
     def recall(self) -> float | None:
@@ -88,24 +73,43 @@ class FrequencyBucket:
         return 2 * self.matches / words if words else None
 
 
-def length_buckets(systems: Systems, name: str, metrics: Sequence[str]) -> list[LengthBucket]:
-    """Score a system by length of the first reference; metrics on plain text only."""
-    return by_length(
-        systems.texts[name],
-        systems.refs,
-        metrics,
-        systems.tgt_lang,
-        other_refs=systems.other_refs,
-    )
+def length_buckets(
+    systems: Systems, name: str, metrics: Sequence[str], limits: Sequence[int] = LENGTHS
+) -> list[LengthBucket]:
+    """Score a system by length of the first reference (Neubig et al. 2019, section 3.2).
+
+    Args:
+        name: of the system.
+        metrics: keys of METRICS that are computed on plain text.
+        limits: the first length of each bucket but the first, ascending.
+
+    Returns:
+        The buckets that have lines, shortest first.
+    """
+    rows: dict[int, list[int]] = {}
+    for row, words in enumerate(split_words(systems.refs, systems.tgt_lang)):
+        rows.setdefault(bisect_right(limits, len(words)), []).append(row)
+    texts, ranges = (systems.texts[name], systems.refs, *systems.other_refs), _ranges(limits)
+    buckets = []
+    for number in sorted(rows):
+        hyps, refs, *others = ([lines[row] for row in rows[number]] for lines in texts)
+        scores = score(hyps, refs, metrics, systems.tgt_lang, other_refs=others)
+        buckets.append(LengthBucket(ranges[number], len(hyps), scores))
+    return buckets
 
 
 def frequency_buckets(
-    systems: Systems, name: str, counts: Mapping[str, int]
+    systems: Systems, name: str, counts: Mapping[str, int], limits: Sequence[int] = FREQUENCIES
 ) -> list[FrequencyBucket]:
-    """Compare the words of a system and of the first reference by their training count.
+    """Compare the words of a system and the first reference by training count (section 3.3).
 
     Args:
-        counts: from ``training_counts``.
+        name: of the system.
+        counts: word -> occurrences in the training text, from ``training_counts``.
+        limits: the first count of each bucket but the first, ascending.
+
+    Returns:
+        All buckets, the rarest words first.
     """
     if systems.tokenized:
         sides = systems.words[name], systems.ref_words
@@ -113,15 +117,19 @@ def frequency_buckets(
     else:
         sides = systems.texts[name], systems.refs
         hyps, refs = (split_words(lines, systems.tgt_lang) for lines in sides)
-    return by_frequency(hyps, refs, counts)
+    ref_counts, hyp_counts, matched = ([0] * (len(limits) + 1) for _ in range(3))
+    for hyp, ref in zip(map(Counter, hyps), map(Counter, refs), strict=True):
+        for sums, words in ((ref_counts, ref), (hyp_counts, hyp), (matched, hyp & ref)):
+            for word, number in words.items():
+                sums[bisect_right(limits, counts.get(word, 0))] += number
+    return [
+        FrequencyBucket(*bucket)
+        for bucket in zip(_ranges(limits), ref_counts, hyp_counts, matched, strict=True)
+    ]
 
 
 def training_counts(systems: Systems) -> Counter[str]:
-    """Return how often each word occurs in the target side of the training text.
-
-    Raises:
-        UserError: a file is missing or cannot be read.
-    """
+    """Return how often each word occurs in the target side of the training text."""
     counts: Counter[str] = Counter()
     for file in systems.training:
         lines: Iterable[str] = read_lines(file.path)
@@ -133,79 +141,6 @@ def training_counts(systems: Systems) -> Counter[str]:
         else:
             counts += count_words(lines, systems.tgt_lang)
     return counts
-
-
-def by_length(
-    hyps: Sequence[str],
-    refs: Sequence[str],
-    metrics: Sequence[str],
-    tgt_lang: str,
-    limits: Sequence[int] = LENGTHS,
-    other_refs: Sequence[Sequence[str]] = (),
-) -> list[LengthBucket]:
-    """Score the lines of each length of the reference (Neubig et al. 2019, section 3.2).
-
-    Args:
-        hyps: plain text, one line per segment.
-        refs: the reference, in the same form.
-        metrics: keys of METRICS that are computed on plain text.
-        tgt_lang: language code; decides sacreBLEU's tokenizer, which counts the words.
-        limits: the first length of each bucket but the first, ascending.
-        other_refs: further references, which do not decide the length.
-
-    Returns:
-        The buckets that have lines, shortest first.
-
-    Raises:
-        UserError: the line counts differ, or there are no lines.
-    """
-    check_lines(hyps, refs)
-    rows: dict[int, list[int]] = {}
-    for row, words in enumerate(split_words(refs, tgt_lang)):
-        rows.setdefault(bisect_right(limits, len(words)), []).append(row)
-    ranges = _ranges(limits)
-    return [
-        LengthBucket(
-            ranges[bucket],
-            len(rows[bucket]),
-            score(
-                [hyps[row] for row in rows[bucket]],
-                [refs[row] for row in rows[bucket]],
-                metrics,
-                tgt_lang,
-                other_refs=[[lines[row] for row in rows[bucket]] for lines in other_refs],
-            ),
-        )
-        for bucket in sorted(rows)
-    ]
-
-
-def by_frequency(
-    hyp_words: Iterable[Sequence[str]],
-    ref_words: Iterable[Sequence[str]],
-    counts: Mapping[str, int],
-    limits: Sequence[int] = FREQUENCIES,
-) -> list[FrequencyBucket]:
-    """Compare the words of hypotheses and reference by training count (ibid., section 3.3).
-
-    Args:
-        hyp_words: the words of each line, from ``split_words``.
-        ref_words: those of the reference.
-        counts: word -> occurrences in the training text, from ``count_words``.
-        limits: the first count of each bucket but the first, ascending.
-
-    Returns:
-        All buckets, the rarest words first.
-    """
-    ref_counts, hyp_counts, matched = ([0] * (len(limits) + 1) for _ in range(3))
-    for hyp, ref in zip(map(Counter, hyp_words), map(Counter, ref_words), strict=True):
-        for sums, words in ((ref_counts, ref), (hyp_counts, hyp), (matched, hyp & ref)):
-            for word, number in words.items():
-                sums[bisect_right(limits, counts.get(word, 0))] += number
-    return [
-        FrequencyBucket(*bucket)
-        for bucket in zip(_ranges(limits), ref_counts, hyp_counts, matched, strict=True)
-    ]
 
 
 def split_words(lines: Iterable[str], tgt_lang: str) -> list[list[str]]:
@@ -233,6 +168,5 @@ def count_words(lines: Iterable[str], tgt_lang: str) -> Counter[str]:
 
 
 def _ranges(limits: Sequence[int]) -> list[Range]:
-    """Return the ranges from 0 that the limits separate."""
     ends = [*(limit - 1 for limit in limits), None]
     return [Range(low, high) for low, high in zip((0, *limits), ends, strict=True)]

@@ -21,8 +21,7 @@ from pathlib import Path
 from nmt.data.text import quantity
 from nmt.errors import RunError, UserError
 
-TIMEOUT = 3600.0
-"""Seconds that a command may take to score one system, unless the user says otherwise."""
+TIMEOUT = 3600.0  # seconds to score one system, unless the user says otherwise
 
 PLACEHOLDERS = ("{src}", "{hyp}", "{ref}")
 EXAMPLE = "comet-score -s {src} -t {hyp} -r {ref} --quiet --only_system"

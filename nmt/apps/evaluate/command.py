@@ -129,8 +129,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 def body(args: argparse.Namespace) -> None:
     """Read the systems, print notes on their text, then score and print."""
     from nmt.apps.evaluate.comet import ExternalMetric
-    from nmt.apps.evaluate.documents import read_documents
-    from nmt.apps.evaluate.report import report
+    from nmt.apps.evaluate.report import read_documents, report
 
     enable_gc()
     if args.sentences:
@@ -175,7 +174,7 @@ def body(args: argparse.Namespace) -> None:
 
 
 def _write_sentences(args: argparse.Namespace, systems: Systems, documents: list[str]) -> None:
-    from nmt.apps.evaluate.sentences import sentence_table
+    from nmt.apps.evaluate.report import sentence_table
     from nmt.data.text import quantity
     from nmt.runtime.files import AGAIN, replace_surrogates, write_atomic
 
@@ -197,13 +196,9 @@ def _read_systems(args: argparse.Namespace) -> Systems:
         )
     refs = args.ref or []
     if args.runs:
-        for name, flag in (
-            ("src", "--src"),
-            ("tgt_lang", "--tgt-lang"),
-            ("tokenized", "--tokenized"),
-            ("train", "--train"),
-        ):
+        for name in ("src", "tgt_lang", "tokenized", "train"):
             if getattr(args, name):
+                flag = f"--{name.replace('_', '-')}"
                 raise UserError(
                     f"{flag} is only for --hyp; the recipe of a run defines it",
                     fix=f"leave out {flag}",

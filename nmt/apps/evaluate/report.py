@@ -1,11 +1,17 @@
-"""Report the scores of systems as a table, as tab-separated lines or as JSON."""
+"""Score systems, and report the scores as a table, as tab-separated lines or as JSON.
+
+The sentences of a document can be scored as one text (d-BLEU; Liu et al. 2020, mBART,
+https://aclanthology.org/2020.tacl-1.47, section 4): n-grams match over the complete document, so a
+translation may join or split sentences.
+"""
 
 from __future__ import annotations
 
+import itertools
 import json
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from functools import partial
+from pathlib import Path
 from typing import TypeAlias
 
 from nmt.apps.evaluate.buckets import (
@@ -16,8 +22,7 @@ from nmt.apps.evaluate.buckets import (
     training_counts,
 )
 from nmt.apps.evaluate.comet import ExternalMetric
-from nmt.apps.evaluate.documents import DOCUMENT_METRICS, join_documents
-from nmt.data.text import quantity
+from nmt.data.text import is_blank, quantity, read_lines
 from nmt.errors import UserError
 from nmt.scoring.metrics import (
     METRICS,
@@ -26,6 +31,7 @@ from nmt.scoring.metrics import (
     Score,
     paired_bootstrap,
     score,
+    sentence_scores,
     with_tokenizer,
 )
 from nmt.scoring.systems import Systems
@@ -33,6 +39,7 @@ from nmt.scoring.systems import Systems
 COLUMNS = ("system", "metric", "score", "low", "high", "difference", "p_value", "signature")
 COMET = "comet"
 DOCUMENT_PREFIX = "doc_"
+DOCUMENT_METRICS = ("bleu", "chrf", "chrf++")  # TER would take hours on lines of a thousand words
 
 Record: TypeAlias = dict[str, str | float | None]
 
@@ -42,14 +49,13 @@ _MEMORY_LIMIT = 4 * 2**30
 
 @dataclass(frozen=True)
 class Report:
-    """The scores of one or several systems.
+    """The scores of one or several systems, by the names of the systems; the first is the baseline.
 
     Attributes:
-        systems: what was scored.
-        scores: system name -> one entry per score; the first system is the baseline. The names are
-            keys of METRICS, then ``doc_`` and a key for scores of documents, then ``comet``.
-        lengths: system name -> scores by length of the reference; empty if not requested.
-        frequencies: system name -> words by training frequency; empty if unknown.
+        scores: the names are keys of METRICS, then ``doc_`` and a key for scores of documents, then
+            ``comet``.
+        lengths: scores by length of the reference; empty if not requested.
+        frequencies: words by training frequency; empty if unknown.
     """
 
     systems: Systems
@@ -70,14 +76,12 @@ class Report:
         Raises:
             RunError: the command failed.
         """
-        values = {
-            system: metric.score(self.systems.sources, hyps, self.systems.refs)
-            for system, hyps in self.systems.texts.items()
-        }
-        first = next(iter(values))
         scores = {}
-        for system, value in values.items():
-            difference = None if system == first else value - values[first]
+        first: float | None = None
+        for system, hyps in self.systems.texts.items():
+            value = metric.score(self.systems.sources, hyps, self.systems.refs)
+            difference = None if first is None else value - first
+            first = value if first is None else first
             entry = Comparison(Score(COMET, value, metric.command), difference)
             scores[system] = [*self.scores[system], entry]
         return replace(self, scores=scores)
@@ -104,7 +108,6 @@ class Report:
         return "\n".join(lines)
 
     def _length_lines(self) -> Iterator[str]:
-        """Yield a block per metric: scores by length of the reference."""
         first = next(iter(self.lengths.values()), [])
         for place, result in enumerate(first[0].scores if first else ()):
             yield from ("", f"{_title(result.name)}, by words of the reference")
@@ -118,7 +121,6 @@ class Report:
             yield from _rows(rows)
 
     def _frequency_lines(self) -> Iterator[str]:
-        """Yield a block: the F1 of words by their count in the training text."""
         if not self.frequencies:
             return
         first = next(iter(self.frequencies.values()))
@@ -173,10 +175,8 @@ class Report:
             "by_frequency": [
                 {
                     "system": system,
+                    **vars(bucket),
                     "count": [bucket.count.low, bucket.count.high],
-                    "ref_words": bucket.ref_words,
-                    "hyp_words": bucket.hyp_words,
-                    "matches": bucket.matches,
                     "recall": bucket.recall,
                     "precision": bucket.precision,
                     "f1": bucket.f1,
@@ -191,16 +191,8 @@ class Report:
         for system, entries in self.scores.items():
             for entry in entries:
                 result = entry.score
-                values = (
-                    system,
-                    result.name,
-                    result.value,
-                    result.low,
-                    result.high,
-                    entry.difference,
-                    entry.p_value,
-                    result.signature,
-                )
+                others = (result.low, result.high, entry.difference, entry.p_value)
+                values = (system, result.name, result.value, *others, result.signature)
                 yield dict(zip(COLUMNS, values, strict=True))
 
     def _bucket_records(self) -> Iterator[Record]:
@@ -249,19 +241,33 @@ def report(
     _check_resamples(systems, resamples)
     on_text = [name for name in metrics if not METRICS[name].on_words]
     on_words = [name for name in metrics if METRICS[name].on_words]
-    lang, texts = systems.tgt_lang, systems.texts
-    compare = partial(_compare, tgt_lang=lang, resamples=resamples, progress=progress)
-    scores = compare(texts, [systems.refs, *systems.other_refs], on_text)
+    texts = systems.texts
+    scores: dict[str, list[Comparison]] = {system: [] for system in texts}
+
+    def add(
+        hyps: dict[str, list[str]],
+        refs: list[list[str]],
+        names: Sequence[str],
+        shown: Callable[[Score], Score],
+    ) -> None:
+        compared = _compare(hyps, refs, names, systems.tgt_lang, resamples, progress)
+        for system, entries in compared.items():
+            scores[system] += [replace(entry, score=shown(entry.score)) for entry in entries]
+
+    refs = [systems.refs, *systems.other_refs]
+    add(texts, refs, on_text, lambda result: result)
     ref_words = [systems.ref_words, *systems.other_ref_words]
-    word_scores = compare(systems.words, ref_words, on_words)
-    for system, entries in word_scores.items():
-        scores[system] += [
-            replace(entry, score=with_tokenizer(entry.score, systems.tokenizer))
-            for entry in entries
-        ]
+    add(systems.words, ref_words, on_words, lambda s: with_tokenizer(s, systems.tokenizer))
     if documents:
-        for system, entries in _document_scores(systems, on_text, compare, documents).items():
-            scores[system] += entries
+        joined = {system: join_documents(hyps, documents) for system, hyps in texts.items()}
+        joined_refs = [join_documents(lines, documents) for lines in refs]
+        count = f"|docs:{len(joined_refs[0])}"
+        add(
+            joined,
+            joined_refs,
+            [name for name in on_text if name in DOCUMENT_METRICS],
+            lambda s: replace(s, name=DOCUMENT_PREFIX + s.name, signature=s.signature + count),
+        )
     lengths: dict[str, list[LengthBucket]] = {}
     frequencies: dict[str, list[FrequencyBucket]] = {}
     if buckets:
@@ -270,33 +276,6 @@ def report(
             counts = training_counts(systems)
             frequencies = {system: frequency_buckets(systems, system, counts) for system in texts}
     return Report(systems, scores, lengths, frequencies)
-
-
-def _document_scores(
-    systems: Systems,
-    metrics: Sequence[str],
-    compare: Callable[..., dict[str, list[Comparison]]],
-    documents: Sequence[str],
-) -> dict[str, list[Comparison]]:
-    """Return the scores of the joined lines of each document."""
-    texts = {name: join_documents(hyps, documents) for name, hyps in systems.texts.items()}
-    refs = [join_documents(lines, documents) for lines in (systems.refs, *systems.other_refs)]
-    names = [name for name in metrics if name in DOCUMENT_METRICS]
-    scores = compare(texts, refs, names)
-    return {
-        system: [
-            replace(
-                entry,
-                score=replace(
-                    entry.score,
-                    name=DOCUMENT_PREFIX + entry.score.name,
-                    signature=f"{entry.score.signature}|docs:{len(refs[0])}",
-                ),
-            )
-            for entry in entries
-        ]
-        for system, entries in scores.items()
-    }
 
 
 def _check_resamples(systems: Systems, resamples: int) -> None:
@@ -341,6 +320,75 @@ def _compare(
     }
 
 
+def read_documents(file: str, lines: int) -> list[str]:
+    """Read the document id of each line, as ``sacrebleu --echo docid`` prints them for WMT.
+
+    Args:
+        file: one id per line; successive lines with the same id are a document.
+        lines: of the reference.
+
+    Raises:
+        UserError: the number of lines differs, a line is blank, or an id returns after another one.
+    """
+    ids = [line.strip() for line in read_lines(Path(file))]
+    if len(ids) != lines:
+        raise UserError(
+            f"{quantity(len(ids), 'line')}, but the reference has {lines:,}",
+            at=file,
+            fix="give one document id for each line of the reference",
+        )
+    seen: set[str] = set()
+    for number, (name, before) in enumerate(zip(ids, [None, *ids], strict=False), 1):
+        if is_blank(name):
+            raise UserError(
+                "a blank line", at=f"{file}:{number}", fix="write the document id of the line"
+            )
+        if name != before and name in seen:
+            raise UserError(
+                f"document {name} continues after another one",
+                at=f"{file}:{number}",
+                fix="put the lines of a document next to each other, or use another id",
+            )
+        seen.add(name)
+    return ids
+
+
+def join_documents(lines: Sequence[str], ids: Sequence[str]) -> list[str]:
+    """Return one line per document: its lines, joined by spaces; blank lines add nothing."""
+    pairs = zip(ids, lines, strict=True)
+    return [
+        " ".join(line.strip() for _, line in group if line.strip())
+        for _, group in itertools.groupby(pairs, key=lambda pair: pair[0])
+    ]
+
+
+def sentence_table(
+    systems: Systems, metrics: Sequence[str], documents: Sequence[str]
+) -> Iterator[str]:
+    """Yield a header and one row for each line and system, with their texts, without line ends.
+
+    The columns are system, line (from 1), document, one for each metric, source, reference and
+    hypothesis. Those of documents and sources are left out if these are unknown. Tabs and line
+    ends inside a text become spaces. With several references, scores count all of them, and the
+    column has the first.
+
+    Args:
+        metrics: keys of METRICS; those on words are left out, as tokenized BLEU is not smoothed.
+        documents: the document id of each line; empty = not known.
+    """
+    on_text = [name for name in metrics if not METRICS[name].on_words]
+    ids = [documents] if documents else []
+    sources = [systems.sources] if systems.sources else []
+    names = [*["document"] * len(ids), *on_text, *["source"] * len(sources)]
+    yield "\t".join(["system", "line", *names, "reference", "hypothesis"])
+    for system, hyps in systems.texts.items():
+        scores = sentence_scores(hyps, systems.refs, on_text, systems.tgt_lang, systems.other_refs)
+        values = ([f"{value:.4f}" for value in result.values] for result in scores)
+        columns = [*ids, *values, *sources, systems.refs, hyps]
+        for number, cells in enumerate(zip(*columns, strict=True), 1):
+            yield "\t".join(" ".join(cell.split()) for cell in (system, str(number), *cells))
+
+
 def _title(name: str) -> str:
     """Return the title of a score in a table: its label, and what a reader should know."""
     if name == COMET:
@@ -351,7 +399,6 @@ def _title(name: str) -> str:
 
 
 def _rows(rows: dict[str, list[str]]) -> Iterator[str]:
-    """Yield aligned lines of a small table with row titles."""
     width = max(map(len, rows))
     widths = [max(map(len, column)) for column in zip(*rows.values(), strict=True)]
     for title, cells in rows.items():

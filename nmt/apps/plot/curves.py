@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from nmt.run.folder import RunFolder, not_a_run_folder
+from nmt.run.folder import RunFolder
 from nmt.run.results import read_metrics
 
 
@@ -37,7 +37,7 @@ class RunMetrics:
     def __init__(self, path: str | Path) -> None:
         run = RunFolder(path)
         if not run.config_file.is_file():
-            raise not_a_run_folder(run.path)
+            RunFolder.open(path)  # says why it is none
         self.path, self.recipe = Path(path), run.recipe()
         self._records = list(read_metrics(run))
 

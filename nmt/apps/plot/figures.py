@@ -213,11 +213,7 @@ def draw(name: str, runs: Sequence[RunMetrics], selected: str | None, file_forma
 
 
 def require_matplotlib() -> ModuleType:
-    """Import matplotlib.
-
-    Raises:
-        UserError: it is not installed.
-    """
+    """Import matplotlib, or say how to install it."""
     try:
         import matplotlib
     except ImportError as error:
@@ -242,11 +238,7 @@ def _observe(observer: str) -> str:
 
 
 def _stacks(runs: Sequence[RunMetrics]) -> list[str]:
-    """Return the stacks that the models of all runs have.
-
-    Raises:
-        UserError: there is none.
-    """
+    """Return the stacks that the models of all runs have, at least one."""
     stacks = [s for s in runs[0].recipe.stacks if all(s in run.recipe.stacks for run in runs)]
     if not stacks:
         raise UserError(
@@ -258,7 +250,6 @@ def _stacks(runs: Sequence[RunMetrics]) -> list[str]:
 
 
 def _require(count: int, run: RunMetrics, missing: str, fix: str) -> None:
-    """Raise a UserError if a run has logged none of what a figure shows."""
     if not count:
         raise UserError(f"this run has no {missing}", at=str(run.path), fix=fix)
 
@@ -285,7 +276,7 @@ def _panels(rows: int, columns: int, height: float = 2.6) -> tuple[Figure, np.nd
 
 
 def _labeled(runs: Sequence[RunMetrics]) -> list[tuple[str, str, RunMetrics]]:
-    """Return (label, color, run) of each run."""
+    """Return label, color and run of each run."""
     labels = short_labels([run.path for run in runs])
     return [
         (replace_surrogates(label), COLORS[i % len(COLORS)], run)
@@ -324,7 +315,6 @@ def _share_legend(figure: Figure, grid: np.ndarray) -> None:
 
 
 def _share_scale(grid: np.ndarray) -> None:
-    """Give all panels the same vertical limits."""
     low, high = zip(*(axes.get_ylim() for axes in grid.flat), strict=True)
     for axes in grid.flat:
         axes.set_ylim(min(low), max(high))

@@ -83,7 +83,6 @@ class LiveCurve(LiveView):
         }
 
     def _draw(self, metric: str) -> bytes:
-        """Return a PNG file with two panels."""
         import matplotlib
         from matplotlib.figure import Figure
 

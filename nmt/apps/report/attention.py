@@ -6,15 +6,12 @@ import html
 import unicodedata
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
+import nmt
 from nmt.apps.report.outputs import Example, Outputs
 from nmt.apps.report.runs import ReportedRun
 from nmt.data.text import is_blank
 from nmt.errors import NmtError
-
-if TYPE_CHECKING:
-    from nmt.decoding.translator import Translator
 
 SENTENCES = 3
 MAX_PIECES = 40  # of a side that a heat map can show
@@ -27,46 +24,34 @@ VISIBLE = 0.02  # smaller weights are not drawn
 
 @dataclass(frozen=True)
 class HeatMap:
-    """The cross-attention of a run for a line, in the units of its SVG.
+    """The cross-attention of a run for a line, in the units of its SVG."""
 
-    Attributes:
-        label: of the run.
-        line: number of the line in the set.
-        columns: x and text of each source piece.
-        rows: y and text of each piece of the translation.
-        cells: x, y, weight from 0 to 1, and a description of each cell that can be seen.
-        left, top: where the cells begin.
-        width, height: of the drawing.
-    """
-
-    label: str
-    line: int
-    columns: list[tuple[float, str]]
-    rows: list[tuple[float, str]]
-    cells: list[tuple[float, float, float, str]]
-    left: float
+    label: str  # of the run
+    line: int  # its number in the set
+    columns: list[tuple[float, str]]  # x and text of each source piece
+    rows: list[tuple[float, str]]  # y and text of each piece of the translation
+    cells: list[tuple[float, float, float, str]]  # x, y, weight, and a description
+    left: float  # where the cells begin
     top: float
-    width: float
+    width: float  # of the drawing
     height: float
 
 
-def load_translators(runs: Sequence[ReportedRun]) -> dict[str, Translator | str]:
+def load_translators(runs: Sequence[ReportedRun]) -> dict[str, nmt.Translator | str]:
     """Return the translator of the best checkpoint of each run by its name, or why it has none."""
-    from nmt.decoding.translator import Translator
-
-    loaded: dict[str, Translator | str] = {}
+    loaded: dict[str, nmt.Translator | str] = {}
     for run in runs:
         try:
             # the summary names what wrote the test output, also if no validation has chosen a best
             best = run.summary.get("best", "best")
-            loaded[run.name] = Translator.load(run.folder.path, "cpu", best)
+            loaded[run.name] = nmt.Translator.load(run.folder.path, "cpu", best)
         except NmtError as error:
             loaded[run.name] = error.summary
     return loaded
 
 
 def heat_maps(
-    run: ReportedRun, translator: Translator, outputs: Outputs, examples: Sequence[Example]
+    run: ReportedRun, translator: nmt.Translator, outputs: Outputs, examples: Sequence[Example]
 ) -> tuple[list[HeatMap], str | None]:
     """Return the heat maps of a run for the first examples that are short enough.
 
@@ -84,28 +69,21 @@ def heat_maps(
         chosen, pairs = [], []
         for example in examples:
             row = example.line - 1
-            pair = (outputs.source_lines(run)[row], outputs.output_line(run, row))
-            sizes = (
-                len(codec.source_pieces(pair[0], src)),
-                len(codec.target_pieces(pair[1])),
-            )
-            if not any(map(is_blank, pair)) and all(0 < size <= MAX_PIECES for size in sizes):
+            source, target = outputs.source_lines(run)[row], outputs.output_line(run, row)
+            sizes = len(codec.source_pieces(source, src)), len(codec.target_pieces(target))
+            blank = is_blank(source) or is_blank(target)
+            if not blank and all(0 < size <= MAX_PIECES for size in sizes):
                 chosen.append(example)
-                pairs.append(pair)
-        maps = attention_maps(
-            translator.transformer,
-            codec,
-            pairs[:SENTENCES],
-            outputs.tag(run),
-            src,
-        )
+                pairs.append((source, target))
+        tag = outputs.tag(run)
+        maps = attention_maps(translator.transformer, codec, pairs[:SENTENCES], tag, src)
     except NmtError as error:
         return [], error.summary
     if not maps:
         return [], f"no example has at most {MAX_PIECES} pieces"
     return [
-        _draw(run.label, example.line, one.source, one.target, one.weights.tolist())
-        for example, one in zip(chosen, maps, strict=False)
+        _draw(run.label, example.line, drawn.source, drawn.target, drawn.weights.tolist())
+        for example, drawn in zip(chosen, maps, strict=False)
     ], None
 
 
@@ -149,8 +127,7 @@ def _width(label: str) -> float:
 
 
 def _isolated(label: str) -> str:
-    """Return a label that does not change the direction of the text around it."""
-    return f"\u2068{label}\u2069"
+    return f"\u2068{label}\u2069"  # it does not change the direction of the text around it
 
 
 def _display(piece: str) -> str:

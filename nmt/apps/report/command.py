@@ -112,8 +112,13 @@ def body(args: argparse.Namespace) -> None:
 
 
 def _print_table(args: argparse.Namespace) -> None:
-    """Print one row for each variant and folder of runs, including variants without a run."""
+    """Print one row for each variant and folder of runs, including variants without a run.
+
+    Notes say if perplexities of the same corpus do not compare, or if other runs of the file exist.
+    """
+    from nmt.apps.sweep.results import predictions_by_group
     from nmt.apps.sweep.variants import load_variants
+    from nmt.run.predictions import not_comparable
 
     if len(args.paths) > 1:
         raise UserError("--table takes one file of variants", fix="name one file")
@@ -121,9 +126,12 @@ def _print_table(args: argparse.Namespace) -> None:
         raise UserError("--output is for a report", fix="redirect the table: > FILE")
     enable_gc()
     (file,) = args.paths
-    folders = args.runs or [None]
-    variants = load_variants(file)
-    rows = [_row(variant, runs) for variant in variants for runs in folders]
+    places = [
+        (variant, runs, Path(runs, variant.name) if runs else Path(variant.recipe.out))
+        for variant in load_variants(file)
+        for runs in args.runs or [None]
+    ]
+    rows = [_row(*place) for place in places]
     if args.json:
         print(json.dumps({"file": file, "variants": rows}, indent=1, ensure_ascii=False))
     elif sys.stdout.isatty():
@@ -132,57 +140,33 @@ def _print_table(args: argparse.Namespace) -> None:
         print("\t".join(HEADERS))
         for row in rows:
             print("\t".join(_tsv_cell(row[name]) for name in HEADERS))
-    _print_notes(file, variants, folders)
-
-
-def _print_notes(file: str, variants: Sequence[Variant], folders: Sequence[str | None]) -> None:
-    """Say if other runs of the file exist, or if perplexities of the same corpus do not compare."""
-    from nmt.run.predictions import different_predictions, not_comparable
-    from nmt.run.results import read_result
-
-    groups: dict[str, list[Path]] = {}
-    for variant in variants:
-        places = [_folder(variant, runs) for runs in folders]
-        known = [place for place in places if read_result(place).ppl is not None]
-        groups.setdefault(variant.group, []).extend(known)
-    differ = [key for group in groups.values() for key in different_predictions(group)]
+    known = zip(places, rows, strict=True)
+    differ = predictions_by_group(
+        (v.group, run) for (v, _, run), row in known if row["ppl"] is not None
+    )
     if differ:
-        print(f"note: {not_comparable('variants', list(dict.fromkeys(differ)))}", file=sys.stderr)
-    places = [_folder(variant, runs) for variant in variants for runs in folders]
-    if any(next(run.parent.glob(f"{glob.escape(run.name)}.seed-*"), None) for run in places):
-        print(
-            f"note: for the runs of nmt-sweep, run nmt-sweep {shlex.quote(file)} --results",
-            file=sys.stderr,
-        )
+        print(f"note: {not_comparable('variants', differ)}", file=sys.stderr)
+    if any(next(r.parent.glob(f"{glob.escape(r.name)}.seed-*"), None) for _, _, r in places):
+        command = f"nmt-sweep {shlex.quote(file)} --results"
+        print(f"note: for the runs of nmt-sweep, run {command}", file=sys.stderr)
 
 
-def _folder(variant: Variant, runs: str | None) -> Path:
-    return Path(runs, variant.name) if runs else Path(variant.recipe.out)
-
-
-def _row(variant: Variant, runs: str | None) -> dict[str, Cell]:
+def _row(variant: Variant, runs: str | None, run: Path) -> dict[str, Cell]:
     from nmt.run.results import read_result
 
-    result = read_result(_folder(variant, runs))
     printed = {f"{name}_printed": variant.paper.get(name) for name in ("dev", "ppl", "test")}
     names = {"variant": variant.name, "about": variant.about, "runs": runs}
-    return {**names, **vars(result), **printed}
+    return {**names, **vars(read_result(run)), **printed}
 
 
 def table(rows: Sequence[dict[str, Cell]]) -> str:
     """Return a table for people, without the columns that are empty in all rows."""
+    from nmt.apps.sweep.tables import aligned
+
     names = [name for name in HEADERS if any(row[name] is not None for row in rows)]
-    cells = [[HEADERS[name] for name in names]]
-    cells += [[_table_cell(row[name]) for name in names] for row in rows]
-    widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
-    text_columns = [name in ("variant", "runs", "status") for name in names]
-    return "\n".join(
-        "  ".join(
-            cell.ljust(width) if is_text else cell.rjust(width)
-            for cell, width, is_text in zip(line, widths, text_columns, strict=True)
-        ).rstrip()
-        for line in cells
-    )
+    cells = [[_table_cell(row[name]) for name in names] for row in rows]
+    text_columns = sum(name in ("variant", "runs", "status") for name in names)  # the first ones
+    return "\n".join(aligned([[HEADERS[name] for name in names], *cells], text_columns))
 
 
 def _table_cell(cell: Cell) -> str:

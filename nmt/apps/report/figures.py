@@ -11,7 +11,7 @@ import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from io import StringIO
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from markupsafe import Markup
@@ -43,28 +43,12 @@ _VARIABLES = {
 
 @dataclass(frozen=True)
 class Panel:
-    """A figure of the page.
+    """A figure of the page."""
 
-    Attributes:
-        title: above the figure.
-        svg: the drawing, without fixed size.
-        about: what it shows, for those who cannot see it.
-        closed: whether it is shown on request only.
-    """
-
-    title: str
-    svg: Markup
-    about: str
-    closed: bool = False
-
-
-@dataclass(frozen=True)
-class _Line:
-    curve: Curve
-    label: str
-    color: str
-    style: object = "-"
-    marker: str | None = None
+    title: str  # above the figure
+    svg: Markup  # without fixed size
+    about: str  # what it shows, for those who cannot see it
+    closed: bool = False  # whether it is shown on request only
 
 
 @dataclass(frozen=True)
@@ -82,21 +66,18 @@ class _Plot:
 
 
 def learning_curves(runs: Sequence[ReportedRun], by_time: bool) -> list[Panel]:
-    """Return the learning curves of some runs: a panel per quantity, a color per run.
-
-    Args:
-        by_time: over the time of training; otherwise over updates.
-    """
+    """Return the learning curves of some runs, over time or updates: a panel per quantity."""
     plots = [
-        *(_Plot(f"Dev {_short_label(name)}", _unit(name), dev=name) for name in _dev_scores(runs)),
+        *(_Plot(f"Dev {short_label(name)}", _unit(name), dev=name) for name in _dev_scores(runs)),
         _Plot("Perplexity", "Perplexity", "ppl", "ppl", logarithmic=True),
+        # the log has exp(loss) of dev
         _Plot(
             "Label-smoothed loss",
             "Nats per token",
             "loss",
             "smoothed_ppl",
             closed=True,
-            transform_dev=np.log,  # the log has exp(loss) of dev
+            transform_dev=np.log,
         ),
         _Plot("Learning rate", "Learning rate", "lr", from_zero=True, closed=True),
         _Plot(
@@ -122,48 +103,41 @@ def _dev_scores(runs: Sequence[ReportedRun]) -> list[str]:
 
 
 def _unit(metric: str) -> str:
-    return "Perplexity" if metric.endswith("ppl") else f"{_short_label(metric)} (0 to 100)"
+    return "Perplexity" if metric.endswith("ppl") else f"{short_label(metric)} (0 to 100)"
 
 
-def _short_label(metric: str) -> str:
+def short_label(metric: str) -> str:
     """Return the name of a metric without the program that it is compatible with."""
     return metric_label(metric).partition(" (")[0]
 
 
 def _curves(plot: _Plot, runs: Sequence[ReportedRun], by_time: bool) -> Panel | None:
-    lines = []
+    lines: list[tuple[Curve, dict[str, Any]]] = []  # with what decides how axes.plot draws it
     both = plot.train is not None and plot.dev is not None
     for number, run in enumerate(runs):
         color, style = run_style(number)
+        look: dict[str, Any] = {"color": color, "linestyle": style}
         if plot.train is not None:
-            curve = run.curve("train", plot.train, by_time)
-            lines.append(_Line(curve, "train", color, style))
+            train = {**look, "label": "train", "linewidth": 1.0}
+            lines.append((run.curve("train", plot.train, by_time), train))
         if plot.dev is not None:
             curve = run.curve("dev", plot.dev, by_time)
-            curve = Curve(curve.updates, plot.transform_dev(curve.values))
             if both and len(runs) == 1:
-                color = SERIES[1]
-            marker = MARKERS[number % len(MARKERS)]
-            lines.append(_Line(curve, "dev", color, style, marker))
-    lines = [line for line in lines if np.isfinite(line.curve.values).any()]
+                look["color"] = SERIES[1]
+            look |= {"label": "dev", "linewidth": 1.4, "markersize": 3.5}
+            look["marker"] = MARKERS[number % len(MARKERS)]
+            lines.append((Curve(curve.updates, plot.transform_dev(curve.values)), look))
+    lines = [line for line in lines if np.isfinite(line[0].values).any()]
     if not lines:
         return None
-    scale, unit = _time_unit(lines) if by_time else (1.0, "Update")
+    longest = max(curve.updates.max() for curve, _ in lines)
+    scale, unit = _time_unit(longest) if by_time else (1.0, "Update")
     figure, axes = _axes()
-    for line in lines:
-        axes.plot(
-            line.curve.updates / scale,
-            line.curve.values,
-            color=line.color,
-            linestyle=line.style,
-            label=line.label,
-            marker=line.marker,
-            markersize=3.5,
-            linewidth=1.0 if line.marker is None else 1.4,
-        )
+    for curve, look in lines:
+        axes.plot(curve.updates / scale, curve.values, **look)
     if both and len(runs) == 1:
         axes.legend(loc="best", fontsize=8, labelcolor=INK)
-    values = np.concatenate([line.curve.values for line in lines])
+    values = np.concatenate([curve.values for curve, _ in lines])
     values = values[np.isfinite(values) & (values > 0)]
     if plot.logarithmic and len(values) and values.max() > WIDE * values.min():
         axes.set_yscale("log")
@@ -264,8 +238,8 @@ def to_svg(figure: Figure, name: str) -> Markup:
     return Markup(svg.strip())
 
 
-def _font_size(found: re.Match[str]) -> str:
-    return f"font-size: {found[1]}" if found[1] else ""
+def _font_size(match: re.Match[str]) -> str:
+    return f"font-size: {match[1]}" if match[1] else ""
 
 
 @contextlib.contextmanager
@@ -292,9 +266,7 @@ def _axes() -> tuple[Figure, Axes]:
     return figure, axes
 
 
-def _time_unit(lines: Sequence[_Line]) -> tuple[float, str]:
-    """Return the seconds of a unit in which the longest curve is readable, and the axis label."""
-    longest = max(line.curve.updates.max() for line in lines)
+def _time_unit(longest: float) -> tuple[float, str]:
     if longest > 3 * 3600:
         return 3600.0, "Training time (hours)"
     return (60.0, "Training time (minutes)") if longest > 180 else (1.0, "Training time (seconds)")

@@ -1,16 +1,22 @@
-"""The outputs of the runs on a test or dev set: their scores, their faults, and examples."""
+"""The outputs of the runs on a test or dev set: their scores, their faults, and examples.
+
+Examples are compared with the reference word by word.
+"""
 
 from __future__ import annotations
 
 import contextlib
+import functools
+import itertools
 import unicodedata
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from difflib import SequenceMatcher
 from pathlib import Path
 from random import Random
-from typing import TypeAlias
+from statistics import fmean
+from typing import NamedTuple, TypeAlias
 
 from nmt.apps.evaluate.buckets import (
     FrequencyBucket,
@@ -19,16 +25,15 @@ from nmt.apps.evaluate.buckets import (
     length_buckets,
     training_counts,
 )
-from nmt.apps.report.diff import Part, compare, split_words
 from nmt.apps.report.runs import ReportedRun
-from nmt.data.bitext import Split, held_out_entries
-from nmt.data.convert import read_in_form
+from nmt.data.bitext import Split, held_out_entries, read_in_form
+from nmt.data.languages import UNSPACED_CHARACTER
 from nmt.data.text import OPENERS, find_side, is_blank
 from nmt.data.tokenizer import Moses
 from nmt.errors import NmtError
 from nmt.run.folder import is_average, update_of
 from nmt.scoring.metrics import check_lines, sentence_scores
-from nmt.scoring.systems import Systems, TrainingFile, from_runs, hypotheses_file
+from nmt.scoring.systems import Systems, from_runs, hypotheses_file
 
 EXAMPLES = 5  # of each kind
 FAULTY_LINES = 50  # shown of each fault and run
@@ -39,72 +44,55 @@ COMPRESSION = 3  # of an archive, roughly
 LENGTH_FACTOR = 2  # an output is called long or short beyond this factor of its reference
 LONGEST_REPETITION = 5  # words
 
-TrainingCounts: TypeAlias = dict[tuple[str | TrainingFile, ...], Counter[str]]
+TrainingCounts: TypeAlias = dict[object, Counter[str]]
 """How often each word occurs in a training text: by the language of its words, and its files."""
 
 
-@dataclass(frozen=True)
-class Fault:
-    """Outputs with a certain fault.
+class Part(NamedTuple):
+    """A part of a text that differs from another text, or does not."""
 
-    Attributes:
-        name: the fault.
-        meaning: what counts as one.
-        counts: of each run; None = the run has not recorded it.
-        lines: the first lines with it, of each run; empty if only their number is known.
-    """
-
-    name: str
-    meaning: str
-    counts: list[int | None]
-    lines: list[list[Example]]
-
-
-@dataclass(frozen=True)
-class Row:
-    """A line of the list of all translations.
-
-    Attributes:
-        number: from 1.
-        outputs: of each run.
-        scores: chrF of each output.
-    """
-
-    number: int
-    source: str
-    outputs: list[str]
-    scores: list[float]
-    reference: str
+    text: str
+    differs: bool
 
 
 @dataclass(frozen=True)
 class Output:
-    """The output of a run for a line.
+    """The output of a run for a line."""
 
-    Attributes:
-        label: of the run.
-        parts: the text, with the words marked that the reference lacks.
-        score: chrF of the sentence.
-    """
-
-    label: str
-    parts: list[Part]
-    score: float
+    label: str  # of the run
+    parts: list[Part]  # the text, with the words marked that the reference lacks
+    score: float  # chrF of the sentence
 
 
 @dataclass(frozen=True)
 class Example:
-    """A line with its reference and the outputs of all runs.
+    """A line with its reference and the outputs of all runs."""
 
-    Attributes:
-        line: its number, from 1.
-        reference: with the words marked that the output lacks, if there is one run.
-    """
-
-    line: int
+    line: int  # its number, from 1
     source: str
-    reference: list[Part]
+    reference: list[Part]  # with the words marked that the output lacks, if there is one run
     outputs: list[Output]
+
+
+@dataclass(frozen=True)
+class Fault:
+    """Outputs with a certain fault."""
+
+    name: str
+    meaning: str  # what counts as one
+    counts: list[int | None]  # of each run; None = the run has not recorded it
+    lines: list[list[Example]]  # the first ones of each run; empty if only their number is known
+
+
+@dataclass(frozen=True)
+class Row:
+    """A line of the list of all translations."""
+
+    number: int  # from 1
+    source: str
+    outputs: list[str]  # of each run
+    scores: list[float]  # chrF of each output
+    reference: str
 
 
 class Outputs:
@@ -145,12 +133,11 @@ class Outputs:
             self._source_lines[run.name] = lines
         return self._source_lines[run.name]
 
-    @cached_property
+    @functools.cached_property
     def sources(self) -> list[str]:
         """The source lines of the first run as plain text."""
-        first = self.runs[0]
-        moses = Moses(first.recipe.data.tokenized)
-        lines = self.source_lines(first)
+        moses = Moses(self.runs[0].recipe.data.tokenized)
+        lines = self.source_lines(self.runs[0])
         return [moses.detokenize_reference(line, self.src_lang) for line in lines]
 
     def output_line(self, run: ReportedRun, row: int) -> str:
@@ -158,13 +145,12 @@ class Outputs:
         systems, tokenized = self.systems, run.recipe.data.tokenized
         return (systems.words if tokenized else systems.texts)[run.name][row]
 
-    @cached_property
+    @functools.cached_property
     def scores(self) -> list[list[float]]:
         """chrF of each sentence, of each run."""
+        refs, others = self.systems.refs, self.systems.other_refs
         return [
-            sentence_scores(
-                hyps, self.systems.refs, ["chrf"], self.tgt_lang, self.systems.other_refs
-            )[0].values
+            sentence_scores(hyps, refs, ["chrf"], self.tgt_lang, others)[0].values
             for hyps in self.texts
         ]
 
@@ -190,34 +176,28 @@ class Outputs:
         systems = from_runs(names, self.split, training=True)
         if sum(_text_size(file.path) for file in systems.training) > MAX_TRAINING_BYTES:
             return None
-        text: tuple[str | TrainingFile, ...] = (systems.tgt_lang, *systems.training)
+        text = (systems.tgt_lang, *systems.training)
         counts = known[text] = known.get(text) or training_counts(systems)
         return [frequency_buckets(systems, name, counts) for name in names]
 
-    # ------------------------------------------------------------------ faults
-
     def faults(self) -> list[Fault]:
         """Return what may be wrong with outputs, with the counts of each run."""
-        found = [
+        long = "over twice as many words as a reference of at least 4"
+        short = "under half as many words as a reference of at least 4"
+        faults = [
             self._fault("Empty", "the output is blank and the reference is not", _is_empty),
             self._recorded("Cut off", "ended by the length limit, not by the model", "cut_off"),
             self._recorded("Unknown", "contains the unknown token", "unknown"),
             self._fault("Repetition", "the same one to five words three times in a row", _repeats),
-            self._fault(
-                "Too long", "over twice as many words as a reference of at least 4", _is_long
-            ),
-            self._fault(
-                "Too short", "under half as many words as a reference of at least 4", _is_short
-            ),
+            self._fault("Too long", long, _is_long),
+            self._fault("Too short", short, _is_short),
             self._copies(),
         ]
-        return [fault for fault in found if fault is not None]
+        return [fault for fault in faults if fault is not None]
 
     def _fault(self, name: str, meaning: str, has: Callable[[str, str], bool]) -> Fault:
-        rows = [
-            [i for i, pair in enumerate(zip(hyps, self.systems.refs, strict=True)) if has(*pair)]
-            for hyps in self.texts
-        ]
+        pairs = [zip(hyps, self.systems.refs, strict=True) for hyps in self.texts]
+        rows = [[i for i, pair in enumerate(run_pairs) if has(*pair)] for run_pairs in pairs]
         return self._fault_in(rows, name, meaning)
 
     def _fault_in(self, rows: list[list[int]], name: str, meaning: str) -> Fault:
@@ -230,19 +210,14 @@ class Outputs:
     def _copies(self) -> Fault | None:
         """Return the outputs that repeat the source; None if the source is missing."""
         try:
-            sources = self.sources
+            lines = list(zip(self.sources, self.systems.refs, strict=True))
         except NmtError:
             return None
         rows = [
-            [
-                i
-                for i, (hyp, src) in enumerate(zip(hyps, sources, strict=True))
-                if hyp == src and not is_blank(hyp) and hyp != self.systems.refs[i]
-            ]
+            [i for i, (src, ref) in enumerate(lines) if hyps[i] == src != ref and not is_blank(src)]
             for hyps in self.texts
         ]
-        meaning = "the output is the source, and the reference is not"
-        return self._fault_in(rows, "Source", meaning)
+        return self._fault_in(rows, "Source", "the output is the source, and the reference is not")
 
     def _recorded(self, name: str, meaning: str, key: str) -> Fault:
         """Return a fault that only the training could count, from its log."""
@@ -260,8 +235,6 @@ class Outputs:
             counts.append(None if value is None else int(value))
         return Fault(name, meaning, counts, [])
 
-    # ------------------------------------------------------------------ examples
-
     def examples(self) -> dict[str, list[Example]]:
         """Return the best, the worst and random outputs; with several runs, also where they differ.
 
@@ -271,18 +244,15 @@ class Outputs:
         rows = [i for i, ref in enumerate(refs) if len(split_words(ref)) >= MIN_WORDS]
         if len(rows) < 4 * EXAMPLES:
             rows = [i for i, ref in enumerate(refs) if not is_blank(ref)]
-        mean = {i: sum(scores[i] for scores in self.scores) / len(self.scores) for i in rows}
-        gap = {
-            i: max(scores[i] for scores in self.scores) - min(scores[i] for scores in self.scores)
-            for i in rows
-        }
-        ranked = sorted(rows, key=lambda i: (-mean[i], i))
+        line_scores = {i: [scores[i] for scores in self.scores] for i in rows}
+        ranked = sorted(rows, key=lambda i: (-fmean(line_scores[i]), i))
         groups = {
             "Random": sorted(Random(EXAMPLES_SEED).sample(rows, min(EXAMPLES, len(rows)))),
             "Best": ranked[:EXAMPLES],
             "Worst": ranked[::-1][:EXAMPLES],
         }
         if len(self.runs) > 1:
+            gap = {i: max(scores) - min(scores) for i, scores in line_scores.items()}
             groups["Largest difference"] = sorted(rows, key=lambda i: (-gap[i], i))[:EXAMPLES]
         return {name: [self._example(i) for i in indices] for name, indices in groups.items()}
 
@@ -302,13 +272,8 @@ class Outputs:
             Output(run.label, parts, scores[row])
             for run, (parts, _), scores in zip(self.runs, compared, self.scores, strict=True)
         ]
-        one = len(self.runs) == 1
-        return Example(
-            row + 1,
-            self.sources[row],
-            compared[0][1] if one else [Part(reference, differs=False)],
-            outputs,
-        )
+        marked = compared[0][1] if len(self.runs) == 1 else [Part(reference, differs=False)]
+        return Example(row + 1, self.sources[row], marked, outputs)
 
 
 def text_direction(lines: Iterable[str]) -> str:
@@ -331,11 +296,10 @@ def splits_of(runs: Sequence[ReportedRun]) -> list[str]:
     If there is none, these are the dev sets that all have translated with their best checkpoints.
     """
     for role in ("test", "dev"):
-        names = held_out_entries(runs[0].recipe, role)
-        if found := [
-            name for name in names if all(hypotheses_file(r.folder, name).is_file() for r in runs)
-        ]:
-            return found
+        names = list(held_out_entries(runs[0].recipe, role))
+        names = [n for n in names if all(hypotheses_file(r.folder, n).is_file() for r in runs)]
+        if names:
+            return names
     return []
 
 
@@ -369,5 +333,58 @@ def _is_long(hyp: str, ref: str) -> bool:
 
 
 def _is_short(hyp: str, ref: str) -> bool:
-    words, found = len(split_words(ref)), len(split_words(hyp))
-    return words >= MIN_WORDS and 0 < LENGTH_FACTOR * found < words
+    words = len(split_words(ref))
+    return words >= MIN_WORDS and 0 < LENGTH_FACTOR * len(split_words(hyp)) < words
+
+
+def compare(text: str, other: str) -> tuple[list[Part], list[Part]]:
+    """Return both texts as parts, with the words marked that the other one lacks at its place.
+
+    A word is text between spaces without its punctuation, which is compared separately. Text of
+    scripts without spaces is compared character by character. The parts of a text add up to it,
+    with runs of white space as one space.
+    """
+    words, others = split_words(text), split_words(other)
+    matcher = SequenceMatcher(None, words, others, autojunk=False)
+    kept, kept_other = [False] * len(words), [False] * len(others)
+    for start, start_other, size in matcher.get_matching_blocks():
+        kept[start : start + size] = [True] * size
+        kept_other[start_other : start_other + size] = [True] * size
+    return _parts(text, words, kept), _parts(other, others, kept_other)
+
+
+def split_words(text: str) -> list[str]:
+    """Return the words of a text, each punctuation mark and each character of some scripts."""
+    words = [""]
+    for char in text:
+        if char.isspace():
+            words.append("")
+        elif _is_alone(char):
+            words += [char, ""]
+        else:
+            words[-1] += char
+    return list(filter(None, words))
+
+
+@functools.cache
+def _is_alone(char: str) -> bool:
+    if char.isascii():
+        return not char.isalnum()
+    return unicodedata.category(char)[0] in "PS" or bool(UNSPACED_CHARACTER.match(char))
+
+
+def _parts(text: str, words: Sequence[str], kept: Sequence[bool]) -> list[Part]:
+    """Return the parts of a text; a space between two words that differ belongs to their part."""
+    text = " ".join(text.split())
+    marked: list[Part] = []  # words, and the spaces between them
+    start = 0
+    for word, same in zip(words, kept, strict=True):
+        begin = text.index(word, start)
+        if begin > start:
+            marked.append(Part(text[start:begin], differs=marked[-1].differs and not same))
+        marked.append(Part(word, not same))
+        start = begin + len(word)
+    return [
+        Part("".join(part.text for part in parts), differs)
+        for differs, parts in itertools.groupby(marked, key=lambda part: part.differs)
+    ]

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import base64
+import itertools
 import math
+import re
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from markupsafe import Markup
 
@@ -17,19 +19,10 @@ from nmt.apps.evaluate.buckets import FrequencyBucket, LengthBucket
 from nmt.apps.evaluate.report import report as compare_systems
 from nmt.apps.plot.figures import metric_label
 from nmt.apps.report import figures
-from nmt.apps.report.attention import CELL, HeatMap, heat_maps, load_translators
+from nmt.apps.report.attention import CELL, heat_maps, load_translators
 from nmt.apps.report.data_card import NOT_RECORDED, data_cards
 from nmt.apps.report.figures import Panel
-from nmt.apps.report.outputs import (
-    Example,
-    Fault,
-    Outputs,
-    Row,
-    TrainingCounts,
-    splits_of,
-    text_direction,
-)
-from nmt.apps.report.paths import relative_paths
+from nmt.apps.report.outputs import Outputs, Row, TrainingCounts, splits_of, text_direction
 from nmt.apps.report.recipes import key_rows
 from nmt.apps.report.runs import ReportedRun
 from nmt.data.text import quantity
@@ -38,11 +31,10 @@ from nmt.run.predictions import different_predictions, not_comparable
 from nmt.runtime.files import AGAIN, replace_surrogates, write_atomic
 from nmt.runtime.progress import counted
 from nmt.scoring.metrics import METRICS, RESAMPLES, SIGNIFICANCE_LEVEL, Comparison, Score
-
-if TYPE_CHECKING:
-    from nmt.decoding.translator import Translator
+from nmt.version import __version__
 
 TEMPLATES = Path(__file__).parent / "templates"
+PATH_CHARACTER = r"[\w.~/-]"  # next to a folder, it makes the folder a part of a longer name
 NOTHING = "\N{EN DASH}"  # where there is no value
 COMPARED = ("bleu", "chrf", "tokenized_bleu")  # metrics that compare several runs
 LISTED = 5_000  # lines in the list of all translations
@@ -51,19 +43,12 @@ MAX_SETS = 4  # of several test sets that have a section; each takes seconds
 
 @dataclass(frozen=True)
 class ScoreTable:
-    """The scores of all runs on one set, in one metric.
+    """The scores of all runs on one set, in one metric."""
 
-    Attributes:
-        title: the set and the metric.
-        remark: what a reader should know about the metric.
-        signature: the settings of the metric; of the first run.
-        rows: label of each run with its score; None = it has none.
-    """
-
-    title: str
-    remark: str
-    signature: str
-    rows: list[tuple[str, Comparison | None]]
+    title: str  # the set and the metric
+    remark: str  # what a reader should know about the metric
+    signature: str  # the settings of the metric; of the first run
+    rows: list[tuple[str, Comparison | None]]  # label of each run; None = it has no score
 
     @property
     def compared(self) -> bool:
@@ -71,66 +56,15 @@ class ScoreTable:
         return any(entry is not None and entry.p_value is not None for _, entry in self.rows)
 
 
-@dataclass(frozen=True)
-class OutputSection:
-    """What the report shows about the outputs of the runs on one set; a note replaces what fails.
-
-    Attributes:
-        number: of the set in the report, from 1.
-        split: the set.
-        rows: all lines, at most LISTED.
-        tsv: all lines as a data URI; empty if there are more than LISTED.
-        src_direction, tgt_direction: rtl, ltr or auto.
-        lengths, frequencies: by run.
-        panels: figures of both.
-        maps: heat maps of attention, by run.
-        notes: why a part is missing.
-    """
-
-    number: int
-    split: str
-    src: str
-    tgt: str
-    src_direction: str
-    tgt_direction: str
-    lines: int
-    faults: list[Fault]
-    rows: list[Row]
-    tsv: str
-    examples: dict[str, list[Example]]
-    lengths: list[list[LengthBucket]]
-    frequencies: list[list[FrequencyBucket]] | None
-    panels: list[Panel]
-    maps: list[HeatMap]
-    notes: list[str]
-
-
 def write_report(runs: Sequence[ReportedRun], output: Path, progress: bool = False) -> int:
-    """Write the report of some runs; an existing file is replaced.
-
-    Args:
-        runs: in any state; the first is the baseline of comparisons.
-        output: the HTML file.
-        progress: show bars on a terminal.
-
-    Returns:
-        Its size in bytes.
-
-    Raises:
-        UserError: matplotlib is missing.
-        MachineError: the file cannot be written.
-    """
+    """Write the report of runs in any state, compared with the first; return its size in bytes."""
     page = render(runs, progress).encode("utf-8")
     write_atomic(output, page, "choose another --output", AGAIN)
     return len(page)
 
 
 def render(runs: Sequence[ReportedRun], progress: bool = False) -> str:
-    """Return the report of some runs as HTML.
-
-    Args:
-        progress: show bars on a terminal.
-    """
+    """Return the report of some runs as HTML; ``progress`` shows bars on a terminal."""
     from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
     environment = Environment(
@@ -143,8 +77,6 @@ def render(runs: Sequence[ReportedRun], progress: bool = False) -> str:
     environment.filters.update(
         number=number,
         thousands=thousands,
-        hours=hours,
-        metric=metric_label,
         plain=plain,
         quantity=quantity,
         local=lambda text: relative_paths(str(text), runs[0].folder.path),
@@ -156,17 +88,32 @@ def render(runs: Sequence[ReportedRun], progress: bool = False) -> str:
     return replace_surrogates(page)  # a path of a run may have bytes that are not UTF-8
 
 
+def relative_paths(text: str, run: Path) -> str:
+    """Replace the absolute paths in a text by paths relative to a run folder.
+
+    A report is sent to others. A path that shares no folder with the run stays as it is.
+    """
+    for folder in dict.fromkeys([run.absolute(), run.resolve()]):
+        for depth, parent in enumerate([folder, *folder.parents[:-1]]):
+            name = re.escape(str(parent))
+            text = re.sub(rf"(?<!{PATH_CHARACTER}){name}/(?=\S)", "../" * depth, text)
+            alone = "/".join([".."] * depth) or "."
+            text = re.sub(rf"(?<!{PATH_CHARACTER}){name}(?!{PATH_CHARACTER})", alone, text)
+    return text
+
+
 def _context(runs: Sequence[ReportedRun], progress: bool) -> dict[str, Any]:
     several = len(runs) > 1
     outputs, notes = _outputs(runs)
     tables, score_notes = _scores(runs, outputs, progress)
     sections = _output_sections(runs, outputs, progress)
+    facts = _rows([_facts(run) for run in runs], NOTHING)
     return {
         "title": _title(runs),
         "runs": runs,
         "several": several,
         "keys": [figures.key(number) for number in range(len(runs))],
-        "facts": _facts(runs),
+        "facts": {name: row for name, row in facts.items() if {*row} != {NOTHING}},
         "score_tables": tables,
         "notes": [*score_notes, *_perplexity_notes(runs), *notes],
         "significance": SIGNIFICANCE_LEVEL,
@@ -177,8 +124,8 @@ def _context(runs: Sequence[ReportedRun], progress: bool) -> dict[str, Any]:
         "cell": CELL,
         "recipe_rows": key_rows([run.recipe for run in runs]),
         "cards": data_cards(runs),
-        "environment": _environment(runs),
-        "version": nmt.__version__,
+        "environment": _rows([_environment(run) for run in runs], NOT_RECORDED),
+        "version": __version__,
         "written": time.strftime("%Y-%m-%d %H:%M"),
     }
 
@@ -191,33 +138,35 @@ def _title(runs: Sequence[ReportedRun]) -> str:
     return f"{languages}: {runs[0].label}"
 
 
-# ---------------------------------------------------------------- facts
+def _rows(columns: Sequence[Mapping[str, object]], missing: str) -> dict[str, list[str]]:
+    """Return the values of each run by name; ``missing`` stands for None."""
+    names = dict.fromkeys(itertools.chain.from_iterable(columns))
+    values = {name: [column.get(name) for column in columns] for name in names}
+    return {
+        name: [missing if value is None else str(value) for value in row]
+        for name, row in values.items()
+    }
 
 
-def _facts(runs: Sequence[ReportedRun]) -> dict[str, list[str]]:
-    """Return the main figures of each run by name, without those that no run has."""
-    rows: dict[str, list[str]] = {}
-    for i, run in enumerate(runs):
-        recipe, summary = run.recipe, run.summary
-        select_by = recipe.score.select_by
-        values = {
-            "Status": run.status,
-            "Reason": summary.get("reason"),
-            "Task": None if recipe.translates else recipe.task,
-            **_test_scores(run),
-            "Best checkpoint": summary.get("best"),
-            f"Dev {metric_label(select_by).partition(' (')[0]}": number(run.result.dev),
-            "Dev perplexity": None if select_by == "ppl" else number(run.result.ppl),
-            "Updates": thousands(summary.get("updates", run.result.updates)),
-            "Training time": hours(summary.get("hours")),
-            "Target tokens": thousands(summary.get("target_tokens")),
-            "Skipped updates": thousands(summary.get("skipped_updates") or None),
-            "Parameters": thousands(summary.get("parameters")),
-            "Seed": str(recipe.seed),
-        }
-        for name, value in values.items():
-            rows.setdefault(name, [NOTHING] * len(runs))[i] = value or NOTHING
-    return {name: row for name, row in rows.items() if set(row) != {NOTHING}}
+def _facts(run: ReportedRun) -> dict[str, str | None]:
+    """Return the main figures of a run by name."""
+    recipe, summary = run.recipe, run.summary
+    select_by = recipe.score.select_by
+    return {
+        "Status": run.status,
+        "Reason": summary.get("reason") or None,
+        "Task": None if recipe.translates else recipe.task,
+        **_test_scores(run),
+        "Best checkpoint": summary.get("best") or None,
+        f"Dev {figures.short_label(select_by)}": number(run.result.dev),
+        "Dev perplexity": None if select_by == "ppl" else number(run.result.ppl),
+        "Updates": thousands(summary.get("updates", run.result.updates)),
+        "Training time": hours(summary.get("hours")),
+        "Target tokens": thousands(summary.get("target_tokens")),
+        "Skipped updates": thousands(summary.get("skipped_updates") or None),
+        "Parameters": thousands(summary.get("parameters")),
+        "Seed": str(recipe.seed),
+    }
 
 
 def _test_scores(run: ReportedRun) -> dict[str, str | None]:
@@ -227,41 +176,28 @@ def _test_scores(run: ReportedRun) -> dict[str, str | None]:
     values = {score["name"]: score["value"] for score in scores or ()}
     metrics = dict.fromkeys([run.recipe.score.select_by, "bleu", "chrf"])
     return {
-        f"{name} {metric_label(metric).partition(' (')[0]}": number(values[metric])
+        f"{name} {figures.short_label(metric)}": number(values[metric])
         for metric in metrics
         if metric in values
     }
 
 
-def _environment(runs: Sequence[ReportedRun]) -> dict[str, list[str]]:
-    """Return hardware, versions and times of each run by name."""
-    rows: dict[str, list[str]] = {}
-    for i, run in enumerate(runs):
-        summary = run.summary
-        versions = summary.get("versions") or {}
-        texts = run.corpora.versions if run.corpora else {}
-        times = run.times() or (None, None)
-        values = {
-            "Started": times[0],
-            "Last log line": times[1],
-            "Training time": hours(summary.get("hours")),
-            "Device": summary.get("device"),
-            "Processor": summary.get("processor"),
-            "Threads": summary.get("threads"),
-            "Processes": summary.get("processes"),
-            "Precision": summary.get("precision"),
-            "Seed": run.recipe.seed,
-            "Commit": versions.get("commit"),
-            **{name: value for name, value in versions.items() if name != "commit"},
-            **{name: value for name, value in texts.items() if name not in versions},
-        }
-        for name, value in values.items():
-            row = rows.setdefault(name, [NOT_RECORDED] * len(runs))
-            row[i] = NOT_RECORDED if value is None else str(value)
-    return rows
-
-
-# ---------------------------------------------------------------- scores
+def _environment(run: ReportedRun) -> dict[str, object]:
+    """Return hardware, versions and times of a run by name."""
+    summary, texts = run.summary, run.corpora.versions if run.corpora else {}
+    versions = summary.get("versions") or {}
+    first, last = run.times() or (None, None)
+    recorded = ("Device", "Processor", "Threads", "Processes", "Precision")
+    return {
+        "Started": first,
+        "Last log line": last,
+        "Training time": hours(summary.get("hours")),
+        **{name: summary.get(name.lower()) for name in recorded},
+        "Seed": run.recipe.seed,
+        "Commit": versions.get("commit"),
+        **{name: value for name, value in versions.items() if name != "commit"},
+        **{name: value for name, value in texts.items() if name not in versions},
+    }
 
 
 def _scores(
@@ -277,11 +213,10 @@ def _scores(
         except NmtError as error:
             logged, notes = _logged_scores(runs)
             return logged, [*notes, str(error.what)]
-        run_scores = [compared.scores[run.name] for run in runs]
         labels = [run.label for run in runs]
         tables += [
             _score_table(held_out.split, list(zip(labels, entries, strict=True)))
-            for entries in zip(*run_scores, strict=True)
+            for entries in zip(*(compared.scores[run.name] for run in runs), strict=True)
         ]
     return tables, []
 
@@ -299,48 +234,32 @@ def _score_table(split: str, rows: list[tuple[str, Comparison | None]]) -> Score
 
 def _logged_scores(runs: Sequence[ReportedRun]) -> tuple[list[ScoreTable], list[str]]:
     """Return the scores that the runs wrote at their end, or else those of the last validation."""
-    found: dict[tuple[str, str], dict[str, Score]] = {}
+    by_metric: dict[tuple[str, str], dict[str, Comparison]] = {}  # set and metric -> run -> score
     notes = []
     for run in runs:
-        sets = {"test": run.summary.get("test"), **(run.summary.get("test_sets") or {})}
-        sets = {name: scores for name, scores in sets.items() if scores}
-        if not sets:
-            last = run.metrics.last("dev")
-            names = [*run.recipe.score.metrics, "tokenized_bleu", "ppl", "word_ppl"]
-            dev_scores = [
-                Score(name, last[name], "") for name in dict.fromkeys(names) if name in last
-            ]
-            if dev_scores:
-                place = f"dev, update {last['update']:,}"
-                notes.append(f"{run.label} has no test scores; those of {place} are shown.")
-                for score in dev_scores:
-                    found.setdefault(("dev", score.name), {})[run.label] = score
-        for name, scores in sets.items():
-            for values in scores:
-                score = Score(**values)
-                found.setdefault((name, score.name), {})[run.label] = score
-    labels = [run.label for run in runs]
+        logged = {"test": run.summary.get("test"), **(run.summary.get("test_sets") or {})}
+        sets = {name: [Score(**s) for s in scores] for name, scores in logged.items() if scores}
+        last = run.metrics.last("dev")
+        names = dict.fromkeys([*run.recipe.score.metrics, "tokenized_bleu", "ppl", "word_ppl"])
+        dev_scores = [Score(name, last[name], "") for name in names if name in last]
+        if not sets and dev_scores:
+            place = f"dev, update {last['update']:,}"
+            notes.append(f"{run.label} has no test scores; those of {place} are shown.")
+            sets = {"dev": dev_scores}
+        for set_name, scores in sets.items():
+            for score in scores:
+                by_metric.setdefault((set_name, score.name), {})[run.label] = Comparison(score)
     tables = [
-        _score_table(
-            name,
-            [
-                (label, Comparison(run_scores[label]) if label in run_scores else None)
-                for label in labels
-            ],
-        )
-        for (name, _), run_scores in found.items()
+        _score_table(set_name, [(run.label, scores.get(run.label)) for run in runs])
+        for (set_name, _), scores in by_metric.items()
     ]
     return tables, notes
 
 
 def _perplexity_notes(runs: Sequence[ReportedRun]) -> list[str]:
-    """Return a note if the perplexities of the runs do not compare."""
     differ = different_predictions([run.name for run in runs if run.result.ppl is not None])
     note = not_comparable("runs", differ)
     return [f"{note[0].upper()}{note[1:]}."] if differ else []
-
-
-# ---------------------------------------------------------------- outputs
 
 
 def _outputs(runs: Sequence[ReportedRun]) -> tuple[list[Outputs], list[str]]:
@@ -365,7 +284,7 @@ def _outputs(runs: Sequence[ReportedRun]) -> tuple[list[Outputs], list[str]]:
 
 def _output_sections(
     runs: Sequence[ReportedRun], outputs: Sequence[Outputs], progress: bool
-) -> list[OutputSection]:
+) -> list[dict[str, Any]]:
     translators = load_translators(runs) if outputs else {}
     counts: TrainingCounts = {}
     shown = counted(outputs, "reading the translations", "sets", len(outputs), progress, slow=True)
@@ -379,13 +298,13 @@ def _output_section(
     number: int,
     runs: Sequence[ReportedRun],
     outputs: Outputs,
-    translators: dict[str, Translator | str],
+    translators: dict[str, nmt.Translator | str],
     counts: TrainingCounts,
-) -> OutputSection:
-    notes = []
-    lengths = outputs.by_length()
+) -> dict[str, Any]:
+    """Return what the template shows about one set; a note replaces what fails."""
+    notes, maps, examples, rows = [], [], {}, []
+    lengths, frequencies = outputs.by_length(), None
     panels = [_length_panel(number, outputs.split, lengths)]
-    frequencies = None
     try:
         frequencies = outputs.by_frequency(counts)
         if frequencies is None:
@@ -394,58 +313,52 @@ def _output_section(
             panels.append(_frequency_panel(number, outputs.split, frequencies))
     except NmtError as error:
         notes.append(f"Words by frequency are not shown: {error.summary}")
-    examples: dict[str, list[Example]] = {}
-    rows: list[Row] = []
-    maps: list[HeatMap] = []
     try:
         examples = outputs.examples()
         rows = outputs.rows()
     except NmtError as error:
         notes.append(f"Examples are not shown: {error.summary}")
+    # a line of a small set can be in several groups
+    shown = {example.line: example for group in examples.values() for example in group}
     for run in runs if examples else ():
         translator = translators[run.name]
         if isinstance(translator, str):
             problem: str | None = translator
         else:
-            # a line of a small set can be in several groups
-            shown = {example.line: example for group in examples.values() for example in group}
             run_maps, problem = heat_maps(run, translator, outputs, list(shown.values()))
             maps += run_maps
         if problem:
             notes.append(f"The attention of {run.label} is not shown: {problem}")
-    return OutputSection(
-        number,
-        outputs.split,
-        outputs.src_lang,
-        outputs.tgt_lang,
-        text_direction(outputs.sources) if examples else "auto",
-        text_direction(outputs.systems.refs),
-        len(outputs.systems.refs),
-        outputs.faults(),
-        rows[:LISTED],
-        _tsv(rows, [run.label for run in runs]) if 0 < len(rows) <= LISTED else "",
-        examples,
-        lengths,
-        frequencies,
-        panels,
-        maps,
-        notes,
-    )
+    return {
+        "number": number,
+        "split": outputs.split,
+        "src": outputs.src_lang,
+        "tgt": outputs.tgt_lang,
+        "src_direction": text_direction(outputs.sources) if examples else "auto",
+        "tgt_direction": text_direction(outputs.systems.refs),
+        "lines": len(outputs.systems.refs),
+        "faults": outputs.faults(),
+        "rows": rows[:LISTED],
+        "tsv": _tsv(rows, [run.label for run in runs]) if 0 < len(rows) <= LISTED else "",
+        "examples": examples,
+        "lengths": lengths,
+        "frequencies": frequencies,
+        "panels": panels,
+        "maps": maps,
+        "notes": notes,
+    }
 
 
 def _tsv(rows: Sequence[Row], labels: Sequence[str]) -> str:
     """Return all lines as a TSV file in a data URI, so that the page needs no other file."""
     names = ["line", "source", *labels, *(f"chrF {label}" for label in labels), "reference"]
-    cells = [
-        [str(row.number), row.source, *row.outputs, *_chrf(row), row.reference] for row in rows
-    ]
-    text = "".join("\t".join(" ".join(c.split()) for c in line) + "\n" for line in [names, *cells])
+    lines = [names]
+    for row in rows:
+        scores = [f"{score:.2f}" for score in row.scores]
+        lines.append([str(row.number), row.source, *row.outputs, *scores, row.reference])
+    text = "".join("\t".join(" ".join(c.split()) for c in line) + "\n" for line in lines)
     data = base64.b64encode(replace_surrogates(text).encode("utf-8")).decode("ascii")
     return f"data:text/tab-separated-values;charset=utf-8;base64,{data}"
-
-
-def _chrf(row: Row) -> list[str]:
-    return [f"{score:.2f}" for score in row.scores]
 
 
 def _length_panel(number: int, split: str, lengths: list[list[LengthBucket]]) -> Panel:
@@ -475,9 +388,6 @@ def _frequency_panel(number: int, split: str, frequencies: list[list[FrequencyBu
         f"F1 of words of {split} that occur {', '.join(groups)} times in the training text",
         f"frequencies-{number}",
     )
-
-
-# ---------------------------------------------------------------- formats
 
 
 def number(value: float | None, digits: int = 2) -> str:

@@ -9,9 +9,10 @@ from typing import Any
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
+from nmt import Recipe
 from nmt.config.errors import format_value
-from nmt.config.recipe import Recipe, default_kind, groups
-from nmt.config.schema import keys_of
+from nmt.config.recipe import default_kind, groups
+from nmt.config.schema import keys_of, meanings
 
 # keys that say what is translated: their defaults are not settings that a run departs from
 SUBJECT = ("src", "tgt", "data.train", "data.dev", "data.test")
@@ -20,22 +21,13 @@ PLACE = "out"
 
 @dataclass(frozen=True)
 class KeyRow:
-    """A recipe key.
+    """A recipe key."""
 
-    Attributes:
-        name: with its group: ``model.dim``.
-        values: of each recipe, as text; None = the recipe does not have the key.
-        default: as text; None = the key is required.
-        changed: whether each value differs from the default; False of a required key.
-        differs: whether the recipes differ.
-        meaning: what the key does.
-    """
-
-    name: str
-    values: list[str | None]
-    default: str | None
-    changed: list[bool]
-    differs: bool
+    name: str  # with its group: model.dim
+    values: list[str | None]  # of each recipe; None = the recipe does not have the key
+    default: str | None  # None = the key is required
+    changed: list[bool]  # whether each value differs from the default; False of a required key
+    differs: bool  # whether the recipes differ
     meaning: str
 
     @property
@@ -56,10 +48,9 @@ def key_rows(recipes: Sequence[Recipe]) -> list[KeyRow]:
     order = list(dict.fromkeys(name.partition(".")[0] for name in names))
     rows = []
     for name in sorted(names, key=lambda name: ("." in name, order.index(name.partition(".")[0]))):
-        found = [values.get(name) for values in recipe_values]
-        texts = [None if one is None else one[0] for one in found]
-        field = next(one[1] for one in found if one is not None)
-        defaults = [None if one is None else one[2] for one in found]
+        entries = [values.get(name) for values in recipe_values]
+        texts = [entry and entry[0] for entry in entries]
+        defaults = [entry and entry[1] for entry in entries]
         rows.append(
             KeyRow(
                 name,
@@ -70,19 +61,19 @@ def key_rows(recipes: Sequence[Recipe]) -> list[KeyRow]:
                     for text, default in zip(texts, defaults, strict=True)
                 ],
                 name != PLACE and len(set(texts)) > 1,
-                str(field.description or ""),
+                next(entry[2] for entry in entries if entry),
             )
         )
     return rows
 
 
-def _values(recipe: Recipe) -> dict[str, tuple[str, FieldInfo, str | None]]:
-    """Return the text of each key of a recipe, the key's field, and the text of its default."""
+def _values(recipe: Recipe) -> dict[str, tuple[str, str | None, str]]:
+    """Return the text of each key of a recipe, that of its default, and its meaning."""
     dump = recipe.model_dump(by_alias=True)
-    found = {}
+    values = {}
     for name, field in keys_of(Recipe).items():
         if name not in groups():
-            found[name] = (_text(dump[name]), field, _default(field))
+            values[name] = (_text(dump[name]), _default(field), meanings(Recipe)[name])
             continue
         if not isinstance(dump[name], dict):  # a group that the recipe leaves out
             continue
@@ -90,8 +81,9 @@ def _values(recipe: Recipe) -> dict[str, tuple[str, FieldInfo, str | None]]:
         kind = "" if "" in kinds else dump[name]["kind"]
         for key, inner in keys_of(kinds[kind]).items():
             default = default_kind(name) if kind and key == "kind" else _default(inner)
-            found[f"{name}.{key}"] = (_text(dump[name].get(key)), inner, default)
-    return found
+            meaning = meanings(kinds[kind]).get(key, "")  # kind has none
+            values[f"{name}.{key}"] = (_text(dump[name].get(key)), default, meaning)
+    return values
 
 
 def _default(field: FieldInfo) -> str | None:

@@ -4,53 +4,46 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
 from nmt.apps.plot.curves import Curve, RunMetrics, short_labels
-from nmt.config.recipe import Recipe
 from nmt.data.report import CorpusReport
 from nmt.errors import UserError
 from nmt.run.folder import RunFolder
-from nmt.run.results import RunResult, read_result, read_summary
+from nmt.run.results import read_result, read_summary
 from nmt.runtime.files import LARGE, read_text
-from nmt.runtime.missing import missing_fix
 
 TIMESTAMP = len("2026-01-31 12:00:00")  # at the start of each line of train.log
 
 
-@dataclass(frozen=True)
 class ReportedRun:
     """A run of a report.
 
-    Attributes:
-        folder: the run folder.
+    Args:
+        path: the run folder.
         label: the last parts of its path, as few as make the labels of all runs differ.
+
+    Attributes:
         metrics: what the training has logged.
         summary: how it ended; empty if it has not.
         result: its state in figures.
         corpora: what the corpus checks found; None if the file is missing or of an old version.
+
+    Raises:
+        UserError: this is not a run folder.
     """
 
-    folder: RunFolder
-    label: str
-    metrics: RunMetrics
-    summary: dict[str, Any]
-    result: RunResult
-    corpora: CorpusReport | None
-
-    @property
-    def name(self) -> str:
-        """Return the path of the run folder."""
-        return str(self.folder.path)
-
-    @property
-    def recipe(self) -> Recipe:
-        """Return the recipe."""
-        return self.metrics.recipe
+    def __init__(self, path: Path, label: str) -> None:
+        self.name, self.label, self.folder = str(path), label, RunFolder(path)
+        self.metrics = RunMetrics(path)
+        self.recipe = self.metrics.recipe
+        self.summary = read_summary(self.folder)
+        self.result = read_result(path)
+        self.corpora: CorpusReport | None = None
+        with contextlib.suppress(OSError, ValueError):
+            self.corpora = CorpusReport.from_json(read_text(self.folder.data_report_file))
 
     @property
     def status(self) -> str:
@@ -81,11 +74,7 @@ class ReportedRun:
 
 
 def read_runs(folders: Sequence[str | Path]) -> list[ReportedRun]:
-    """Read some run folders.
-
-    Raises:
-        UserError: a folder does not exist, is not a run folder or is given twice.
-    """
+    """Read some run folders, each given once."""
     paths = [Path(folder) for folder in folders]
     for i, path in enumerate(paths):
         if path.is_file():
@@ -94,24 +83,7 @@ def read_runs(folders: Sequence[str | Path]) -> list[ReportedRun]:
                 at=str(path),
                 fix=f"for the table of a file of variants: nmt-report --table {path}",
             )
-        if not path.is_dir():
-            raise UserError("no such run folder", at=str(path), fix=missing_fix(path))
         if path.resolve() in [other.resolve() for other in paths[:i]]:
             raise UserError("this run folder is given twice", at=str(path), fix="give it once")
-    return [
-        ReportedRun(
-            RunFolder(path),
-            label,
-            RunMetrics(path),
-            read_summary(RunFolder(path)),
-            read_result(path),
-            _corpora(RunFolder(path)),
-        )
-        for path, label in zip(paths, short_labels(paths), strict=True)
-    ]
-
-
-def _corpora(run: RunFolder) -> CorpusReport | None:
-    with contextlib.suppress(OSError, ValueError):
-        return CorpusReport.from_json(read_text(run.data_report_file))
-    return None
+    labels = short_labels(paths)
+    return [ReportedRun(path, label) for path, label in zip(paths, labels, strict=True)]

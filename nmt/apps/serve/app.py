@@ -7,7 +7,6 @@ import base64
 import dataclasses
 import functools
 import hashlib
-import json
 import re
 import sys
 import time
@@ -29,7 +28,7 @@ from prometheus_client import (
 from starlette.exceptions import HTTPException
 
 import nmt
-from nmt.apps.serve.guard import Guard, stopping
+from nmt.apps.serve.guard import Guard, answer, stopping
 from nmt.apps.serve.limits import Limits, Refused
 from nmt.apps.serve.model import ServedModel
 from nmt.apps.serve.schema import (
@@ -42,8 +41,8 @@ from nmt.apps.serve.schema import (
     TranslateResponse,
 )
 from nmt.data.text import quantity
-from nmt.decoding.translator import Translator
 from nmt.errors import UserError
+from nmt.version import __version__
 
 STATIC = Path(__file__).with_name("static")
 DISCONNECT_INTERVAL = 0.2  # seconds between two checks that the client is connected
@@ -73,32 +72,25 @@ class Metrics:
 
     def __init__(self, waiting: Callable[[], dict[str, int]], active: Callable[[], int]) -> None:
         self.registry = CollectorRegistry()
-        labels = ("model", "status")
-        self.requests = Counter(
-            "nmt_requests", "requests to translate", labels, registry=self.registry
-        )
-        self.seconds = Histogram(
+        counter = functools.partial(Counter, registry=self.registry)
+        gauge = functools.partial(Gauge, registry=self.registry)
+        histogram = functools.partial(Histogram, registry=self.registry)
+        self.requests = counter("nmt_requests", "requests to translate", ("model", "status"))
+        self.seconds = histogram(
             "nmt_request_seconds",
             "time from the arrival of a request to its answer",
             ("model",),
             buckets=SECONDS_BUCKETS,
-            registry=self.registry,
         )
-        self.lines = Counter("nmt_lines", "translated lines", ("model",), registry=self.registry)
-        self.batches = Histogram(
+        self.lines = counter("nmt_lines", "translated lines", ("model",))
+        self.batches = histogram(
             "nmt_batch_lines",
             "lines that were translated together",
             ("model",),
             buckets=LINES_BUCKETS,
-            registry=self.registry,
         )
-        self._queue = Gauge(
-            "nmt_queue_lines", "lines that wait", ("model",), registry=self.registry
-        )
-        self._active = Gauge(
-            "nmt_active_requests", "accepted and not answered yet", registry=self.registry
-        )
-        self._active.set_function(active)
+        self._queue = gauge("nmt_queue_lines", "lines that wait", ("model",))
+        gauge("nmt_active_requests", "accepted and not answered yet").set_function(active)
         self._waiting = waiting
 
     def observe_batch(self, model: str, lines: int) -> None:
@@ -126,7 +118,7 @@ class Service:
 
     def __init__(
         self,
-        translators: dict[str, tuple[Translator, str]],
+        translators: dict[str, tuple[nmt.Translator, str]],
         limits: Limits = Limits(),  # noqa: B008, frozen
         key: str | None = None,
     ) -> None:
@@ -158,7 +150,7 @@ class Service:
         # FastAPI's own documentation pages load scripts from another server
         app = FastAPI(
             title="nmt-serve",
-            version=nmt.__version__,
+            version=__version__,
             description="Translate text with models of nmt.",
             docs_url=None,
             redoc_url=None,
@@ -182,7 +174,7 @@ class Service:
     async def health(self) -> Response:
         """Return whether the server accepts translations: 200, or 503 while it shuts down."""
         ends = self.guard.stopping
-        body = {"status": "stopping" if ends else "ok", "version": nmt.__version__}
+        body = {"status": "stopping" if ends else "ok", "version": __version__}
         return JSONResponse(body, 503 if ends else 200)
 
     async def list_models(self) -> Response:
@@ -231,28 +223,14 @@ class Service:
         )
 
     def _model(self, name: str | None) -> ServedModel:
-        """Return the model of a request.
-
-        Raises:
-            Refused: no model has this name.
-        """
         if name is None:
             return next(iter(self.models.values()))
         if name not in self.models:
-            raise Refused(
-                404,
-                "no_such_model",
-                "no model has this name",
-                f"choose one of: {', '.join(self.models)}",
-            )
+            fix = f"choose one of: {', '.join(self.models)}"
+            raise Refused(404, "no_such_model", "no model has this name", fix)
         return self.models[name]
 
     def _lines(self, text: str | Sequence[str]) -> list[str]:
-        """Return the lines of a request.
-
-        Raises:
-            Refused: there are too many, or one is too long.
-        """
         lines = re.split("\r\n|\r|\n", text) if isinstance(text, str) else list(text)
         if len(lines) > self.limits.lines:
             raise Refused(
@@ -275,22 +253,13 @@ class Service:
     def _options(
         self, model: ServedModel, body: Any, lines: Sequence[str]
     ) -> tuple[dict[str, Any], list[int]]:
-        """Return the search options that a request gives, and the cost of each line.
-
-        Raises:
-            Refused: one is above the limits of the server.
-            UserError: one is not allowed.
-        """
+        """Return the search options that a request gives, and the cost of each line."""
         given = {name: getattr(body, name) for name in OPTIONS if getattr(body, name) is not None}
         for name in PER_BEAM:
             if given.get(name, 0) > self.limits.beam:
-                raise Refused(
-                    422,
-                    "bad_option",
-                    f"{name}: {given[name]:,} is above {self.limits.beam}, the limit of this "
-                    "server",
-                    f"choose at most {self.limits.beam}",
-                )
+                highest = self.limits.beam
+                what = f"{name}: {given[name]:,} is above {highest}, the limit of this server"
+                raise Refused(422, "bad_option", what, f"choose at most {highest}")
         options = model.translator.check_options(given)
         # mbr and groups enlarge the beam; the recipe's own beam is always allowed
         largest = max(self.limits.beam, model.translator.info.decode.beam)
@@ -324,11 +293,7 @@ class Service:
         options: dict[str, Any],
         request: Request,
     ) -> list[dict[str, Any]]:
-        """Wait for the results; leave the queue if the client does, or if they take too long.
-
-        Raises:
-            Refused: the queue is full, or the time is over.
-        """
+        """Wait for the results; leave the queue if the client does, or if they take too long."""
         # a sample is a function of its line number, so it must not share a batch
         together = not options.get("sample")
         queued = model.batcher.submit(lines, costs, options, together)
@@ -338,14 +303,10 @@ class Service:
             while not future.done():
                 left = deadline - time.monotonic()
                 if left <= 0:
-                    raise Refused(
-                        504,
-                        "timeout",
-                        "the translation took longer than "
-                        f"{quantity(self.limits.seconds, 'second', 'g')}",
-                        "send fewer lines, or send the request again later",
-                        retry=1,
-                    )
+                    longest = quantity(self.limits.seconds, "second", "g")
+                    what = f"the translation took longer than {longest}"
+                    fix = "send fewer lines, or send the request again later"
+                    raise Refused(504, "timeout", what, fix, retry=1)
                 await asyncio.wait([future], timeout=min(left, DISCONNECT_INTERVAL))
                 if not future.done() and await request.is_disconnected():
                     raise Refused(499, "disconnected", "the client closed the connection", "")
@@ -386,25 +347,21 @@ def page(file: Path) -> Callable[[], Any]:
 
 async def _refused(request: Request, error: Exception) -> Response:
     assert isinstance(error, Refused)
-    # in ASCII: a message may quote a surrogate of the request, which UTF-8 cannot represent
-    body = json.dumps(error.body)
-    return Response(body, error.status, error.headers, media_type="application/json")
+    return answer(error)
 
 
 async def _invalid(request: Request, error: Exception) -> Response:
     """Describe what is wrong with a body, without repeating its text."""
     assert isinstance(error, RequestValidationError)
     problems = [
-        f"{'.'.join(map(str, one['loc'][1:])) or 'body'}: {one['msg']}" for one in error.errors()
+        f"{'.'.join(map(str, part['loc'][1:])) or 'body'}: {part['msg']}" for part in error.errors()
     ]
     fix = "correct the body, which is a JSON object; GET /docs describes it"
-    refused = Refused(422, "bad_request", "; ".join(dict.fromkeys(problems)), fix)
-    return await _refused(request, refused)
+    return answer(Refused(422, "bad_request", "; ".join(dict.fromkeys(problems)), fix))
 
 
 async def _http_error(request: Request, error: Exception) -> Response:
     assert isinstance(error, HTTPException)
     codes = {400: "bad_request", 405: "wrong_method"}
     code = codes.get(error.status_code, "no_such_path")
-    refused = Refused(error.status_code, code, str(error.detail), "see GET /docs")
-    return await _refused(request, refused)
+    return answer(Refused(error.status_code, code, str(error.detail), "see GET /docs"))

@@ -9,42 +9,24 @@ any more, and translates short lines that came while a long batch computes.
 from __future__ import annotations
 
 import heapq
-import json
 import threading
 import time
 from collections import deque
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, field
-from typing import Any, Generic, Protocol, TypeVar
+from typing import Any, TypeAlias
 
 from nmt.apps.serve.limits import Refused
 from nmt.data.text import quantity
-
-Result = TypeVar("Result")
 
 BATCH_COST = 40_000  # about 64 lines of 60 characters with beam 5: a fraction of a second
 UNINTERRUPTED = 0.5  # seconds that a batch computes before short lines interrupt it
 JOIN_SECONDS = 5.0  # a step of a search and a batch of CTranslate2 take less
 
 
-class Translate(Protocol[Result]):
-    """Translates the lines of a batch."""
-
-    def __call__(
-        self, lines: list[str], options: dict[str, Any], first: int, stop: Callable[[], None]
-    ) -> list[Result]:
-        """Return one result for each line, in order.
-
-        Args:
-            first: number of lines of the job before these, for options that depend on it.
-            stop: to be called often; it may translate other lines with this function, and raises
-                an exception if the results are not needed any more.
-        """
-
-
 @dataclass(eq=False)
-class Job(Generic[Result]):
+class Job:
     """A request in the queue.
 
     Attributes:
@@ -59,36 +41,30 @@ class Job(Generic[Result]):
     costs: Sequence[float]
     options: dict[str, Any]
     together: bool = True
-    future: Future[list[Result]] = field(default_factory=Future)
-    results: list[Result] = field(default_factory=list)
+    future: Future[list[Any]] = field(default_factory=Future)
+    results: list[Any] = field(default_factory=list)
 
     @property
     def remaining(self) -> int:
-        """Return the number of lines that are not translated yet."""
+        """The number of lines that are not translated yet."""
         return len(self.lines) - len(self.results)
-
-    @property
-    def next_cost(self) -> float:
-        """Return the cost of the next line."""
-        return self.costs[len(self.results)]
 
     def wanted(self) -> bool:
         """Return whether somebody waits; if so, the job must be answered now."""
         return not self.future.done() and self.future.set_running_or_notify_cancel()
 
-    def key(self) -> str:
-        """Return what jobs of one batch have in common."""
-        return json.dumps(self.options, sort_keys=True)
 
-
-Batch = list[tuple[Job[Result], int]]  # jobs, and the number of lines of each
+Batch: TypeAlias = list[tuple[Job, int]]  # jobs, and the number of lines of each
+# lines, options, number of lines of the job before these, stop -> the result of each line; it calls
+# stop often, which may translate other lines and raises an exception if nobody waits any more
+Translate: TypeAlias = Callable[[list[str], dict[str, Any], int, Callable[[], None]], list[Any]]
 
 
 class Unwanted(Exception):
     """Nobody waits for the results of a batch any more."""
 
 
-class Batcher(Generic[Result]):
+class Batcher:
     """Translates the lines of queued jobs in batches, in a thread of its own.
 
     A large job does not block small ones: each batch gives the jobs that wait equal shares of its
@@ -105,15 +81,15 @@ class Batcher(Generic[Result]):
 
     def __init__(
         self,
-        translate: Translate[Result],
+        translate: Translate,
         batch: int,
         queue: int,
         observe: Callable[[int], None] = lambda lines: None,
     ) -> None:
         self._translate, self._observe = translate, observe
         self._batch, self._queue = batch, queue
-        self._jobs: deque[Job[Result]] = deque()
-        self._running: list[Job[Result]] = []
+        self._jobs: deque[Job] = deque()
+        self._running: list[Job] = []
         self._changed = threading.Condition()
         self._closed = False
         self._thread = threading.Thread(target=self._work, name="nmt-serve", daemon=True)
@@ -121,7 +97,7 @@ class Batcher(Generic[Result]):
 
     @property
     def waiting(self) -> int:
-        """Return the number of lines in the queue."""
+        """The number of lines in the queue."""
         with self._changed:
             return sum(job.remaining for job in self._jobs if not job.future.done())
 
@@ -131,27 +107,22 @@ class Batcher(Generic[Result]):
         costs: Sequence[float],
         options: dict[str, Any],
         together: bool = True,
-    ) -> Future[list[Result]]:
+    ) -> Future[list[Any]]:
         """Queue a job; return the future of its results.
 
         Raises:
             Refused: the queue is full. A job is always accepted while nothing waits.
         """
-        job: Job[Result] = Job(lines, costs, options, together)
+        job = Job(lines, costs, options, together)
         if not lines:
             job.future.set_result([])
             return job.future
         with self._changed:
             waiting = self.waiting
             if waiting and waiting + len(lines) > self._queue:
-                raise Refused(
-                    429,
-                    "queue_full",
-                    f"{quantity(waiting, 'line')} in the queue of this model, at most "
-                    f"{self._queue:,} may wait",
-                    "send the request again later",
-                    retry=1,
-                )
+                lines_wait = f"{quantity(waiting, 'line')} in the queue of this model"
+                what = f"{lines_wait}, at most {self._queue:,} may wait"
+                raise Refused(429, "queue_full", what, "send the request again later", retry=1)
             self._jobs.append(job)
             self._changed.notify()
         return job.future
@@ -201,24 +172,25 @@ class Batcher(Generic[Result]):
                     job.future.set_result(job.results)
         return True
 
-    def _next_batch(self, largest: float | None) -> Batch[Result]:
+    def _next_batch(self, largest: float | None) -> Batch:
         """Take the first job and those with equal options, and equal shares of their lines."""
         self._jobs = deque(job for job in self._jobs if not job.future.done())
-        fitting = [job for job in self._jobs if largest is None or job.next_cost <= largest]
-        if not fitting:
+        limit = float("inf") if largest is None else largest
+        jobs = [job for job in self._jobs if job.costs[len(job.results)] <= limit]
+        if not jobs:
             return []
-        first = fitting[0]
-        key = first.key()
-        jobs = [first] if not first.together else [
-            job for job in fitting if job.together and job.key() == key
-        ]  # fmt: skip
+        first = jobs[0]
+        if first.together:
+            jobs = [job for job in jobs if job.together and job.options == first.options]
+        else:
+            jobs = [first]
         counts = shares([job.costs[len(job.results) :] for job in jobs], BATCH_COST, self._batch)
         batch = [(job, count) for job, count in zip(jobs, counts, strict=True) if count]
         taken = {id(job) for job, _ in batch}
         self._jobs = deque(job for job in self._jobs if id(job) not in taken)
         return batch
 
-    def _compute(self, batch: Batch[Result], interruptible: bool) -> None:
+    def _compute(self, batch: Batch, interruptible: bool) -> None:
         """Translate a batch; if that fails, translate each job alone, so only some fail."""
         lines = [
             line
@@ -233,8 +205,8 @@ class Batcher(Generic[Result]):
             return
         except Exception as error:
             if len(batch) > 1:
-                for one in batch:
-                    self._compute([one], interruptible)
+                for part in batch:
+                    self._compute([part], interruptible)
             else:
                 with self._changed:
                     if first.wanted():
@@ -244,7 +216,7 @@ class Batcher(Generic[Result]):
         for job, count in batch:
             job.results += [next(results) for _ in range(count)]
 
-    def _stop(self, batch: Batch[Result], interruptible: bool) -> Callable[[], None]:
+    def _stop(self, batch: Batch, interruptible: bool) -> Callable[[], None]:
         """Return what the search of a batch calls between two positions."""
         futures = [job.future for job, _ in batch]
         next_interruption = time.monotonic() + UNINTERRUPTED

@@ -9,14 +9,14 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from nmt.apps.serve.limits import Limits
 from nmt.cli.common import add_model_options, enable_gc, run_command
 from nmt.cli.parsers import command_parser, shorten_help
 from nmt.errors import UserError, install_fix
-from nmt.runtime.allocation import limit_onednn_cache
+from nmt.runtime.memory import limit_onednn_cache
 
 if TYPE_CHECKING:
-    from nmt.apps.serve.limits import Limits
-    from nmt.decoding.translator import Translator
+    from nmt import Translator
 
 KEY_VARIABLE = "NMT_SERVE_API_KEY"
 SHORTEST_KEY = 16  # characters
@@ -55,8 +55,6 @@ docs/howto/serve.md describes the API."""
 
 def parser() -> argparse.ArgumentParser:
     """Return the command line of nmt-serve."""
-    from nmt.apps.serve.limits import Limits
-
     p = command_parser(
         "nmt-serve",
         usage="%(prog)s RUN [RUN ...] [options]",
@@ -154,27 +152,15 @@ def body(args: argparse.Namespace) -> None:
 
 
 def _limits(args: argparse.Namespace) -> Limits:
-    """Return the limits of the command line.
-
-    Raises:
-        UserError: one is not a positive number; infinity is not one of JSON's.
-    """
-    from nmt.apps.serve.limits import Limits
-
     values = {name: getattr(args, name) for name in LIMITS}
     for name, value in values.items():
-        if not 0 < value < float("inf"):
+        if not 0 < value < float("inf"):  # JSON has no infinity
             flag = LIMITS[name][0]
             raise UserError(f"{value:g} is not a number above 0", at=flag, fix="give another one")
     return Limits(**values)
 
 
 def _api_key(args: argparse.Namespace) -> str | None:
-    """Return the API key of the file or the environment, or None.
-
-    Raises:
-        UserError: the file cannot be read, or the key is too short or has a space.
-    """
     if args.api_key_file is not None:
         at = args.api_key_file
         try:
@@ -201,12 +187,12 @@ def model_names(runs: Sequence[str]) -> dict[str, str]:
 
     A name is that of the folder. An export inside a run folder also has the name of the run.
     """
-    from nmt.run.folder import CONFIG, is_export
+    from nmt.run.folder import RunFolder, is_export
 
     names: dict[str, str] = {}
     for run in runs:
         path = Path(run).absolute()
-        inside = is_export(path) and (path.parent / CONFIG).is_file()
+        inside = is_export(path) and RunFolder(path.parent).config_file.is_file()
         name = unused = f"{path.parent.name}/{path.name}" if inside else path.name
         number = 1
         while unused in names:
@@ -218,9 +204,9 @@ def model_names(runs: Sequence[str]) -> dict[str, str]:
 
 def _load(path: str, args: argparse.Namespace) -> tuple[Translator, str]:
     """Return the translator of a folder, ready for the first request, and its engine."""
-    from nmt.export.engines import load_translator
+    import nmt
 
-    translator = load_translator(
+    translator = nmt.load_translator(
         path, args.device, args.checkpoint, args.precision, engine=args.engine
     )
     engine = translator.engine.name

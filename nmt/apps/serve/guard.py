@@ -7,15 +7,11 @@ import contextlib
 import hmac
 import ipaddress
 import json
-from collections.abc import Awaitable, Callable, MutableMapping
-from typing import Any, TypeAlias
+
+from starlette.responses import Response
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from nmt.apps.serve.limits import Limits, Refused
-
-Message: TypeAlias = MutableMapping[str, Any]
-Receive: TypeAlias = Callable[[], Awaitable[Message]]
-Send: TypeAlias = Callable[[Message], Awaitable[None]]
-Application: TypeAlias = Callable[[MutableMapping[str, Any], Receive, Send], Awaitable[None]]
 
 OPEN_PATHS = {"/", "/docs", "/openapi.json", "/health"}  # without a key: they contain no data
 SECONDS_TO_SEND_BODY = 10.0
@@ -41,12 +37,12 @@ class Guard:
         active: translations that were accepted and are not answered yet.
     """
 
-    def __init__(self, app: Application, limits: Limits, key: str | None) -> None:
+    def __init__(self, app: ASGIApp, limits: Limits, key: str | None) -> None:
         self.app, self.limits = app, limits
         self._key = None if key is None else key.encode()
         self.stopping, self.active = False, 0
 
-    async def __call__(self, scope: MutableMapping[str, Any], receive: Receive, send: Send) -> None:
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer a request, or pass it to the application with its complete body."""
         if scope["type"] != "http":
             await self.app(scope, receive, send)
@@ -54,7 +50,7 @@ class Guard:
         with scope.get("state", {}).get(CONNECTION, contextlib.nullcontext()):
             await self._answer(scope, receive, send)
 
-    async def _answer(self, scope: MutableMapping[str, Any], receive: Receive, send: Send) -> None:
+    async def _answer(self, scope: Scope, receive: Receive, send: Send) -> None:
         headers = {name.decode("latin-1"): value for name, value in scope["headers"]}
         translates = scope["path"] == "/translate"
         try:
@@ -68,7 +64,9 @@ class Guard:
             finally:
                 self.active -= translates
         except Refused as refused:
-            await _answer(refused, send)
+            response = answer(refused)
+            response.headers["Connection"] = "close"  # what remains of the request is not read
+            await response(scope, receive, send)
 
     def _check(self, path: str, headers: dict[str, bytes]) -> None:
         if self._key is None:
@@ -95,11 +93,6 @@ class Guard:
             )
 
     async def _body(self, headers: dict[str, bytes], receive: Receive) -> bytes:
-        """Return the body of the request.
-
-        Raises:
-            Refused: it is too large, or does not arrive in time.
-        """
         length = headers.get("content-length", b"0")
         if length.isdigit() and int(length) > self.limits.body:
             raise self._too_large()
@@ -143,6 +136,17 @@ def stopping() -> Refused:
     )
 
 
+def answer(refused: Refused) -> Response:
+    """Return the JSON answer to a refused request."""
+    headers = {} if refused.retry is None else {"Retry-After": str(refused.retry)}
+    if refused.status == 401:
+        headers["WWW-Authenticate"] = "Bearer"
+    error = {"code": refused.code, "message": refused.message, "fix": refused.fix}
+    # in ASCII: a message may quote a surrogate of the request, which UTF-8 cannot represent
+    body = json.dumps({"error": error})
+    return Response(body, refused.status, headers, media_type="application/json")
+
+
 def _replay(body: bytes, receive: Receive) -> Receive:
     """Return a function that receives a complete body first, then what follows it."""
     messages = [{"type": "http.request", "body": body, "more_body": False}]
@@ -151,20 +155,3 @@ def _replay(body: bytes, receive: Receive) -> Receive:
         return messages.pop() if messages else await receive()
 
     return replayed
-
-
-async def _answer(refused: Refused, send: Send) -> None:
-    body = json.dumps(refused.body).encode()
-    headers = {"Content-Type": "application/json", "Content-Length": str(len(body))}
-    # what remains of the request is not read
-    headers |= {"Connection": "close", **refused.headers}
-    if refused.status == 401:
-        headers["WWW-Authenticate"] = "Bearer"
-    await send(
-        {
-            "type": "http.response.start",
-            "status": refused.status,
-            "headers": [(name.lower().encode(), value.encode()) for name, value in headers.items()],
-        }
-    )
-    await send({"type": "http.response.body", "body": body})

@@ -49,13 +49,3 @@ class Refused(Exception):
         super().__init__(message)
         self.status, self.code, self.message, self.fix = status, code, message, fix
         self.retry = retry
-
-    @property
-    def body(self) -> dict[str, dict[str, str]]:
-        """Return the JSON body of the answer."""
-        return {"error": {"code": self.code, "message": self.message, "fix": self.fix}}
-
-    @property
-    def headers(self) -> dict[str, str]:
-        """Return the headers of the answer."""
-        return {} if self.retry is None else {"Retry-After": str(self.retry)}

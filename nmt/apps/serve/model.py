@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import dataclasses
 import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
+import nmt
 from nmt.apps.serve.batcher import Batcher
 from nmt.apps.serve.limits import Limits
 from nmt.apps.serve.words import source_words, target_words
@@ -14,7 +14,6 @@ from nmt.data.languages import script_of, script_share
 from nmt.data.text import is_blank
 from nmt.decoding.codec import Translation
 from nmt.decoding.options import SearchOptions
-from nmt.decoding.translator import Translator
 from nmt.errors import UserError
 
 
@@ -32,7 +31,7 @@ class ServedModel:
     def __init__(
         self,
         name: str,
-        translator: Translator,
+        translator: nmt.Translator,
         engine: str,
         limits: Limits,
         observe: Callable[[int], None] = lambda lines: None,
@@ -79,7 +78,12 @@ class ServedModel:
     def translate(
         self, lines: list[str], options: dict[str, Any], first: int, stop: Callable[[], None]
     ) -> list[dict[str, Any]]:
-        """Return the result of each line as JSON values; see ``batcher.Translate``."""
+        """Return the result of each line as JSON values.
+
+        Args:
+            first: number of lines of the request before these.
+            stop: called between two positions of the search.
+        """
         checked = self.translator.check_options(options)
         # a sample is a function of the number of its line in the request
         numbered = [*[""] * first, *lines]
@@ -95,8 +99,8 @@ class ServedModel:
         return {
             "unknown": codec.unknown_share(codec.source_pieces(line, src)),
             "other_script": self._other_script(line, src),
-            "source_words": self._words(sources),
-            "translations": [self._translation(one, words) for one in translations],
+            "source_words": [word._asdict() for word in sources],
+            "translations": [self._translation(best, words) for best in translations],
         }
 
     def _other_script(self, line: str, src: str | None) -> float:
@@ -106,24 +110,20 @@ class ServedModel:
         known = [script for script in scripts if script is not None]
         return 1 - script_share(line, " ".join(known)) if len(known) == len(scripts) else 0.0
 
-    def _translation(self, one: Translation, words: bool) -> dict[str, Any]:
-        codec = self.translator.codec
+    def _translation(self, t: Translation, words: bool) -> dict[str, Any]:
+        targets = target_words(self.translator.codec, t) if words else []
         return {
-            "text": one.text,
-            "score": _finite(one.score),
-            "log_prob": _finite(one.log_prob),
-            "finished": one.finished,
-            "short": one.short,
-            "pieces": one.pieces,
-            "token_log_probs": one.token_log_probs,
-            "eos": one.eos,
-            "alignment": one.alignment,
-            "words": self._words(target_words(codec, one)) if words else [],
+            "text": t.text,
+            "score": _finite(t.score),
+            "log_prob": _finite(t.log_prob),
+            "finished": t.finished,
+            "short": t.short,
+            "pieces": t.pieces,
+            "token_log_probs": t.token_log_probs,
+            "eos": t.eos,
+            "alignment": t.alignment,
+            "words": [word._asdict() for word in targets],
         }
-
-    @staticmethod
-    def _words(words: list[Any]) -> list[dict[str, Any]]:
-        return [dataclasses.asdict(word) for word in words]
 
 
 def _finite(number: float) -> float | None:

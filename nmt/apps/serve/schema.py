@@ -159,7 +159,6 @@ def _phrase(phrase: str) -> str:
 
 
 def _request() -> type[BaseModel]:
-    """Return the body of POST /translate: text, model, and the search options, none by default."""
     kinds: dict[str, Any] = {
         "forbid_all": (
             list[Annotated[str, AfterValidator(_phrase)]],
@@ -190,7 +189,8 @@ def _describe(name: str) -> str:
     if name in PER_BEAM:
         return f"{MEANINGS[name]} The limit `beam` of GET /models is the highest value."
     schema = SearchOptions.model_json_schema()["properties"][name]
-    numeric = any(one.get("type") in ("integer", "number") for one in schema.get("anyOf", [schema]))
+    kinds = schema.get("anyOf", [schema])
+    numeric = any(kind.get("type") in ("integer", "number") for kind in kinds)
     if name == "max_len_offset" or not numeric:
         return MEANINGS[name]
     return f"{MEANINGS[name]} Allowed: {allowed(SearchOptions, name).removesuffix(', or none')}."

@@ -10,7 +10,7 @@ import html
 import itertools
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
@@ -19,8 +19,7 @@ from nmt.decoding.codec import TextCodec, Translation
 MAX_GAP = 8  # characters between two words that the tokenizer does not show
 
 
-@dataclass(frozen=True)
-class Word:
+class Word(NamedTuple):
     """A word of tokenized text.
 
     Attributes:
@@ -78,9 +77,9 @@ def _place(words: Sequence[str], text: str) -> list[Word]:
         start = end = position
         plain = html.unescape(word)  # Moses escapes some characters
         for spelling in dict.fromkeys((plain, plain.strip("@"), word)):
-            found = text.find(spelling, position) if spelling else -1
-            if 0 <= found - position <= gap:
-                start, end = found, found + len(spelling)
+            index = text.find(spelling, position) if spelling else -1
+            if 0 <= index - position <= gap:
+                start, end = index, index + len(spelling)
                 break
         # the next word is behind this one, which the text may have in another form
         gap = MAX_GAP if end > start else gap + MAX_GAP + len(plain)

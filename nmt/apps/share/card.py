@@ -7,17 +7,16 @@ Cards for Model Reporting" (https://arxiv.org/abs/1810.03993).
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
 import yaml
 
 import nmt
-from nmt.config.recipe import Recipe
-from nmt.data.language_codes import base_language
+from nmt.data.languages import base_language
 from nmt.data.text import quantity
 from nmt.scoring.metrics import METRICS
+from nmt.version import __version__
 
 
 @dataclass(frozen=True)
@@ -50,7 +49,7 @@ class Facts:
     """
 
     name: str
-    recipe: Recipe
+    recipe: nmt.Recipe
     summary: dict[str, Any]
     parameters: int
     corpora: list[Corpus]
@@ -135,7 +134,7 @@ def _summary(facts: Facts) -> list[str]:
     weights = facts.quantization or "fp32"
     return [
         f"A Transformer with {facts.parameters:,} parameters that translates from {recipe.src} to "
-        f"{recipe.tgt}. It was trained with the toolkit nmt {nmt.__version__}, and is stored for "
+        f"{recipe.tgt}. It was trained with the toolkit nmt {__version__}, and is stored for "
         f"CTranslate2 with weights in {weights}.",
     ]
 
@@ -226,23 +225,19 @@ def _training(facts: Facts) -> list[str]:
 
 
 def _limits(facts: Facts) -> list[str]:
-    return [f"- {line}" for line in _limit_lines(facts)]
-
-
-def _limit_lines(facts: Facts) -> Iterator[str]:
-    recipe = facts.recipe
-    yield "Text of another domain or dialect than the training data is translated worse."
-    yield (
+    lines = [
+        "Text of another domain or dialect than the training data is translated worse.",
         "A translation can be fluent and wrong. A person who knows both languages must check it "
-        "before it is used where an error does harm."
-    )
-    yield "The model repeats what its training data contains, also prejudices."
-    yield "It translates each line by itself, without the sentences before it."
-    if recipe.data.tokenized:
-        yield "Its input must be Moses-tokenized text, as its training data was."
+        "before it is used where an error does harm.",
+        "The model repeats what its training data contains, also prejudices.",
+        "It translates each line by itself, without the sentences before it.",
+    ]
+    if facts.recipe.data.tokenized:
+        lines.append("Its input must be Moses-tokenized text, as its training data was.")
     for warning in facts.warnings:
         # without the example, which may be a line of a private corpus
-        yield f"Check of the training data: {warning.partition(', for example ')[0]}"
+        lines.append(f"Check of the training data: {warning.partition(', for example ')[0]}")
+    return [f"- {line}" for line in lines]
 
 
 def _number(value: Any, digits: int = 0) -> str:

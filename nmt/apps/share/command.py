@@ -61,23 +61,12 @@ def _write_hub(run: RunFolder, output: Path, args: argparse.Namespace) -> None:
 
 
 def _write_transformers(run: RunFolder, output: Path, args: argparse.Namespace) -> None:
-    from nmt.apps.share.marian import MARKER, check_fits, export_transformers
-    from nmt.decoding.translator import Translator
-    from nmt.export.folder import check_output
+    from nmt.apps.share.marian import export_transformers
 
-    recipe = run.recipe()
-    check_fits(recipe)
-    check_output(output, args.force, MARKER)
-    translator = Translator.load(args.run, "cpu", args.checkpoint)
-    export_transformers(translator, recipe, output, args.force)
+    export_transformers(run, output, args.checkpoint, args.force)
 
 
 def _check_options(args: argparse.Namespace) -> None:
-    """Check which options go together.
-
-    Raises:
-        UserError: an option has no effect, contradicts another one, or is not UTF-8.
-    """
     if args.format == "transformers":
         for name in ("quantization", "hub"):
             if getattr(args, name):

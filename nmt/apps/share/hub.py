@@ -16,11 +16,10 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import nmt
 from nmt.apps.share.card import Corpus, Facts, model_card
-from nmt.config.model import model_config
-from nmt.data.license import licenses_of
+from nmt.data.download import licenses_of
 from nmt.data.text import find_side, read_lines
-from nmt.decoding.translator import Translator
 from nmt.errors import RunError, UserError
 from nmt.export.folder import check_output, packages, write_folder
 from nmt.export.spec import check_supported, require_ctranslate2
@@ -44,10 +43,10 @@ for line in {lines}:
 def export_hub(
     run: RunFolder,
     output: Path,
-    quantization: str | None = None,
-    force: bool = False,
-    license_id: str | None = None,
-    examples: list[str] | None = None,
+    quantization: str | None,
+    force: bool,
+    license_id: str | None,
+    examples: list[str] | None,
 ) -> None:
     """Write the best checkpoint of a run as a folder for a model hub.
 
@@ -64,24 +63,25 @@ def export_hub(
             rejects the output, or the dev set cannot be read.
         RunError: the usage example failed.
     """
+    recipe = run.recipe()
     require_ctranslate2()
-    check_supported(model_config(run.recipe().model))
+    check_supported(nmt.model_config(recipe.model))
     check_output(output, force)
     lines = example_lines(run) if examples is None else examples
-    translator = Translator.load(run.path, "cpu")
+    translator = nmt.Translator.load(run.path, "cpu")
     with atomic_folder(output.absolute(), replace=force) as folder:
         write_folder(translator, folder, quantization)
         (folder / "README.md").rename(folder / "USAGE.md")
         (folder / ".gitattributes").write_text(f"*.bin {_LFS}\n*.model {_LFS}\n", "utf-8")
-        entry = run.recipe().data.dev[0]
+        entry = recipe.data.dev[0]
         options = f', "{entry.tag}"' if entry.tag else ""
-        if src := run.recipe().src_option(entry):
+        if src := recipe.src_option(entry):
             options += f', src="{src}"'
         code = _CODE.format(lines=_list_literal(lines), options=options)
         report = _read_json(run.data_report_file)
         facts = Facts(
             name=output.absolute().name,
-            recipe=run.recipe(),
+            recipe=recipe,
             summary=_summary_of_best(run),
             parameters=parameter_count(translator.transformer),
             corpora=_corpora(run),
@@ -128,11 +128,6 @@ def _list_literal(lines: list[str]) -> str:
 
 
 def _run_example(folder: Path, code: str) -> str:
-    """Return what the usage example prints when it runs in the folder.
-
-    Raises:
-        RunError: it failed.
-    """
     # -B: without it, Python writes the compiled translate.py into the folder
     ran = subprocess.run(
         [sys.executable, "-B", "-X", "utf8", "-c", code],
@@ -171,22 +166,22 @@ def _training_pairs(report: dict[str, Any]) -> int | None:
 
 
 def _corpora(run: RunFolder) -> list[Corpus]:
-    """Return the training corpora, with what data_prep wrote about their origin."""
     recipe = run.recipe()
-    found = {}
+    corpora = {}
     for entry in recipe.data.train:
         path = Path(entry.path)
         manifest = _read_json(path.parent / "MANIFEST.json")
         sources = [s for s in manifest.get("sources", []) if isinstance(s, dict)]
         # a corpus of data_prep is a folder with train, dev and test
         name = path.parent.name if path.name == "train" and path.parent.name else path.name
-        found[entry.path, entry.langs(recipe)] = Corpus(
+        langs = entry.langs(recipe)
+        corpora[entry.path, langs] = Corpus(
             name=str(manifest.get("corpus", name)),
-            langs=entry.langs(recipe),
+            langs=langs,
             licenses=licenses_of(path.parent),
             urls=sorted({_origin(s) for s in sources} - {""}),
         )
-    return list(found.values())
+    return list(corpora.values())
 
 
 def _origin(source: dict[str, Any]) -> str:

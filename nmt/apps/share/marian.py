@@ -23,22 +23,23 @@ from typing import Any
 
 import torch
 from safetensors.torch import save_file
+from torch import Tensor
 
 import nmt
 from nmt.apps.share.layers import sines_first, to_transformers
 from nmt.config.errors import format_value
-from nmt.config.recipe import Recipe
 from nmt.data import unicode
 from nmt.data.vocab import BOS, EOS, MASK, PAD, TAG_MARK, UNK, Vocab
 from nmt.decoding.codec import MAX_SOURCE_PIECES
-from nmt.decoding.translator import Translator
 from nmt.errors import UserError
-from nmt.export.fold import PARTS, Weights, fold
+from nmt.export.fold import PARTS, fold
 from nmt.export.folder import check_output
 from nmt.export.spec import ctranslate2_length_penalty
 from nmt.model.config import ModelConfig
 from nmt.model.embedding import sinusoids
+from nmt.run.folder import RunFolder
 from nmt.runtime.files import atomic_folder
+from nmt.version import __version__
 
 TEMPLATE = Path(__file__).parent / "templates" / "transformers.md"
 MARKER = "nmt-export.json"
@@ -54,7 +55,7 @@ unicode.py in this folder makes it: `normalize("A sentence.", "{form}")`.
 """
 
 
-def check_fits(recipe: Recipe) -> None:
+def check_fits(recipe: nmt.Recipe) -> None:
     """Check that a class of transformers computes the recipe's model, and reads its text.
 
     Raises:
@@ -92,38 +93,37 @@ def check_fits(recipe: Recipe) -> None:
         )
 
 
-def export_transformers(
-    translator: Translator, recipe: Recipe, output: Path, force: bool = False
-) -> None:
+def export_transformers(run: RunFolder, output: Path, checkpoint: str, force: bool) -> None:
     """Write a model as a folder for ``AutoModelForSeq2SeqLM`` and ``AutoTokenizer``.
 
     Args:
-        translator: of a run folder, on any device.
-        recipe: of the run.
+        run: of a translation model.
         output: the folder. It gets its name when it is complete.
+        checkpoint: best, latest or a name.
         force: replace a folder that this function wrote.
 
     Raises:
         UserError: the model does not fit, or ``check_output`` rejects the output.
     """
-    check_fits(recipe)
+    check_fits(run.recipe())
     check_output(output, force, MARKER)
+    translator = nmt.Translator.load(run.path, "cpu", checkpoint)
     with atomic_folder(output.absolute(), replace=force) as folder:
         _write(translator, folder)
         check_output(output, force, MARKER)  # another process may have written it meanwhile
 
 
-def _write(translator: Translator, folder: Path) -> None:
-    model = translator.transformer
+def _write(translator: nmt.Translator, folder: Path) -> None:
+    model, codec, decode = translator.transformer, translator.codec, translator.info.decode
+    vocab = codec.vocab
     config, weights = fold(model.state_dict(), model.config, model.allowed)
-    positions = max(POSITIONS, MAX_SOURCE_PIECES + 1 + translator.info.decode.max_len_offset)
+    positions = max(POSITIONS, MAX_SOURCE_PIECES + 1 + decode.max_len_offset)
     converted = transformers_weights(config, weights, positions)
     tensors = {
         name: tensor.float().clone(memory_format=torch.contiguous_format)
         for name, tensor in converted.items()
     }
     save_file(tensors, folder / "model.safetensors", metadata={"format": "pt"})
-    vocab, decode = translator.codec.vocab, translator.info.decode
     generation = {
         "bos_token_id": BOS,
         "decoder_start_token_id": BOS,
@@ -137,8 +137,8 @@ def _write(translator: Translator, folder: Path) -> None:
     }
     tokenizer = {
         "tokenizer_class": "MarianTokenizer",
-        "source_lang": translator.codec.src,
-        "target_lang": translator.codec.tgt,
+        "source_lang": codec.src,
+        "target_lang": codec.tgt,
         "model_max_length": MAX_SOURCE_PIECES,
         "pad_token": SPECIAL_NAMES[PAD],
         "eos_token": SPECIAL_NAMES[EOS],
@@ -150,19 +150,19 @@ def _write(translator: Translator, folder: Path) -> None:
         ("generation_config.json", generation),
         ("tokenizer_config.json", tokenizer),
         ("vocab.json", _token_ids(vocab)),
-        (MARKER, {"version": nmt.__version__, "format": "transformers"}),
+        (MARKER, {"version": __version__, "format": "transformers"}),
     ):
         text = json.dumps(values, indent=1, ensure_ascii=False) + "\n"
         (folder / name).write_text(text, encoding="utf-8")
-    models = [*translator.codec.segmenter.files().values()]  # one, or one for each side
+    models = [*codec.segmenter.files().values()]  # one, or one for each side
     for name, content in (("source.spm", models[0]), ("target.spm", models[-1])):
         (folder / name).write_bytes(content)
-    form = translator.codec.segmenter.moses.form
+    form = codec.segmenter.moses.form
     tags = [TAG_MARK + tag for tag in vocab.tags]
     template = Template(TEMPLATE.read_text(encoding="utf-8"))
     readme = template.substitute(
-        src=translator.codec.src,
-        tgt=translator.codec.tgt,
+        src=codec.src,
+        tgt=codec.tgt,
         model_class=transformers_class(config)[0],
         length_alpha=f"{decode.length_alpha:g}",
         length_penalty=generation["length_penalty"],
@@ -216,7 +216,9 @@ def transformers_config(config: ModelConfig, types: int, positions: int) -> dict
     }
 
 
-def transformers_weights(config: ModelConfig, weights: Weights, positions: int) -> Weights:
+def transformers_weights(
+    config: ModelConfig, weights: dict[str, Tensor], positions: int
+) -> dict[str, Tensor]:
     """Return the weights of a folded model under the names of transformers.
 
     Both classes have the same names and biases everywhere; biases that the model lacks are 0.
@@ -243,11 +245,7 @@ def _token(piece: str) -> str:
 
 
 def _token_ids(vocab: Vocab) -> dict[str, int]:
-    """Return the ids by token, as MarianTokenizer reads them.
-
-    Raises:
-        UserError: a piece of text has the name of a special token.
-    """
+    """Return the ids by token, as MarianTokenizer reads them."""
     first = len(SPECIAL_NAMES)
     ids = {name: number for number, name in SPECIAL_NAMES.items()}
     types = vocab.pieces(range(first, len(vocab)))

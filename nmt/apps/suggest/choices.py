@@ -7,12 +7,11 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from nmt.apps.suggest.corpus import CorpusPaths
-from nmt.apps.suggest.facts import CorpusFacts, script_name
-from nmt.apps.suggest.sample import EncodedSample, encode_sample
+from nmt.apps.suggest.facts import CorpusFacts, EncodedSample, script_name
 from nmt.apps.suggest.sizes import CPU, GPU, Size, lengthened, most_passes, size_for, smaller
 from nmt.data.batches import make_batches
+from nmt.data.languages import UNSPACED
 from nmt.data.text import quantity
-from nmt.data.words import UNSPACED
 
 VALIDATIONS = 8  # at most, of a training with a fixed number of updates
 # With fewer updates, a smaller model with smaller batches and a smaller vocabulary is suggested. In
@@ -148,11 +147,7 @@ def suggest(
 
 
 def _fit(size: Size, budget: Budget, facts: CorpusFacts) -> tuple[Size, int, str]:
-    """Return a row of CPU for a training that fits a budget.
-
-    Returns:
-        The row, the number of validations, and the reason for the number of passes.
-    """
+    """Return a row of CPU that fits a budget, its validations, and the reason for its passes."""
     fitting, validations = _passes_in(size, budget, facts)
     fitted = lengthened(size, fitting)
     if fitted.types != size.types:  # with fewer types, a pass takes longer
@@ -169,8 +164,8 @@ def _fit(size: Size, budget: Budget, facts: CorpusFacts) -> tuple[Size, int, str
 def _passes_in(size: Size, budget: Budget, facts: CorpusFacts) -> tuple[float, int]:
     """Return the passes over the data that fit a budget, and the validations among them."""
     _, sample = _segment(facts, size.types)
-    test, one = (_evaluation_tokens(facts, sample, count) for count in (0, 1))
-    affordable = (VALIDATION_SHARE * budget.tokens - test) / max(1.0, one - test)
+    test, with_dev = (_evaluation_tokens(facts, sample, count) for count in (0, 1))
+    affordable = (VALIDATION_SHARE * budget.tokens - test) / max(1.0, with_dev - test)
     validations = max(1, int(min(VALIDATIONS, affordable)))
     left = budget.tokens - _evaluation_tokens(facts, sample, validations)
     passes = UPDATES_SHARE * left * len(sample) / (facts.pairs * sample.target_pieces)
@@ -187,7 +182,6 @@ def _evaluation_tokens(facts: CorpusFacts, sample: EncodedSample, validations: i
 
 
 def _data(paths: CorpusPaths, facts: CorpusFacts) -> list[Choice]:
-    """Return the keys of the corpus."""
     choices = [
         Choice("data.train", paths.train, quantity(facts.pairs, "pair")),
         Choice("data.dev", paths.dev, "chooses the best checkpoint"),
@@ -208,7 +202,7 @@ def _segment(facts: CorpusFacts, types: int) -> tuple[list[Choice], EncodedSampl
             Choice("segment.merges", types, why_types),
         ]
         # the merges come on top of the characters, of which Japanese text has over a thousand
-        return choices, encode_sample(facts, types + facts.characters, byte_fallback=False)
+        return choices, EncodedSample(facts, types + facts.characters, byte_fallback=False)
     rare = 2 * facts.characters > types  # as in Chinese
     if rare:
         types = -(-(types + facts.characters) // 1000) * 1000
@@ -222,15 +216,10 @@ def _segment(facts: CorpusFacts, types: int) -> tuple[list[Choice], EncodedSampl
     ]
     if rare:
         choices.append(Choice("segment.byte_fallback", True, "writes rare characters as bytes"))
-    return choices, encode_sample(facts, types, byte_fallback=rare)
+    return choices, EncodedSample(facts, types, byte_fallback=rare)
 
 
 def _model(size: Size, words: int, smaller: bool) -> list[Choice]:
-    """Return the keys of the model.
-
-    Args:
-        smaller: the model is smaller than the corpus would allow, because the time is short.
-    """
     source = "a smaller size, for a short training" if smaller else size.source
     return [
         Choice("model.dim", size.dim, f"{quantity(words, 'target word')}: {source}"),
@@ -245,11 +234,7 @@ def _model(size: Size, words: int, smaller: bool) -> list[Choice]:
 def _fixed_length(
     size: Size, per_pass: float, validations: int, reason: str
 ) -> tuple[list[Choice], int]:
-    """Return the keys of a training with Muon and a linear schedule, and its updates.
-
-    Args:
-        reason: for the number of passes.
-    """
+    """Return the keys of a training with Muon and a linear schedule, and its updates."""
     passes = size.passes
     every = _round(passes * per_pass / validations)
     updates = validations * every
@@ -305,7 +290,6 @@ def _until_dev_stops(passes: int, per_pass: float) -> tuple[list[Choice], int]:
 
 
 def _passes_between(passes: float) -> str:
-    """Return how many passes over the data are between two validations."""
     if 0.9 < passes < 1.1:
         return "about one pass over the data"
     number = f"{passes:.0f}" if passes >= 10 else f"{passes:.2g}"
@@ -314,31 +298,31 @@ def _passes_between(passes: float) -> str:
 
 def advice(paths: CorpusPaths, facts: CorpusFacts) -> list[str]:
     """Return advice that no key can follow, one or two sentences each."""
-    found = []
+    sentences = []
     related = (
         f"train together with a related language ({HOWTO}related-languages.md), start from a model "
         f"of another pair ({HOWTO}transfer.md), or translate {paths.tgt} text back "
         f"({HOWTO}back-translation.md)"
     )
     if facts.pairs < FEW_PAIRS:
-        found.append(
+        sentences.append(
             f"A corpus of {quantity(facts.pairs, 'pair')} is too small for a useful model with any "
             f"settings: {related}."
         )
     elif facts.target_words <= CPU[2].words:
-        found.append(f"More data helps more than other settings: {related}.")
+        sentences.append(f"More data helps more than other settings: {related}.")
     for side in (facts.src, facts.tgt):
         if side.spaced or facts.tokenized:
             continue
         names = " and ".join(script_name(name) for name in side.scripts if name in UNSPACED)
-        found.append(
+        sentences.append(
             f"{side.lang} has no spaces between words ({names}), so its words are not counted. "
             "SentencePiece reads it as it is; do not tokenize it."
         )
-    return found
+    return sentences
 
 
 def _round(number: float) -> int:
-    """Return a number rounded to two digits, at least 1."""
+    """Round to two digits, at least 1."""
     number = max(1.0, number)
     return int(round(number, 1 - math.floor(math.log10(number))))

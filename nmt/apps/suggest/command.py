@@ -12,16 +12,15 @@ from typing import TYPE_CHECKING, Any, cast
 
 from nmt.cli.common import enable_gc, positive
 from nmt.errors import UserError
-from nmt.runtime.allocation import cached_products, limit_onednn_cache
+from nmt.runtime.memory import cached_products, limit_onednn_cache
 
 if TYPE_CHECKING:
     import torch
 
+    from nmt import Recipe
     from nmt.apps.suggest.choices import Suggestion
     from nmt.apps.suggest.facts import CorpusFacts
     from nmt.apps.suggest.text import Expectation
-    from nmt.config.recipe import Recipe
-
 
 SECONDS = 3.0  # of updates, for each precision and number of threads
 
@@ -99,6 +98,7 @@ def suggest_recipe(args: argparse.Namespace) -> None:
         UserError: the corpus is incomplete, ambiguous or wrong, or the output file exists.
         MachineError: the output file cannot be written.
     """
+    import nmt
     from nmt.apps.suggest.corpus import find_corpus
     from nmt.cli.output import CHOOSE_ANOTHER, check_output_file
     from nmt.runtime.files import AGAIN, write_atomic
@@ -119,7 +119,6 @@ def suggest_recipe(args: argparse.Namespace) -> None:
     from nmt.apps.suggest.text import recipe_text, too_few_hours
 
     facts = collect_facts(paths, progress=True)
-    from nmt.config.recipe import Recipe
     from nmt.runtime.device import resolve_device
 
     enable_gc()
@@ -128,7 +127,7 @@ def suggest_recipe(args: argparse.Namespace) -> None:
     row = None
     while True:  # a smaller model, as long as few updates fit into the hours
         suggestion = suggest(paths, facts, gpu, row=row)
-        recipe = Recipe.model_validate(suggestion.values())
+        recipe = nmt.Recipe.model_validate(suggestion.values())
         expectation = _measure(recipe, facts, suggestion, device)
         if args.hours is None:
             break
@@ -158,19 +157,18 @@ def _measure(
     """Time some updates of the suggested model, and print each speed."""
     import torch
 
+    from nmt.apps.suggest.speed import measure_speeds
     from nmt.apps.suggest.text import Expectation
-    from nmt.data.prepare import EvalSet, Prepared
+    from nmt.data.prepare import Prepared
     from nmt.runtime.memory import parameter_count, require_memory
-    from nmt.training.speed import measure_speeds
     from nmt.training.tasks import model_without_memory
 
     sample = suggestion.sample
-    corpus = cast(Any, sample)
     prepared = Prepared(
         segmenter=sample.segmenter,
         vocab=sample.vocab,
-        train=corpus,
-        dev=[EvalSet([], [], corpus, "dev", (recipe.src, recipe.tgt))],
+        train=cast(Any, sample),
+        dev=[],
         test=None,
         report=facts.report,
         data_hash="",

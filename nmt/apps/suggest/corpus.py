@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from nmt.data.bitext import read_pairs
-from nmt.data.language_codes import base_language
+from nmt.data.languages import base_language
 from nmt.data.text import OPENERS, find_side, quantity
 from nmt.errors import UserError
 from nmt.runtime.files import require_usable
@@ -65,8 +65,8 @@ def find_corpus(prefix: str, src: str | None, tgt: str | None) -> CorpusPaths:
 def _languages(prefix: str, src: str | None, tgt: str | None) -> tuple[str, str]:
     """Return source and target language: the given ones, otherwise from the file names.
 
-    Of two files, of which one is English, English is the target: most often, people translate
-    from the language with little data.
+    If one of two files is English, it is the target: most people translate from the language with
+    little data.
     """
     if src and tgt:
         if src == tgt:
@@ -76,27 +76,27 @@ def _languages(prefix: str, src: str | None, tgt: str | None) -> tuple[str, str]
                 fix="name two languages: the endings of the two files",
             )
         return src, tgt
-    found = _endings(prefix)
-    if not found:
+    langs = _endings(prefix)
+    if not langs:
         raise _no_files(prefix)
-    if len(found) == 1:
+    if len(langs) == 1:
         raise UserError(
-            f"there is only a file for {found[0]}, and a corpus needs two languages",
+            f"there is only a file for {langs[0]}, and a corpus needs two languages",
             at=prefix,
             fix=f"save the translations of its lines next to it, as {Path(prefix).name}.LANG",
         )
     given = src or tgt
-    others = [lang for lang in found if lang != given]
+    others = [lang for lang in langs if lang != given]
     if given and len(others) == 1:
         return (given, others[0]) if src else (others[0], given)
-    english = [lang for lang in found if base_language(lang) == "en"]
-    if not given and len(found) == 2 and len(english) == 1:
-        (other,) = set(found) - set(english)
+    english = [lang for lang in langs if base_language(lang) == "en"]
+    if not given and len(langs) == 2 and len(english) == 1:
+        (other,) = set(langs) - set(english)
         return other, english[0]
     first, second = src or others[0], tgt or others[-1]
     raise UserError(
         f"it is not clear which language to translate from and to: there are files for "
-        f"{', '.join(found)}",
+        f"{', '.join(langs)}",
         at=prefix,
         fix=f"name both: {command(prefix, first, second)}",
     )
@@ -135,7 +135,6 @@ def _no_files(prefix: str) -> UserError:
 
 
 def _held_out(prefix: str, split: str, src: str, tgt: str) -> str | None:
-    """Return the prefix of a dev or test set next to the training text, or None."""
     for name in HELD_OUT[split]:
         other = _next_to(prefix, name)
         if all(_has_side(other, lang) for lang in (src, tgt)):
@@ -155,7 +154,6 @@ def _has_side(prefix: str, lang: str) -> bool:
 
 
 def _no_dev(prefix: str, src: str, tgt: str) -> UserError:
-    """Return the error that says how to get a dev set."""
     names = " or ".join(HELD_OUT["dev"])
     what = f"there is no dev set next to it ({names}), which chooses the best checkpoint"
     pairs = sum(1 for _ in read_pairs((find_side(prefix, src), find_side(prefix, tgt))))

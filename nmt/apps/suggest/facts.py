@@ -1,17 +1,22 @@
-"""Collect the facts of a corpus that decide its recipe: size, lengths, scripts, tokenization."""
+"""Collect the facts of a corpus that decide its recipe: size, lengths, scripts, tokenization.
+
+A sample is segmented, to know lengths in pieces and to time updates with real batches.
+"""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from itertools import islice
+from pathlib import Path
 
 import numpy as np
 
+from nmt import Recipe
 from nmt.apps.suggest.corpus import CorpusPaths
-from nmt.config.recipe import Recipe
-from nmt.data.bitext import Bitext, CorpusFiles, Sides
+from nmt.config.recipe import SentencePieceConfig
+from nmt.data.bitext import Bitext, Chunk, CorpusFiles, read_pairs
 from nmt.data.checks import (
     ALREADY_TOKENIZED,
     ESCAPES,
@@ -20,12 +25,12 @@ from nmt.data.checks import (
     all_warnings,
     raise_on_failures,
 )
-from nmt.data.convert import pairs_in_form
-from nmt.data.languages import script_of_letter
+from nmt.data.languages import UNSPACED, script_of_letter
 from nmt.data.report import CorpusReport
-from nmt.data.scan import SplitCheck, read_corpora
-from nmt.data.text import Pair, find_side
-from nmt.data.words import UNSPACED
+from nmt.data.scan import read_corpora
+from nmt.data.segmenters import learn_segmenter
+from nmt.data.text import find_side
+from nmt.data.vocab import Vocab
 
 SAMPLE = 20_000  # maximum number of evenly spaced pairs whose characters and pieces are counted
 MIN_SHARE = 0.05  # of the letters of a side, for a script to be named
@@ -74,7 +79,7 @@ class CorpusFacts:
     tokenized: bool
     characters: int
     report: CorpusReport
-    sample: list[Pair]
+    sample: list[tuple[str, str]]
 
 
 def collect_facts(paths: CorpusPaths, progress: bool) -> CorpusFacts:
@@ -86,12 +91,9 @@ def collect_facts(paths: CorpusPaths, progress: bool) -> CorpusFacts:
     Raises:
         UserError: the files have different numbers of lines, or a check failed.
     """
-    tokenized = looks_tokenized(
-        (find_side(paths.train, paths.src), find_side(paths.train, paths.tgt))
-    )
+    tokenized = looks_tokenized(find_side(paths.train, lang) for lang in (paths.src, paths.tgt))
     recipe = _bare_recipe(paths, tokenized)
-    files = CorpusFiles.of(recipe)
-    report, training, _ = read_corpora(recipe, files, progress)
+    report, training, _ = read_corpora(recipe, CorpusFiles.of(recipe), progress)
     by_hand = "write a recipe by hand, with data.checks: warn,"  # --suggest takes no key=value
     raise_on_failures(report, recipe.data, recipe.segment, by_hand)
     report.warnings = all_warnings(report, recipe.data, recipe.segment)
@@ -99,7 +101,7 @@ def collect_facts(paths: CorpusPaths, progress: bool) -> CorpusFacts:
     step = -(-pairs // SAMPLE)
     lengths = np.zeros((2, pairs), np.int32)
     target_characters = 0
-    sample: list[Pair] = []
+    sample: list[tuple[str, str]] = []
     for row, (source, target) in enumerate(pair for _, pair in training.sample("counting", 1)):
         lengths[:, row] = len(source.split()), len(target.split())
         target_characters += len(target)
@@ -122,26 +124,20 @@ def collect_facts(paths: CorpusPaths, progress: bool) -> CorpusFacts:
 
 
 def _bare_recipe(paths: CorpusPaths, tokenized: bool) -> Recipe:
-    """Return a recipe that only names the corpus."""
     data = {"train": paths.train, "dev": paths.dev, "test": paths.test, "tokenized": tokenized}
     return Recipe.model_validate({"src": paths.src, "tgt": paths.tgt, "data": data})
 
 
-def looks_tokenized(sides: Sides) -> bool:
+def looks_tokenized(sides: Iterable[Path]) -> bool:
     """Return whether the checks find that the text is tokenized, from the first pairs."""
-    corpus = Bitext("train", sides, ("", ""), None)
-    pairs = list(islice(pairs_in_form(corpus, tokenized=False), SAMPLE))
-    thresholds = {check.name: check.threshold or 0 for check in PAIR_CHECKS}
-
-    def is_frequent(sign: str, tokenized: bool) -> bool:
-        check = SplitCheck()
-        checked = sum(1 for _ in check.passed(replace(corpus, tokenized=tokenized), pairs))
-        return check.suspicious[sign].count > thresholds[sign] * checked
-
+    pairs = [pair for pair in islice(read_pairs(tuple(sides)), SAMPLE) if all(map(str.strip, pair))]
+    frequent = set()
+    for check in PAIR_CHECKS:
+        assert check.pair is not None, "PAIR_CHECKS has no others"
+        if sum(check.pair(*pair) for pair in pairs) > (check.threshold or 0) * len(pairs):
+            frequent.add(check.name)
     # text of web pages has escapes too, but no spaces before its full stops
-    return is_frequent(ALREADY_TOKENIZED, tokenized=False) or (
-        is_frequent(ESCAPES, tokenized=False) and not is_frequent(NOT_TOKENIZED, tokenized=True)
-    )
+    return ALREADY_TOKENIZED in frequent or (ESCAPES in frequent and NOT_TOKENIZED not in frequent)
 
 
 def describe_side(lang: str, lines: Sequence[str], words: np.ndarray) -> SideFacts:
@@ -189,3 +185,49 @@ def target_words(src: SideFacts, tgt: SideFacts, characters: int) -> int:
     if tgt.spaced:
         return tgt.words
     return src.words if src.spaced else characters // CHARACTERS_PER_WORD
+
+
+class EncodedSample:
+    """The sample of a corpus as ids in memory, from which batches are made.
+
+    SentencePiece learns BPE from the sample, even if the recipe has fastBPE. It learns in one
+    second instead of twenty, and makes 4 % more pieces of TED talks with the same number of types.
+
+    Args:
+        types: size of the vocabulary.
+
+    Attributes:
+        config: keys of the segmentation.
+        segmenter, vocab: made the pieces and their ids.
+        src_len, tgt_len: [pairs] int64, pieces without EOS.
+    """
+
+    def __init__(self, facts: CorpusFacts, types: int, byte_fallback: bool) -> None:
+        self.config = SentencePieceConfig(vocab_size=types, byte_fallback=byte_fallback)
+        langs = facts.src.lang, facts.tgt.lang
+        text = Chunk.of(Bitext("sample", (), langs, None), list(enumerate(facts.sample, 1)))
+        self.segmenter = learn_segmenter(self.config, facts.tokenized, "none", [text])
+        sides = [
+            [self.segmenter.encode(pair[side], lang) for pair in facts.sample]
+            for side, lang in enumerate(langs)
+        ]
+        src_counts, tgt_counts = (Counter(p for line in side for p in line) for side in sides)
+        self.vocab = Vocab.build(src_counts, tgt_counts)
+        self._ids = [[np.array(self.vocab.ids(line)) for line in side] for side in sides]
+        self.src_len, self.tgt_len = (np.array([len(line) for line in side]) for side in self._ids)
+
+    def __len__(self) -> int:
+        return len(self.src_len)
+
+    def src(self, row: int) -> np.ndarray:
+        """Return the source ids of a pair."""
+        return self._ids[0][row]
+
+    def tgt(self, row: int) -> np.ndarray:
+        """Return the target ids of a pair."""
+        return self._ids[1][row]
+
+    @property
+    def target_pieces(self) -> int:
+        """The number of pieces of the target side, EOS included."""
+        return int(self.tgt_len.sum()) + len(self)

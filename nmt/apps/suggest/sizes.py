@@ -15,7 +15,8 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from nmt.config.recipe import ModelConfig, Recipe
+    from nmt import Recipe
+    from nmt.config.recipe import ModelConfig
     from nmt.data.prepare import Prepared
 
 

@@ -15,8 +15,8 @@ from nmt.apps.suggest.choices import Choice, Suggestion, advice
 from nmt.apps.suggest.corpus import CorpusPaths
 from nmt.apps.suggest.facts import CorpusFacts, SideFacts, script_name
 from nmt.apps.suggest.scoreboard import nearest
+from nmt.apps.suggest.speed import Setting
 from nmt.data.text import quantity
-from nmt.training.speed import Setting
 
 WIDTH = 100
 COLUMN = 30  # where comments begin
@@ -41,18 +41,18 @@ class Expectation:
     threads: int
 
     @property
-    def speed(self) -> float:
-        """Return the highest speed, in target tokens per second."""
-        return max(self.speeds.values())
-
-    @property
     def best(self) -> Setting:
-        """Return the fastest setting."""
+        """The fastest setting."""
         return max(self.speeds, key=lambda setting: self.speeds[setting])
 
     @property
+    def speed(self) -> float:
+        """The highest speed, in target tokens per second."""
+        return self.speeds[self.best]
+
+    @property
     def environment(self) -> str:
-        """Return what is written in front of nmt-train for the fastest number of threads."""
+        """What is written in front of nmt-train for the fastest number of threads."""
         threads = self.best.threads
         return f"OMP_NUM_THREADS={threads} " if threads != self.threads else ""
 
@@ -221,7 +221,6 @@ def _precision(expectation: Expectation) -> Choice:
 
 
 def _keys(choices: Iterable[Choice], folder: Path) -> str:
-    """Return the keys as YAML in groups, each with its reason."""
     lines, last = [""], ""
     for choice in choices:
         group, _, key = choice.key.rpartition(".")
@@ -237,7 +236,6 @@ def _keys(choices: Iterable[Choice], folder: Path) -> str:
 
 
 def _scalar(value: Any) -> str:
-    """Return a value on one line of YAML."""
     text: str = yaml.safe_dump(value, default_flow_style=True, allow_unicode=True, width=10_000)
     return text.removesuffix("\n").removesuffix("\n...")
 

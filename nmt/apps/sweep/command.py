@@ -136,12 +136,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def body(args: argparse.Namespace) -> None:
-    """Check everything, train what has not ended, and print the results.
-
-    Raises:
-        UserError: the file or an argument is wrong.
-        RunError: a run failed or diverged.
-    """
+    """Check everything, train what has not ended, and print the results."""
     from nmt.apps.sweep.plan import check_overrides
 
     enable_gc()
@@ -149,15 +144,15 @@ def body(args: argparse.Namespace) -> None:
     check_overrides(sweep.budget, args.overrides)
     out = Path(args.output) if args.output else Path("runs") / Path(args.file).stem
     _check_out(out)
-    bad = _search(args, sweep, out) if sweep.search else _grid(args, sweep, out)
+    if sweep.search:
+        bad = _search(args, sweep, out)
+        again = "fix the cause, then search in another folder with --output DIR"
+        again = f"a search does not repeat these trials: {again}"
+    else:
+        bad = _grid(args, sweep, out)
+        again = "a diverged one after its folder is deleted"
+        again = f"the same command trains failed runs again, and {again}"
     if bad:
-        again = (
-            "a search does not repeat these trials: fix the cause, then search in another folder "
-            "with --output DIR"
-            if sweep.search
-            else "the same command trains failed runs again, and a diverged one after its folder "
-            "is deleted"
-        )
         raise RunError(
             f"{quantity(len(bad), 'run')} ended without a result: {', '.join(bad)}",
             fix=f"read the reasons above and in {out / 'logs'}; {again}",
@@ -196,20 +191,20 @@ def _grid(args: argparse.Namespace, sweep: Sweep, out: Path) -> list[str]:
                     pool.display.skipped(outcome.status, seconds)
             _download(waiting, pool.slots)
             pool.run(source)
-    outcomes = {**{name: found for name, found in known.items() if found}, **source.outcomes}
+    outcomes = {name: outcome for name, outcome in known.items() if outcome} | source.outcomes
     result = collect(args.file, runs, outcomes, sweep.baseline, args.metric, args.resamples)
     _write(args, result, out)
-    first = [
-        next(run.folder for run in system.runs if run.finished)
+    finished = [
+        [run.folder for run in system.runs if run.finished]
         for system in next(iter(result.groups.values()))
-        if any(run.finished for run in system.runs)
     ]
-    if len(first) > 1:
+    folders = [seeds[0] for seeds in finished if seeds]
+    if len(folders) > 1:
         report = out / "report.html"
         force = ["--force"] if report.exists() else []
-        command = shlex.join(["nmt-report", *first, "-o", str(report), *force])
+        command = shlex.join(["nmt-report", *folders, "-o", str(report), *force])
         print(f"curves and translations side by side: {command}", file=sys.stderr)
-    return [name for name, found in outcomes.items() if found.status in ("failed", "diverged")]
+    return [name for name, outcome in outcomes.items() if outcome.status in ("failed", "diverged")]
 
 
 def _search(args: argparse.Namespace, sweep: Sweep, out: Path) -> list[str]:
@@ -240,11 +235,7 @@ def _search(args: argparse.Namespace, sweep: Sweep, out: Path) -> list[str]:
 
 
 def _sweep(args: argparse.Namespace) -> Sweep:
-    """Return the sweep of the file with the changes of the command line.
-
-    Raises:
-        UserError: all errors of the file, or an argument is wrong.
-    """
+    """Return the sweep of the file with the changes of the command line."""
     from dataclasses import replace
 
     from nmt.apps.sweep.variants import Budget, check_baseline, load_sweep
@@ -274,7 +265,6 @@ def _sweep(args: argparse.Namespace) -> Sweep:
 
 
 def _check_metric(metric: str, sweep: Sweep) -> None:
-    """Raise UserError if the runs do not measure a metric."""
     for variant in sweep.variants:
         score, has_test = variant.recipe.score, bool(variant.recipe.data.test)
         known = ["ppl"]
@@ -293,17 +283,16 @@ def _check_metric(metric: str, sweep: Sweep) -> None:
 
 
 def _list(runs: Sequence[PlannedRun]) -> None:
-    """Print the state and the command of each run."""
-    refused = {}
+    changed = {}
     for run in runs:
         outcome = run.outcome()
-        state: str = "to train" if outcome is None else outcome.status
+        state: str = outcome.status if outcome else "to train"
         if outcome is None and (changes := run.refused()):
-            state, refused[run.folder] = "changed", changes
+            state, changed[run.folder] = "changed", changes
         print(f"{state:<9} {shlex.join(['nmt-train', *run.arguments, '--resume'])}")
-    for folder, changes in refused.items():
+    for folder, changes in changed.items():
         print(f"note: {folder}: trained with another recipe: {'; '.join(changes)}", file=sys.stderr)
-    if refused:
+    if changed:
         print(
             "note: nmt-train refuses to continue a changed run: undo the change, delete its "
             "folder, or choose another folder with --output DIR",
@@ -313,17 +302,8 @@ def _list(runs: Sequence[PlannedRun]) -> None:
 
 @contextlib.contextmanager
 def _training(args: argparse.Namespace, out: Path, total: int) -> Iterator[Pool]:
-    """Yield a pool that trains in the locked folder of the sweep.
-
-    Args:
-        total: number of all runs, for the display.
-
-    Raises:
-        KeyboardInterrupt, Terminated: a stop was requested; all runs have saved their state.
-        MachineError: another nmt-sweep uses the folder.
-    """
-    from nmt.apps.sweep.pool import Pool
-    from nmt.apps.sweep.progress import Display
+    """Yield a pool that trains in the locked folder of the sweep, which has ``total`` runs."""
+    from nmt.apps.sweep.pool import Display, Pool
     from nmt.run.lock import FolderLock
     from nmt.runtime.cpus import num_threads
     from nmt.runtime.files import AGAIN, disk_errors

@@ -8,11 +8,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, TypeAlias
 
+from nmt import Recipe
 from nmt.apps.sweep.variants import Budget, Sweep, Variant, variant_recipe
-from nmt.config.document import PATHS
-from nmt.config.errors import join_or
-from nmt.config.load import changed_keys, dump_recipe
-from nmt.config.recipe import Recipe
+from nmt.config.load import PATHS, changed_keys, dump_recipe
 from nmt.errors import UserError
 from nmt.run.folder import RunFolder
 from nmt.run.lifecycle import EXTENDS_RUN, refused_changes
@@ -33,17 +31,11 @@ class Outcome:
 
 @dataclass(frozen=True)
 class PlannedRun:
-    """One training.
-
-    Attributes:
-        variant: what it trains.
-        recipe: complete, with seed, budget and run folder.
-        arguments: of nmt-train, which train the same without a sweep.
-    """
+    """One training."""
 
     variant: Variant
-    recipe: Recipe
-    arguments: list[str]
+    recipe: Recipe  # complete, with seed, budget and run folder
+    arguments: list[str]  # of nmt-train, which train the same without a sweep
 
     @property
     def folder(self) -> Path:
@@ -62,11 +54,11 @@ class PlannedRun:
         """
         run = RunFolder(self.folder)
         summary = read_summary(run)
-        status, reason = summary.get("status"), str(summary.get("reason", ""))
-        known = status is not None and run.config_file.is_file()
+        known = "status" in summary and run.config_file.is_file()
         if not known or run.config_text() != dump_recipe(self.recipe):
             return None
-        return Outcome("diverged", reason) if status == "diverged" else Outcome("finished", reason)
+        diverged = summary["status"] == "diverged"
+        return Outcome("diverged" if diverged else "finished", str(summary.get("reason", "")))
 
     def changes(self) -> tuple[list[str], list[str]]:
         """Return how the recipe differs from that of the existing run: ``key: old -> new`` each.
@@ -104,16 +96,7 @@ class PlannedRun:
 def planned_run(
     file: str, variant: Variant, folder: Path, seed: int, overrides: Sequence[str]
 ) -> PlannedRun:
-    """Return a run of a variant.
-
-    Args:
-        file: the file of variants.
-        folder: the run folder.
-        overrides: ``key=value`` besides seed and run folder.
-
-    Raises:
-        UserError: the recipe is not valid with these overrides.
-    """
+    """Return a run of a variant; the overrides are those besides seed and run folder."""
     changes = [*overrides, f"seed={seed}", f"out={folder}"]
     arguments = [file, "--variant", variant.name, *changes]
     return PlannedRun(variant, variant_recipe(variant, changes), arguments)
@@ -123,12 +106,6 @@ def grid(file: str, sweep: Sweep, out: Path, overrides: Sequence[str]) -> list[P
     """Return one run for each variant and seed; the run folders are ``out``/VARIANT.seed-N.
 
     All runs are in one folder, so that they share the cache of prepared corpora.
-
-    Args:
-        file: the file of variants.
-        sweep: its content.
-        out: folder of the sweep.
-        overrides: ``key=value`` for each run.
     """
     runs = []
     for variant in sweep.variants:
@@ -149,10 +126,6 @@ def budget_overrides(budget: Budget | None, recipe: Recipe) -> list[str]:
 
     Tokens become updates of full batches. A linear schedule ends after them; any other run ends
     with a validation, so its updates are rounded to whole validations.
-
-    Args:
-        budget: None = no limits.
-        recipe: of the run.
     """
     changes: list[str] = []
     if budget is None:
@@ -174,10 +147,10 @@ def budget_overrides(budget: Budget | None, recipe: Recipe) -> list[str]:
 
 def budget_keys(budget: Budget | None) -> list[str]:
     """Return the recipe keys that a budget sets."""
-    keys: list[str] = []
-    if budget is not None and budget.hours:
+    keys = []
+    if budget and budget.hours:
         keys.append("time_limit")
-    if budget is not None and budget.tokens:
+    if budget and budget.tokens:
         keys += ["schedule.total_updates", "train.max_validations", "train.validate_every"]
     return keys
 
@@ -190,7 +163,7 @@ def check_overrides(budget: Budget | None, overrides: Sequence[str]) -> None:
             raise UserError(f"nmt-sweep sets {key} of each run", at=key, fix=f"use {flag}")
     if both := [key for key in budget_keys(budget) if key in names]:
         raise UserError(
-            f"the budget of the sweep sets {join_or(both)} already",
+            f"the budget of the sweep sets {', '.join(both)} already",
             at=both[0],
             fix="remove it from the command, or remove the budget",
         )

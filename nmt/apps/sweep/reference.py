@@ -6,8 +6,8 @@ from typing import Any
 
 from pydantic import BaseModel
 
+from nmt import Recipe
 from nmt.apps.sweep.variants import Budget, Paper, Range, Search, VariantKeys, VariantsKeys
-from nmt.config.recipe import Recipe
 from nmt.config.reference import SCHEMA, dump, for_editors, table
 
 

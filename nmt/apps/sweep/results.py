@@ -5,11 +5,12 @@ from __future__ import annotations
 import math
 import statistics
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
+from nmt import Recipe
 from nmt.apps.sweep.plan import Outcome, PlannedRun
-from nmt.config.recipe import Recipe
 from nmt.data.bitext import Split, held_out_entries
 from nmt.errors import UserError
 from nmt.run.folder import RunFolder
@@ -24,30 +25,17 @@ PERPLEXITIES = ("ppl", "word_ppl")
 
 @dataclass(frozen=True)
 class RunScores:
-    """What one run reached.
-
-    Attributes:
-        folder: the run folder.
-        seed: of the recipe.
-        status: finished, diverged, failed, stopped, training, "not started", or changed = it was
-            trained with another recipe.
-        reason: why it did not finish, or the paths that differed.
-        updates: optimizer updates.
-        hours: of training.
-        dev: best dev score, of the metric that selects the best checkpoint.
-        ppl: perplexity on dev at that validation.
-        test: scores on test by metric.
-    """
+    """What one run reached."""
 
     folder: str
     seed: int
-    status: str
-    reason: str
+    status: str  # that of RunResult, failed, or changed = it was trained with another recipe
+    reason: str  # why it did not finish, or the paths that differed
     updates: int
     hours: float | None
-    dev: float | None
-    ppl: float | None
-    test: dict[str, float]
+    dev: float | None  # best score, of the metric that selects the best checkpoint
+    ppl: float | None  # on dev, at that validation
+    test: dict[str, float]  # by metric
 
     @property
     def finished(self) -> bool:
@@ -57,36 +45,22 @@ class RunScores:
 
 @dataclass(frozen=True)
 class Statistics:
-    """A score over seeds.
+    """A score over seeds."""
 
-    Attributes:
-        count: number of runs.
-        mean: of their scores.
-        deviation: standard deviation of a sample (divisor count - 1); None for one run.
-        best: score of the run that is best on dev.
-    """
-
-    count: int
+    count: int  # of runs
     mean: float
-    deviation: float | None
-    best: float
+    deviation: float | None  # of a sample (divisor count - 1); None for one run
+    best: float  # of the run that is best on dev
 
 
 @dataclass(frozen=True)
 class Difference:
-    """A system compared with another one, over the seeds that finished in both.
+    """A system compared with another one, over the seeds that finished in both."""
 
-    Attributes:
-        versus: name of the other variant.
-        value: mean score minus that of the other.
-        seeds: number of seeds.
-        bootstrap, randomization: p-values; None without output to resample (perplexities).
-    """
-
-    versus: str
-    value: float
+    versus: str  # name of the other variant
+    value: float  # mean score minus that of the other
     seeds: int
-    bootstrap: float | None = None
+    bootstrap: float | None = None  # p-values; None without output to resample (perplexities)
     randomization: float | None = None
 
     @property
@@ -99,31 +73,22 @@ class Difference:
 class SystemResult:
     """The result of one variant on one base and corpus.
 
-    Attributes:
-        name: of the variant, with base and corpus.
-        group: base and corpus, or empty.
-        variant: name without them.
-        about: a description in one line.
-        paper: figures that a paper prints: dev, test, ppl.
-        runs: one for each seed.
-        dev, ppl, test: statistics of the runs that finished; None if none did.
-        score: the one of these that the differences are about.
-        to_baseline: the difference to the baseline; None for the baseline itself.
-        to_above: the difference to the variant before it, if that is not the baseline.
+    ``dev``, ``ppl`` and ``test`` are of the runs that finished, None if none did; ``score`` is the
+    one of them that the differences are about.
     """
 
-    name: str
-    group: str
-    variant: str
+    name: str  # of the variant, with base and corpus
+    group: str  # base and corpus, or empty
+    variant: str  # the name without them
     about: str
-    paper: dict[str, float | str]
-    runs: list[RunScores]
+    paper: dict[str, float | str]  # figures that a paper prints: dev, test, ppl
+    runs: list[RunScores]  # one for each seed
     dev: Statistics | None
     ppl: Statistics | None
     test: Statistics | None
     score: Statistics | None
-    to_baseline: Difference | None = None
-    to_above: Difference | None = None
+    to_baseline: Difference | None = None  # None for the baseline itself
+    to_above: Difference | None = None  # to the variant before it, if that is not the baseline
 
     @property
     def hours(self) -> float:
@@ -133,88 +98,57 @@ class SystemResult:
 
 @dataclass(frozen=True)
 class SweepResult:
-    """All results of a sweep.
+    """All results of a sweep."""
 
-    Attributes:
-        file: the file of variants.
-        metric: of the test scores and differences.
-        dev_metric: that selects the best checkpoints.
-        split: what the differences are measured on: test or dev.
-        baseline: variant that the others are compared with.
-        resamples: of the tests; 0 = none were made.
-        systems: by base and corpus, then in the order of the file.
-        notes: what a reader must know.
-    """
-
-    file: str
-    metric: str
-    dev_metric: str
-    split: Split
-    baseline: str
-    resamples: int
-    systems: list[SystemResult]
-    notes: list[str]
+    file: str  # of variants
+    metric: str  # of the test scores and differences
+    dev_metric: str  # that selects the best checkpoints
+    split: Split  # that the differences are measured on
+    baseline: str  # variant that the others are compared with
+    resamples: int  # of the tests; 0 = none were made
+    systems: list[SystemResult]  # by base and corpus, then in the order of the file
+    notes: list[str]  # what a reader must know
 
     @property
     def groups(self) -> dict[str, list[SystemResult]]:
         """Return the systems by base and corpus."""
-        found: dict[str, list[SystemResult]] = {}
+        groups: dict[str, list[SystemResult]] = {}
         for system in self.systems:
-            found.setdefault(system.group, []).append(system)
-        return found
+            groups.setdefault(system.group, []).append(system)
+        return groups
 
 
 @dataclass(frozen=True)
 class TrialResult:
-    """A trial of a search.
-
-    Attributes:
-        variant: that it belongs to.
-        number: from 0.
-        state: finished, pruned, diverged, failed or stopped.
-        reason: why it did not finish.
-        folder: its run folder.
-        keys: the values of the recipe keys.
-        dev: best dev score; None if it did not finish.
-        validations: dev score of each validation by update.
-    """
+    """A trial of a search."""
 
     variant: str
-    number: int
-    state: str
-    reason: str
-    folder: str
-    keys: dict[str, Any]
-    dev: float | None
-    validations: dict[str, float]
+    number: int  # from 0
+    state: str  # finished, pruned, diverged, failed or stopped
+    reason: str  # why it did not finish
+    folder: str  # of its run
+    keys: dict[str, Any]  # the values of the recipe keys
+    dev: float | None  # best score; None if it did not finish
+    validations: dict[str, float]  # update -> dev score
 
 
 @dataclass(frozen=True)
 class SearchResult:
-    """All trials of a search.
+    """All trials of a search."""
 
-    Attributes:
-        file: the file of variants.
-        metric: of the dev scores.
-        keys: the recipe keys that the search chooses.
-        total: trials of each variant.
-        trials: by variant and number.
-    """
-
-    file: str
-    metric: str
-    keys: list[str]
-    total: int
-    trials: list[TrialResult]
+    file: str  # of variants
+    metric: str  # of the dev scores
+    keys: list[str]  # that the search chooses
+    total: int  # trials of each variant
+    trials: list[TrialResult]  # by variant and number
 
     def ranked(self, variant: str) -> list[TrialResult]:
         """Return the trials of a variant, the best one first and those without a score last."""
-        trials = [trial for trial in self.trials if trial.variant == variant]
 
         def rank(trial: TrialResult) -> float:
             return math.inf if trial.dev is None else -as_score(self.metric, trial.dev)
 
-        return sorted(trials, key=rank)
+        return sorted((trial for trial in self.trials if trial.variant == variant), key=rank)
 
 
 def collect(
@@ -228,12 +162,8 @@ def collect(
     """Read the results of all runs and test the differences.
 
     Args:
-        file: the file of variants.
-        runs: of the sweep.
         outcomes: how runs ended, by name, as far as this command knows.
-        baseline: variant that the others are compared with.
         metric: of the test scores; None = the one that selects the best checkpoint.
-        resamples: of the tests; 0 = no tests.
 
     Raises:
         UserError: the run folder of a finished run is damaged.
@@ -246,19 +176,29 @@ def collect(
     for run in runs:
         by_variant.setdefault(run.variant.name, []).append(run)
     systems = [_system(planned, outcomes, metric, split) for planned in by_variant.values()]
-    compare = _Compare(systems, recipes, baseline, metric, split, resamples)
+    notes: list[str] = []
     if any(recipe.score.select_by != dev_metric for recipe in recipes.values()):
-        compare.notes.append("the variants select their best checkpoints by different metrics")
-    if differ := _different_predictions(systems):
+        notes.append("the variants select their best checkpoints by different metrics")
+    with_ppl = [system for system in systems if system.ppl is not None]
+    firsts = ((s.group, next(run.folder for run in s.runs if run.finished)) for s in with_ppl)
+    if differ := predictions_by_group(firsts):
         causal = all(recipe.task == "causal_lm" for recipe in recipes.values())
         can_use_words = causal and differ in (["segment"], [VOCABULARY]) and split == "test"
         instead = "; use --metric word_ppl" * (metric == "ppl" and can_use_words)
-        compare.notes.append(not_comparable("variants", differ) + instead)
+        notes.append(not_comparable("variants", differ) + instead)
+    result = SweepResult(file, metric, dev_metric, split, baseline, resamples, systems, notes)
     shown = counted(systems, "testing the differences", "variants", len(systems), slow=True)
-    compared = [compare.system(system) for system in shown]
-    return SweepResult(
-        file, metric, dev_metric, split, baseline, resamples, compared, compare.notes
-    )
+    compared = [_compared(result, system, recipes[system.name]) for system in shown]
+    return replace(result, systems=compared)
+
+
+def predictions_by_group(runs: Iterable[tuple[str, str | Path]]) -> list[str]:
+    """Return in what the predictions of runs of the same group differ, given group and folder."""
+    groups: dict[str, list[str | Path]] = {}
+    for group, folder in runs:
+        groups.setdefault(group, []).append(folder)
+    keys = (key for folders in groups.values() for key in different_predictions(folders))
+    return list(dict.fromkeys(keys))
 
 
 def summarize(
@@ -280,19 +220,7 @@ def summarize(
     return Statistics(len(known), statistics.fmean(known), deviation, best)
 
 
-def _different_predictions(systems: Sequence[SystemResult]) -> list[str]:
-    """Return in what the predictions of variants of the same base and corpus differ."""
-    by_group: dict[str, list[str]] = {}
-    for system in systems:
-        if system.ppl is not None:  # it has a perplexity in the table
-            finished = next(run.folder for run in system.runs if run.finished)
-            by_group.setdefault(system.group, []).append(finished)
-    found = [key for folders in by_group.values() for key in different_predictions(folders)]
-    return list(dict.fromkeys(found))
-
-
 def _tests(recipe: Recipe, metric: str) -> bool:
-    """Return whether a run measures a metric on a test set."""
     return bool(recipe.data.test) and (metric != "ppl" or not recipe.translates)
 
 
@@ -328,83 +256,66 @@ def _scores(run: PlannedRun, outcome: Outcome | None) -> RunScores:
     elif summary and status in ENDED:
         status = "finished"
         reason = f"trained with other paths: {'; '.join(paths)}" if paths else ""
-    test = {score["name"]: score["value"] for score in summary.get("test") or ()}
     return RunScores(
-        str(run.folder),
-        run.recipe.seed,
-        status,
-        reason,
-        result.updates,
-        result.hours,
-        result.dev,
-        result.ppl,
-        test,
+        folder=str(run.folder),
+        seed=run.recipe.seed,
+        status=status,
+        reason=reason,
+        updates=result.updates,
+        hours=result.hours,
+        dev=result.dev,
+        ppl=result.ppl,
+        test={score["name"]: score["value"] for score in summary.get("test") or ()},
     )
 
 
-@dataclass(frozen=True)
-class _Compare:
-    """Compares systems; see ``SweepResult`` for the attributes.
+def _compared(result: SweepResult, system: SystemResult, recipe: Recipe) -> SystemResult:
+    """Return a system with its differences to the baseline and to the system above it."""
+    group = result.groups[system.group]
+    position = group.index(system)
+    base = next((other for other in group if other.variant == result.baseline), system)
+    above = group[position - 1] if position else system
+    return replace(
+        system,
+        to_baseline=None if base is system else _difference(result, base, system, recipe),
+        to_above=None if above in (system, base) else _difference(result, above, system, recipe),
+    )
 
-    Attributes:
-        recipes: of each system, by name.
-        notes: what could not be compared is appended.
+
+def _difference(
+    result: SweepResult, before: SystemResult, after: SystemResult, recipe: Recipe
+) -> Difference | None:
+    """Return how a system differs from another one on the seeds that both finished, if any.
+
+    Args:
+        result: receives a note if they cannot be compared.
+        recipe: of ``after``.
     """
+    pairs = [
+        (first, second)
+        for first in before.runs
+        for second in after.runs
+        if first.seed == second.seed and first.finished and second.finished
+    ]
+    if not pairs:
+        return None
+    name, metric = before.variant, result.metric
+    if metric in PERPLEXITIES or not result.resamples:
+        values = [[_value(run, metric, result.split) for run in pair] for pair in pairs]
+        known = [b - a for a, b in values if a is not None and b is not None]
+        return Difference(name, statistics.fmean(known), len(known)) if known else None
+    from nmt.scoring.significance import paired_tests
 
-    systems: Sequence[SystemResult]
-    recipes: Mapping[str, Recipe]
-    baseline: str
-    metric: str
-    split: Split
-    resamples: int
-    notes: list[str] = field(default_factory=list)
-
-    def system(self, system: SystemResult) -> SystemResult:
-        """Return a system with its differences to the baseline and to the system above it."""
-        group = [other for other in self.systems if other.group == system.group]
-        position = group.index(system)
-        base = next((other for other in group if other.variant == self.baseline), system)
-        above = group[position - 1] if position else system
-        return replace(
-            system,
-            to_baseline=None if base is system else self.difference(base, system),
-            to_above=None if above in (system, base) else self.difference(above, system),
-        )
-
-    def difference(self, before: SystemResult, after: SystemResult) -> Difference | None:
-        """Return how a system differs from another one on the seeds that both finished, if any."""
-        pairs = [
-            (one, other)
-            for one in before.runs
-            for other in after.runs
-            if one.seed == other.seed and one.finished and other.finished
-        ]
-        if not pairs:
-            return None
-        if self.metric in PERPLEXITIES or not self.resamples:
-            values = [[_value(run, self.metric, self.split) for run in pair] for pair in pairs]
-            known = [b - a for a, b in values if a is not None and b is not None]
-            return (
-                Difference(before.variant, statistics.fmean(known), len(known)) if known else None
-            )
-        from nmt.scoring.significance import paired_tests
-
-        folders = ([one.folder for one, _ in pairs], [other.folder for _, other in pairs])
-        names = held_out_entries(self.recipes[after.name], self.split)
-        try:
-            set_statistics = [_statistics(folders, name, self.metric) for name in names]
-        except UserError as error:  # another reference, or output that was deleted
-            self.notes.append(f"{after.name} is not compared with {before.name}: {error.summary}")
-            return None
-        tests = paired_tests(
-            set_statistics[0][0],
-            [first for _, first, _ in set_statistics],
-            [second for _, _, second in set_statistics],
-            self.resamples,
-        )
-        return Difference(
-            before.variant, tests.difference, len(pairs), tests.bootstrap, tests.randomization
-        )
+    folders = ([first.folder for first, _ in pairs], [second.folder for _, second in pairs])
+    sets = held_out_entries(recipe, result.split)
+    try:
+        measured = [_statistics(folders, held_out, metric) for held_out in sets]
+    except UserError as error:  # another reference, or output that was deleted
+        result.notes.append(f"{after.name} is not compared with {before.name}: {error.summary}")
+        return None
+    scorers, first_runs, second_runs = zip(*measured, strict=True)
+    tests = paired_tests(scorers[0], first_runs, second_runs, result.resamples)
+    return Difference(name, tests.difference, len(pairs), tests.bootstrap, tests.randomization)
 
 
 def _statistics(folders: tuple[list[str], list[str]], split: str, metric: str) -> Any:
@@ -414,8 +325,7 @@ def _statistics(folders: tuple[list[str], list[str]], split: str, metric: str) -
     from nmt.scoring.systems import from_runs
 
     systems = from_runs([*folders[0], *folders[1]], split)
-    on_words = METRICS[metric].on_words
-    if on_words:
+    if METRICS[metric].on_words:
         texts, refs = systems.words, [systems.ref_words, *systems.other_ref_words]
     else:
         texts, refs = systems.texts, [systems.refs, *systems.other_refs]

@@ -22,10 +22,9 @@ from nmt.apps.sweep.plan import (
     file_name,
     planned_run,
 )
-from nmt.apps.sweep.progress import RunProgress
+from nmt.apps.sweep.pool import RunProgress
 from nmt.apps.sweep.results import SearchResult, TrialResult
-from nmt.apps.sweep.variants import Range, SearchPlan, Sweep, Variant, variant_recipe
-from nmt.config.errors import join_or
+from nmt.apps.sweep.variants import Range, Sweep, Variant, variant_recipe
 from nmt.errors import UserError, install_fix
 from nmt.run.folder import RunFolder
 from nmt.run.results import LOWER_IS_BETTER, read_result
@@ -41,8 +40,7 @@ class SearchRuns:
     """Trains the trials of a search; a source of runs for a Pool.
 
     Args:
-        file: the file of variants.
-        sweep: its content, with a search.
+        sweep: the content of ``file``, with a search.
         out: folder of the sweep.
         overrides: ``key=value`` of each run.
         read_only: leave the folder as it is: only the trials so far are needed.
@@ -53,16 +51,11 @@ class SearchRuns:
     """
 
     def __init__(
-        self,
-        file: str,
-        sweep: Sweep,
-        out: Path,
-        overrides: Sequence[str],
-        read_only: bool = False,
+        self, file: str, sweep: Sweep, out: Path, overrides: Sequence[str], read_only: bool = False
     ) -> None:
         assert sweep.search is not None
         self.file, self.sweep, self.out, self.overrides = file, sweep, out, list(overrides)
-        self.plan: SearchPlan = sweep.search
+        self.plan = sweep.search
         self._read_only = read_only
         self._open: dict[str, optuna.Trial] = {}  # run name -> its trial
         self._check_overrides()
@@ -148,16 +141,16 @@ class SearchRuns:
         names = [override.partition("=")[0] for override in self.overrides]
         if both := [key for key in self.plan.space if key in names]:
             raise UserError(
-                f"{join_or(both)} is chosen by the search",
+                f"{', '.join(both)} is chosen by the search",
                 at="command line",
                 fix="remove it from the command or from search.space",
             )
         own = ("seed", "out", *budget_keys(self.sweep.budget))
         if both := [key for key in self.plan.space if key in own]:
             raise UserError(
-                f"search.space has {join_or(both)}, which nmt-sweep or its budget sets",
+                f"search.space has {', '.join(both)}, which nmt-sweep or its budget sets",
                 at=self.file,
-                fix=f"remove {join_or(both)} from search.space",
+                fix=f"remove {', '.join(both)} from search.space",
             )
 
     def _check_recipe(self) -> None:
@@ -207,7 +200,6 @@ class SearchRuns:
         return study
 
     def _journal(self) -> Any:
-        """Return where optuna stores the studies: the file, or a copy of it in memory."""
         from optuna.storages.journal import JournalFileBackend
 
         journal = self.out / STORAGE
@@ -259,14 +251,7 @@ class SearchRuns:
         return trial
 
     def _run(self, variant: Variant, number: int, values: dict[str, Any]) -> PlannedRun:
-        """Return the run of a trial.
-
-        Args:
-            values: of the keys that the search chooses.
-
-        Raises:
-            UserError: the values do not fit each other.
-        """
+        """Return the run of a trial; raise UserError if the values do not fit each other."""
         seed = self.sweep.seeds[0] if self.sweep.seeds else variant.recipe.seed
         changes = [*self.overrides, *(f"{key}={value}" for key, value in values.items())]
         # the batches of the trial decide how many updates have the tokens of the budget
@@ -278,11 +263,7 @@ class SearchRuns:
 
 
 class _JournalCopy:
-    """A copy of optuna's journal in memory, for optuna's JournalStorage.
-
-    Args:
-        journal: the file, which may be missing.
-    """
+    """A copy of optuna's journal in memory, for optuna's JournalStorage; it may be missing."""
 
     def __init__(self, journal: Path) -> None:
         content = journal.read_bytes() if journal.is_file() else b""
@@ -290,11 +271,9 @@ class _JournalCopy:
         self._logs: list[dict[str, Any]] = [json.loads(line) for line in complete.splitlines()]
 
     def read_logs(self, log_number_from: int) -> list[dict[str, Any]]:
-        """Return the records from a number on."""
         return self._logs[log_number_from:]
 
     def append_logs(self, logs: list[dict[str, Any]]) -> None:
-        """Add records to the copy."""
         self._logs += logs
 
 
@@ -314,14 +293,12 @@ def _report(trial: optuna.Trial, progress: RunProgress) -> bool:
 
 
 def _tell(trial: optuna.Trial, state: str) -> None:
-    """Close a trial without a value."""
     import optuna
 
     trial.study.tell(trial, state=optuna.trial.TrialState[state])
 
 
 def _state(trial: optuna.trial.FrozenTrial) -> str:
-    """Return the state of a trial in the words of a sweep."""
     if not trial.state.is_finished():
         return "stopped"
     names = {"COMPLETE": "finished", "PRUNED": "pruned", "FAIL": "failed"}

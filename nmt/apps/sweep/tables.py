@@ -13,7 +13,6 @@ from typing import Any
 
 from nmt.apps.sweep.results import (
     SIGNIFICANT,
-    Difference,
     SearchResult,
     Statistics,
     SweepResult,
@@ -25,7 +24,6 @@ from nmt.data.text import quantity
 from nmt.run.predictions import not_comparable, prediction_keys
 from nmt.run.results import LOWER_IS_BETTER, format_number
 
-MARKS = {"to_baseline": "*", "to_above": "†"}
 NOTHING = "-"
 _LATEX = {
     "\\": r"\textbackslash{}", "&": r"\&", "%": r"\%", "$": r"\$", "#": r"\#", "_": r"\_",
@@ -36,21 +34,13 @@ _LATEX = {
 
 @dataclass(frozen=True)
 class Table:
-    """Cells as text.
-
-    Attributes:
-        title: one line.
-        header: names of the columns.
-        rows: as many cells each; the first is the name of the row.
-        notes: below the table, a line each.
-        remarks: about single runs, below the notes; LaTeX has them as comments.
-    """
+    """Cells as text."""
 
     title: str
     header: list[str]
-    rows: list[list[str]]
-    notes: list[str] = field(default_factory=list)
-    remarks: list[str] = field(default_factory=list)
+    rows: list[list[str]]  # the first cell is the name of the row
+    notes: list[str] = field(default_factory=list)  # below the table, a line each
+    remarks: list[str] = field(default_factory=list)  # about single runs; comments in LaTeX
 
 
 def tables(result: SweepResult | SearchResult) -> list[Table]:
@@ -62,11 +52,11 @@ def tables(result: SweepResult | SearchResult) -> list[Table]:
         variants = dict.fromkeys(trial.variant for trial in result.trials)
         return [_trials(result, variant) for variant in variants]
     groups = result.groups
-    found = [_overview(result)] if len(groups) > 1 else []
-    found += [_details(result, group, systems) for group, systems in groups.items()]
+    shown = [_overview(result)] if len(groups) > 1 else []
+    shown += [_details(result, group, systems) for group, systems in groups.items()]
     remarks = [*result.notes, *problems(result.systems)]
-    found[-1] = dataclasses.replace(found[-1], notes=_legend(result), remarks=remarks)
-    return found
+    shown[-1] = dataclasses.replace(shown[-1], notes=_legend(result), remarks=remarks)
+    return shown
 
 
 def as_csv(result: SweepResult | SearchResult) -> str:
@@ -106,16 +96,17 @@ def _overview(result: SweepResult) -> Table:
 
 def _details(result: SweepResult, group: str, systems: Sequence[SystemResult]) -> Table:
     """Return a row for each variant of one base and corpus; empty columns are left out."""
+    gains = [system.to_baseline for system in systems]
     columns: dict[str, list[str]] = {
         "variant": [system.variant for system in systems],
         "runs": [_runs_cell(system) for system in systems],
         f"dev {result.dev_metric}": [_spread(system.dev) for system in systems],
         "dev ppl": [_spread(system.ppl) for system in systems],
         f"test {result.metric}": [_spread(system.test) for system in systems],
-        "best": [_number(system.score.best if system.score else None) for system in systems],
-        "difference": [_difference_cell(system) for system in systems],
-        "p bootstrap": [_p(system.to_baseline, "bootstrap") for system in systems],
-        "p randomization": [_p(system.to_baseline, "randomization") for system in systems],
+        "best": [_number(getattr(system.score, "best", None)) for system in systems],
+        "difference": [_number(getattr(gain, "value", None), "+.2f") for gain in gains],
+        "p bootstrap": [_number(getattr(gain, "bootstrap", None), ".3f") for gain in gains],
+        "p randomization": [_number(getattr(gain, "randomization", None), ".3f") for gain in gains],
         "printed": [_printed(result, system) for system in systems],
         "updates": [_updates(system) for system in systems],
         "hours": [_number(system.hours or None) for system in systems],
@@ -179,7 +170,7 @@ def _legend(result: SweepResult) -> list[str]:
 
 
 def _main_cell(system: SystemResult) -> str:
-    done = sum(run.finished for run in system.runs)
+    done = _finished(system)
     if not done:
         return _state(system)
     partial = "" if done == len(system.runs) else f" ({done} of {len(system.runs)})"
@@ -187,9 +178,12 @@ def _main_cell(system: SystemResult) -> str:
 
 
 def _runs_cell(system: SystemResult) -> str:
-    done, total = sum(run.finished for run in system.runs), len(system.runs)
-    state = _state(system)
-    return str(total) if done == total else f"{done} of {total}, {state}"
+    done, total = _finished(system), len(system.runs)
+    return str(total) if done == total else f"{done} of {total}, {_state(system)}"
+
+
+def _finished(system: SystemResult) -> int:
+    return sum(run.finished for run in system.runs)
 
 
 def _state(system: SystemResult) -> str:
@@ -205,21 +199,14 @@ def _spread(scores: Statistics | None) -> str:
 
 
 def _marks(system: SystemResult) -> str:
-    differences = ((mark, getattr(system, name)) for name, mark in MARKS.items())
-    return "".join(mark for mark, found in differences if found is not None and found.significant)
+    differences = (("*", system.to_baseline), ("†", system.to_above))
+    return "".join(mark for mark, gain in differences if gain and gain.significant)
 
 
-def _difference_cell(system: SystemResult) -> str:
-    return NOTHING if system.to_baseline is None else f"{system.to_baseline.value:+.2f}"
-
-
-def _p(difference: Difference | None, name: str) -> str:
-    value = getattr(difference, name, None)
-    return NOTHING if value is None else f"{value:.3f}"
-
-
-def _number(value: float | None) -> str:
-    return NOTHING if value is None else format_number(value)
+def _number(value: float | None, form: str = "") -> str:
+    if value is None:
+        return NOTHING
+    return format(value, form) if form else format_number(value)
 
 
 def _updates(system: SystemResult) -> str:
@@ -229,7 +216,6 @@ def _updates(system: SystemResult) -> str:
 
 
 def _printed(result: SweepResult, system: SystemResult) -> str:
-    """Return what a paper prints for the score of the differences."""
     names = {("test", "tokenized_bleu"): "test", ("dev", result.dev_metric): "dev"}
     name = "ppl" if result.metric == "ppl" else names.get((result.split, result.metric), "")
     value = system.paper.get(name)
@@ -237,47 +223,47 @@ def _printed(result: SweepResult, system: SystemResult) -> str:
 
 
 def _record(system: SystemResult) -> dict[str, Any]:
-    """Return a line of the CSV file."""
     record: dict[str, Any] = {
         "group": system.group,
         "variant": system.variant,
         "runs": len(system.runs),
-        "finished": sum(run.finished for run in system.runs),
+        "finished": _finished(system),
         "states": _state(system),
     }
-    for name in ("dev", "ppl", "test"):
-        scores = getattr(system, name)
-        for part in ("mean", "deviation", "best"):
-            record[f"{name}_{part}"] = getattr(scores, part, None)
-    for name in MARKS:
-        found = getattr(system, name)
-        for part in ("versus", "value", "bootstrap", "randomization"):
-            record[f"{name}_{part}"] = getattr(found, part, None)
+    for names, parts in (
+        (("dev", "ppl", "test"), ("mean", "deviation", "best")),
+        (("to_baseline", "to_above"), ("versus", "value", "bootstrap", "randomization")),
+    ):
+        for name in names:
+            for part in parts:
+                record[f"{name}_{part}"] = getattr(getattr(system, name), part, None)
     return {**record, "hours": system.hours}
 
 
 def _trial_record(trial: TrialResult) -> dict[str, Any]:
-    """Return a line of the CSV file."""
     names = ("variant", "number", "state", "folder", "dev")
     return {**{name: getattr(trial, name) for name in names}, **trial.keys}
 
 
 def _value(value: Any) -> str:
-    """Return the value of a recipe key for a table."""
     return NOTHING if value is None else f"{value:.4g}" if isinstance(value, float) else str(value)
 
 
-def _text(table: Table) -> str:
-    cells = [table.header, *table.rows]
-    widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
-    lines = [
+def aligned(rows: Sequence[Sequence[str]], left: int = 1) -> list[str]:
+    """Return rows of cells as lines of text; the first ``left`` columns begin at their left end."""
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    return [
         "  ".join(
-            cell.rjust(width) if i else cell.ljust(width)
+            cell.ljust(width) if i < left else cell.rjust(width)
             for i, (cell, width) in enumerate(zip(row, widths, strict=True))
         ).rstrip()
-        for row in cells
+        for row in rows
     ]
+
+
+def _text(table: Table) -> str:
     below = [*table.notes, *table.remarks]
+    lines = aligned([table.header, *table.rows])
     return "\n".join([table.title, "", *lines, *([""] if below else []), *below])
 
 
@@ -324,15 +310,14 @@ def _escape_latex(text: str) -> str:
     return "".join(_LATEX.get(character, character) for character in text)
 
 
-def _of_tables(render: Callable[[Table], str]) -> Callable[[SweepResult | SearchResult], str]:
-    """Return a function that renders all tables of a result."""
+def _each_table(render: Callable[[Table], str]) -> Callable[[SweepResult | SearchResult], str]:
     return lambda result: "\n\n".join(map(render, tables(result))) + "\n"
 
 
 FORMATS: dict[str, tuple[str, Callable[[SweepResult | SearchResult], str]]] = {
-    "text": ("txt", _of_tables(_text)),
-    "markdown": ("md", _of_tables(_markdown)),
-    "latex": ("tex", _of_tables(_latex)),
+    "text": ("txt", _each_table(_text)),
+    "markdown": ("md", _each_table(_markdown)),
+    "latex": ("tex", _each_table(_latex)),
     "csv": ("csv", as_csv),
     "json": ("json", as_json),
 }

@@ -27,12 +27,21 @@ from typing import Annotated, Any, Literal, TypeAlias
 
 from pydantic import BeforeValidator, Field
 
-from nmt.config.document import absolute_paths, apply_overrides, merge, nest
+from nmt import Recipe
 from nmt.config.errors import did_you_mean, format_value, kind_of, quote_value, raise_problems
-from nmt.config.load import check, is_variants_file, read_file, with_run_folder
-from nmt.config.recipe import Recipe, groups
+from nmt.config.load import (
+    absolute_paths,
+    apply_overrides,
+    check,
+    is_variants_file,
+    merge,
+    nest,
+    read_file,
+    with_run_folder,
+)
+from nmt.config.recipe import groups
 from nmt.config.schedules import MAX_UPDATES
-from nmt.config.schema import ConfigBase, as_list, is_none, item_or_list, keys_of, option
+from nmt.config.schema import ConfigBase, as_list, is_none, item_or_list, key, keys_of
 from nmt.config.yaml import Document, KeyPath, Place, Problem
 from nmt.errors import UserError
 
@@ -50,37 +59,32 @@ CORPUS_KEYS = ("src", "tgt", "data", "segment")
 class Paper(ConfigBase):
     """What a paper prints for a variant."""
 
-    dev: Figure = option(None, "score on dev, of the metric score.select_by", "T tables 2, 4, 5")
-    test: Figure = option(None, "tokenized BLEU on test", "T tables 3, 6, 7")
-    ppl: Figure = option(None, "perplexity on dev", "N")
+    dev: Figure = key(None, "T tables 2, 4, 5")
+    """score on dev, of the metric score.select_by"""
+    test: Figure = key(None, "T tables 3, 6, 7")
+    """tokenized BLEU on test"""
+    ppl: Figure = key(None, "N")
+    """perplexity on dev"""
 
 
 class VariantKeys(ConfigBase):
     """Keys of a variant besides the recipe keys that it changes."""
 
-    about: str = option(..., "description of the variant in one line", "O", min_length=1)
-    paper: Paper | None = option(
-        None, "figures that a paper prints for the variant: dev, test, ppl", "O"
-    )
+    about: str = key(..., "O", min_length=1)
+    """description of the variant in one line"""
+    paper: Paper | None = key(None, "O")
+    """figures that a paper prints for the variant: dev, test, ppl"""
 
 
 class Budget(ConfigBase):
     """What each run of a sweep may use; with both keys, training ends at the first limit."""
 
-    hours: float | None = option(
-        None,
-        "hours of training; sets time_limit, which ends a run and does not change its schedule",
-        "O",
-        gt=0,
-    )
-    tokens: float | None = option(
-        None,
-        "tokens of training: updates x data.batch_tokens x optim.accumulate; sets "
-        "schedule.total_updates of a linear schedule, which the recipe may then omit, and "
-        "train.max_validations with other schedules",
-        "O",
-        gt=0,
-    )
+    hours: float | None = key(None, "O", gt=0)
+    """hours of training; sets time_limit, which ends a run and does not change its schedule"""
+    tokens: float | None = key(None, "O", gt=0)
+    """tokens of training: updates x data.batch_tokens x optim.accumulate; sets
+    schedule.total_updates of a linear schedule, which the recipe may then omit, and
+    train.max_validations with other schedules"""
 
     def _broken_rules(self) -> Iterator[str]:
         if self.hours is self.tokens is None:
@@ -96,10 +100,14 @@ class Budget(ConfigBase):
 class Range(ConfigBase):
     """The values that a search tries for a key."""
 
-    low: float = option(..., "lowest value", "O")
-    high: float = option(..., "highest value", "O")
-    log: bool = option(False, "true = uniform in the logarithm, for learning rates", "O")
-    integer: bool = option(False, "true = whole numbers only", "O", alias="int")
+    low: float = key(..., "O")
+    """lowest value"""
+    high: float = key(..., "O")
+    """highest value"""
+    log: bool = key(False, "O")
+    """true = uniform in the logarithm, for learning rates"""
+    integer: bool = key(False, "O", alias="int")
+    """true = whole numbers only"""
 
     def _broken_rules(self) -> Iterator[str]:
         if self.low >= self.high:
@@ -118,19 +126,14 @@ class Range(ConfigBase):
 class Search(ConfigBase):
     """A search over recipe keys with optuna; nmt-sweep runs one for each variant."""
 
-    trials: int = option(20, "number of trainings of each variant", "O", ge=1)
-    prune: bool = option(
-        True,
-        "true = end a trial whose best dev score is below the median of the earlier trials at the "
-        "same number of updates, once five trials are complete",
-        "O",
-    )
-    space: Annotated[dict[str, Any], Field(min_length=1)] = option(
-        ...,
-        "recipe keys to search, such as schedule.lr, each with a list of values or a range (low, "
-        "high, log, int)",
-        "O",
-    )
+    trials: int = key(20, "O", ge=1)
+    """number of trainings of each variant"""
+    prune: bool = key(True, "O")
+    """true = end a trial whose best dev score is below the median of the earlier trials at the same
+    number of updates, once five trials are complete"""
+    space: Annotated[dict[str, Any], Field(min_length=1)] = key(..., "O")
+    """recipe keys to search, such as schedule.lr, each with a list of values or a range (low, high,
+    log, int)"""
 
 
 class VariantsKeys(ConfigBase):
@@ -141,55 +144,36 @@ class VariantsKeys(ConfigBase):
         Field(min_length=1),
         BeforeValidator(as_list),
         item_or_list({"type": "string"}, "the path of a recipe, or a list of them", minItems=1),
-    ] = option(
-        ..., "recipe or recipes that the variants change; paths are relative to the file", "O"
-    )
-    common: Group = option({}, "recipe keys that every variant changes", "O")
-    corpora: dict[_Name, Group] = option(
-        {},
-        "corpora by name, each with the keys of src, tgt, data and segment that it changes; each "
-        "variant is trained on each corpus",
-        "O",
-    )
-    variants: Annotated[dict[_Name, Group], Field(min_length=1)] = option(
-        ..., "variants by name: about, paper, and the recipe keys that the variant changes", "O"
-    )
-    seeds: list[Annotated[int, Field(ge=0, le=2**32 - 1)]] = option(
-        [], "seeds that nmt-sweep trains each variant with; empty = the seed of the recipe", "O"
-    )
-    baseline: str | None = option(
-        None,
-        "variant that nmt-sweep compares the others with; none = the first",
-        "O",
-        form="the name of a variant",
-    )
-    budget: Budget | None = option(None, "limits of each run of nmt-sweep: hours, tokens", "O")
-    search: Search | None = option(
-        None, "search of nmt-sweep over recipe keys: space, trials, prune", "O"
-    )
+    ] = key(..., "O")
+    """recipe or recipes that the variants change; paths are relative to the file"""
+    common: Group = key({}, "O")
+    """recipe keys that every variant changes"""
+    corpora: dict[_Name, Group] = key({}, "O")
+    """corpora by name, each with the keys of src, tgt, data and segment that it changes; each
+    variant is trained on each corpus"""
+    variants: Annotated[dict[_Name, Group], Field(min_length=1)] = key(..., "O")
+    """variants by name: about, paper, and the recipe keys that the variant changes"""
+    seeds: list[Annotated[int, Field(ge=0, le=2**32 - 1)]] = key([], "O")
+    """seeds that nmt-sweep trains each variant with; empty = the seed of the recipe"""
+    baseline: str | None = key(None, "O", form="the name of a variant")
+    """variant that nmt-sweep compares the others with; none = the first"""
+    budget: Budget | None = key(None, "O")
+    """limits of each run of nmt-sweep: hours, tokens"""
+    search: Search | None = key(None, "O")
+    """search of nmt-sweep over recipe keys: space, trials, prune"""
 
 
 @dataclass(frozen=True)
 class Variant:
-    """A variant of a recipe, from a file of variants.
+    """A variant of a recipe, from a file of variants."""
 
-    Attributes:
-        name: as ``--variant`` takes it.
-        group: base and corpus, the part of the name before the variant's own, or empty.
-        about: a description in one line.
-        paper: figures that a paper prints, by name: dev, test, ppl; a number or "fails".
-        recipe: the recipe of the variant.
-        document: its base with the changes of the variant.
-        budget: of the file; it sets the updates of a linear schedule that names none.
-    """
-
-    name: str
-    group: str
+    name: str  # as --variant takes it
+    group: str  # base and corpus, the part of the name before the variant's own, or empty
     about: str
-    paper: dict[str, float | str]
+    paper: dict[str, float | str]  # dev, test, ppl -> the figure that a paper prints, or "fails"
     recipe: Recipe
-    document: Document
-    budget: Budget | None
+    document: Document  # its base with the changes of the variant
+    budget: Budget | None  # of the file; sets the updates of a linear schedule that names none
 
     @property
     def own_name(self) -> str:
@@ -198,85 +182,34 @@ class Variant:
 
 
 @dataclass(frozen=True)
-class SearchPlan:
-    """A search over recipe keys.
-
-    Attributes:
-        trials: trainings of each variant.
-        prune: whether bad trials end early.
-        space: recipe key -> its range, or the texts of its values.
-    """
-
-    trials: int
-    prune: bool
-    space: dict[str, Range | list[str]]
-
-
-@dataclass(frozen=True)
 class Sweep:
-    """A file of variants, as nmt-sweep trains it.
+    """A file of variants, as nmt-sweep trains it."""
 
-    Attributes:
-        variants: in the order of the file, by base and corpus.
-        seeds: of each variant; empty = the seed of its recipe.
-        baseline: name of the variant that the others are compared with.
-        budget: limits of each run.
-        search: trains trials instead of seeds; None = no search.
-    """
-
-    variants: list[Variant]
-    seeds: list[int]
-    baseline: str
-    budget: Budget | None
-    search: SearchPlan | None
+    variants: list[Variant]  # in the order of the file, by base and corpus
+    seeds: list[int]  # of each variant; empty = the seed of its recipe
+    baseline: str  # name of the variant that the others are compared with
+    budget: Budget | None  # limits of each run
+    search: Search | None  # its trials replace seeds; space has a Range or texts for each key
 
 
 def load_variants(path: str | Path) -> list[Variant]:
-    """Read every variant that a file lists, in its order.
-
-    Raises:
-        UserError: the file is a recipe, or all errors of its variants.
-    """
-    problems: list[Problem] = []
-    document = read_file(Path(path), problems)
-    if not is_variants_file(document):
-        raise UserError(
-            "this is a recipe; it has no variants",
-            at=str(path),
-            fix="name a file of variants, such as those in recipes/ablations/",
-        )
-    return _read(document, problems)[1]
+    """Read every variant that a file lists, in its order."""
+    fix = "name a file of variants, such as those in recipes/ablations/"
+    return _read(*_open(path, "it has no variants", fix))[1]
 
 
 def load_sweep(path: str | Path, overrides: Sequence[str] = ()) -> Sweep:
-    """Read a file of variants with the keys that nmt-sweep uses.
-
-    Args:
-        path: a file of variants.
-        overrides: ``key=value``, applied last to each variant.
-
-    Raises:
-        UserError: the file is a recipe, or all errors of its variants and its search.
-    """
-    problems: list[Problem] = []
-    document = read_file(Path(path), problems)
-    if not is_variants_file(document):
-        raise UserError(
-            "this is a recipe; a sweep needs a file of variants",
-            at=str(path),
-            fix=f"write a file with base: {Path(path).name} and variants, as those in "
-            "recipes/sweeps/",
-        )
+    """Read a file of variants with the keys that nmt-sweep uses; overrides are applied last."""
+    fix = f"write a file with base: {Path(path).name} and variants, as those in recipes/sweeps/"
+    document, problems = _open(path, "a sweep needs a file of variants", fix)
     file, variants = _read(document, problems)
     if overrides:
         variants = [replace(v, recipe=variant_recipe(v, overrides)) for v in variants]
-    search = None
-    if file.search is not None:
-        space = {
-            name: _values_to_try(name, document, variants, problems) for name in file.search.space
-        }
+    search = file.search
+    if search is not None:
+        space = {key: _values_to_try(key, document, variants, problems) for key in search.space}
         raise_problems(problems, document.file)
-        search = SearchPlan(file.search.trials, file.search.prune, space)
+        search = search.model_copy(update={"space": space})
     baseline = file.baseline or next(iter(file.variants))
     return Sweep(variants, file.seeds, baseline, file.budget, search)
 
@@ -284,16 +217,11 @@ def load_sweep(path: str | Path, overrides: Sequence[str] = ()) -> Sweep:
 def choose_variant(
     document: Document, name: str | None, overrides: Sequence[str], problems: list[Problem]
 ) -> Recipe:
-    """Return the recipe of a variant.
+    """Return the recipe of a variant; the error for a name that is not one lists all.
 
     Args:
-        document: a file of variants.
-        name: of the variant.
-        overrides: ``key=value``, applied last.
-        problems: found in the file already.
-
-    Raises:
-        UserError: all errors of the file; or ``name`` is not one of its variants, which are listed.
+        name: of the variant; None = not given.
+        problems: found in the document already.
     """
     variants = {variant.name: variant for variant in _read(document, problems)[1]}
     if name in variants:
@@ -308,15 +236,7 @@ def choose_variant(
 
 
 def variant_recipe(variant: Variant, overrides: Sequence[str]) -> Recipe:
-    """Return the recipe of a variant with other overrides than it was read with.
-
-    Args:
-        variant: of a file of variants.
-        overrides: ``key=value``, applied last.
-
-    Raises:
-        UserError: all errors of the recipe.
-    """
+    """Return the recipe of a variant, with overrides that are applied last."""
     if not overrides:
         return variant.recipe
     problems: list[Problem] = []
@@ -331,13 +251,21 @@ def check_baseline(name: str, variants: Collection[str]) -> str | None:
     """Return what is wrong with the name of a baseline, or None.
 
     Args:
-        name: the baseline.
-        variants: the names of the file's variants, without base and corpus.
+        variants: their names, without base and corpus.
     """
     if name in variants:
         return None
     hint = did_you_mean(name, variants) or f"; the variants are {', '.join(variants)}"
     return f'baseline: there is no variant "{name}"{hint}'
+
+
+def _open(path: str | Path, needed: str, fix: str) -> tuple[Document, list[Problem]]:
+    """Return the content of a file of variants, and what is wrong with it as YAML."""
+    problems: list[Problem] = []
+    document = read_file(Path(path), problems)
+    if not is_variants_file(document):
+        raise UserError(f"this is a recipe; {needed}", at=str(path), fix=fix)
+    return document, problems
 
 
 def _read(document: Document, problems: list[Problem]) -> tuple[VariantsKeys, list[Variant]]:
@@ -356,18 +284,18 @@ def _read(document: Document, problems: list[Problem]) -> tuple[VariantsKeys, li
     assert file is not None, "a file that is not valid has problems"
     _check_sweep_keys(file, document, problems)
     bases = _bases(file, document, problems)
-    common, corpora = _part_of_recipe(document, ("common",)), {"": Document({}, {}, document.file)}
-    for name in file.corpora:
-        corpora[name] = _part_of_recipe(document, ("corpora", name))
+    common = _part_of_recipe(document, ("common",))
+    corpora = {name: _part_of_recipe(document, ("corpora", name)) for name in file.corpora}
+    corpora = corpora or {"": Document({}, {}, document.file)}
     groups_of_file = {
         "/".join(filter(None, (base if len(bases) > 1 else "", corpus))): (base, corpus)
         for base in bases
-        for corpus in file.corpora or [""]
+        for corpus in corpora
     }
     labels = [label for label in groups_of_file if label]
     keys = {name: _own_keys(name, document, problems) for name in file.variants}
     variants: list[Variant] = []
-    first: dict[tuple[str, str], str] = {}  # a recipe -> the first variant that gives it
+    names: dict[tuple[str, str], str] = {}  # a recipe -> the first variant that gives it
     for label, (base, corpus) in groups_of_file.items():
         for name, about in keys.items():
             start = bases[base]
@@ -380,7 +308,7 @@ def _read(document: Document, problems: list[Problem]) -> tuple[VariantsKeys, li
             if recipe is None:
                 continue
             full = f"{label}/{name}" if label else name
-            same = first.setdefault((base, repr(recipe.model_copy(update={"out": ""}))), full)
+            same = names.setdefault((base, repr(recipe.model_copy(update={"out": ""}))), full)
             if same != full:
                 other = document.place(("variants", same.rpartition("/")[2])).key
                 what = f'variant "{full}" gives the same recipe as "{same}" at {other}'
@@ -428,10 +356,10 @@ def _check_sweep_keys(file: VariantsKeys, document: Document, problems: list[Pro
         problems.append(Problem(document.place(path).value, text))
 
     for name in file.corpora:
-        for key in document.get(("corpora", name)):
-            if key not in CORPUS_KEYS:
-                text = f'corpora.{name}: a corpus sets {", ".join(CORPUS_KEYS)}, but not "{key}"'
-                place = document.place(("corpora", name, str(key))).key
+        for group in document.get(("corpora", name)):
+            if group not in CORPUS_KEYS:
+                text = f'corpora.{name}: a corpus sets {", ".join(CORPUS_KEYS)}, but not "{group}"'
+                place = document.place(("corpora", name, str(group))).key
                 problems.append(Problem(place, f"{text}; set it in common or in a variant"))
     seeds = file.seeds
     if twice := [seed for i, seed in enumerate(seeds) if seed in seeds[:i]]:
@@ -488,10 +416,10 @@ def _values_to_try(
         place = Place(at.key, document.place((*path, i)).value)
         _try_value(nest(key, value, place), variants, problems)
     if limits and limits.is_whole and not limits.integer and len(problems) == before:
-        found: list[Problem] = []
+        wrong: list[Problem] = []
         between = (limits.low + limits.high) // 2 + 0.5
-        _try_value(nest(key, f"{between}", at), variants, found)
-        if found:
+        _try_value(nest(key, f"{between}", at), variants, wrong)
+        if wrong:
             text = f"search.space.{name}: the key takes whole numbers only; add int: true"
             problems.append(Problem(at.value, text))
     return limits or list(map(format_value, values))

@@ -15,20 +15,21 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import chain
+from math import log
 from typing import NamedTuple, TypeAlias
 
 import numpy as np
 
 from nmt.config.recipe import DataConfig
 from nmt.data.languages import (
-    LanguageOdds,
+    MIN_SCRIPT_SHARE,
     LanguageProfile,
     check_languages,
     script_of,
     script_share,
 )
 from nmt.data.near_duplicates import normalized, words_and_numbers
-from nmt.data.scan import Limits, pair_hash, reason_to_drop
+from nmt.data.scan import Limits, reason_to_drop
 
 MAX_PERIOD = 16  # words of a phrase whose repetitions are counted
 # Of 10,000 pairs of each of nine corpora, at most 2 have a phrase four times in a row more often
@@ -36,8 +37,11 @@ MAX_PERIOD = 16  # words of a phrase whose repetitions are counted
 MAX_REPETITIONS = 3
 LENGTH_SLACK = 10  # characters; the lengths of short lines differ more than those of sentences
 TYPICAL_RATIOS = 0.2, 5.0  # real extremes: 0.3 to Chinese, 3 from Chinese
-MIN_SCRIPT_SHARE = 0.5
-MIN_LOG_ODDS = 5.0  # see LanguageOdds
+# Log-odds over 5 find 93 to 100 % of the lines of the other language in eight corpora with English,
+# 83 % between Portuguese and Galician, and 41 % between Spanish and Galician. At most 0.3 % of the
+# right lines are on the wrong side; in two corpora of news, where 2 % of the lines are hardly
+# translated, 0.7 and 1.4 %.
+MIN_LOG_ODDS = 5.0
 PROFILED_LINES = 5000  # lines whose letters identify a language
 # lengths at which a recipe drops training pairs by default
 LIMITS = Limits(*(DataConfig.model_fields[name].default for name in ("max_len", "max_pieces")))
@@ -115,12 +119,7 @@ def lengths_differ(src: str, tgt: str, typical_ratio: float, max_ratio: float) -
 
 
 def reason_to_skip(line: str, lang: str) -> Reason:
-    """Return why a line of a monolingual text is not translated.
-
-    Args:
-        line: as ``read_lines`` gives it with ``errors="surrogateescape"``.
-        lang: its language.
-    """
+    """Return why a line of a monolingual text is not translated; it may have surrogates."""
     if _SURROGATE.search(line):
         return "source not UTF-8"
     if reason := reason_to_drop(line, "x", LIMITS):  # "x": the translation, which is not known yet
@@ -163,19 +162,38 @@ def reasons_to_skip(lines: Iterable[str], lang: str) -> list[Reason]:
 
     Of equal lines, the first one is translated. Memory: 40 bytes a line.
     """
+    reasons: list[Reason] = []
     hashes = array("q")
-
-    def reason_and_hash(line: str) -> Reason:
+    for line in lines:
         reason = reason_to_skip(line, lang)
-        hashes.append(0 if reason else pair_hash(line, ""))
-        return sys.intern(reason) if reason else None
-
-    reasons = list(map(reason_and_hash, lines))
+        reasons.append(sys.intern(reason) if reason else None)
+        hashes.append(hash(line))  # differs between processes, which is enough here
     is_first = np.zeros(len(reasons), np.bool_)
     is_first[np.unique(np.frombuffer(hashes, np.int64), return_index=True)[1]] = True
     for number in np.flatnonzero(~is_first):
         reasons[number] = reasons[number] or "source duplicated"
     return reasons
+
+
+class LanguageOdds:
+    """Decide which of two languages a line is in, by letter pairs.
+
+    Args:
+        profile, other: letter pairs of the two texts.
+    """
+
+    def __init__(self, profile: LanguageProfile, other: LanguageProfile) -> None:
+        self._log_odds = {
+            pair: log((profile.pairs[pair] + 0.5) / (profile.size + 1))
+            - log((other.pairs[pair] + 0.5) / (other.size + 1))
+            for pair in profile.pairs.keys() | other.pairs.keys()
+        }
+
+    def log_odds(self, line: str) -> float:
+        """Return the log-odds of the first language: the sum over the line's letter pairs."""
+        profile = LanguageProfile()
+        profile.add(line)
+        return sum(count * self._log_odds.get(pair, 0.0) for pair, count in profile.pairs.items())
 
 
 class CorpusFilter:
@@ -239,7 +257,6 @@ class CorpusFilter:
         return dict(Counter(reason for reason in self.reasons if reason is not None).most_common())
 
     def _reason_in_corpus(self, pair: Candidate) -> Reason:
-        """Return why a pair is dropped, by comparison with the corpus."""
         max_ratio = self._thresholds.max_ratio
         if lengths_differ(pair.src, pair.tgt, self.typical_ratio, max_ratio):
             return f"length ratio over {max_ratio:g}"

@@ -15,19 +15,20 @@ import math
 import os
 import sys
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO
 
 from nmt.apps.synthesize.filters import Candidate, CorpusFilter, Reason, Thresholds, reasons_to_skip
 from nmt.cli.input import Input
-from nmt.cli.resume_translation import CHOOSE_ANOTHER, Signature, partial_path
+from nmt.cli.output import CHOOSE_ANOTHER, partial_path
 from nmt.data.text import clean_line, quantity, read_lines
 from nmt.errors import RunError, UserError
 from nmt.runtime.files import RESUME, TEMPORARY, disk_errors, file_digest, read_text, sync_folder
 
 if TYPE_CHECKING:
+    from nmt import Translator
     from nmt.decoding.codec import Translation
-    from nmt.decoding.translator import Translator
 
 # start of a reason to drop a pair -> the option that may keep the pair
 REMEDIES = {
@@ -66,10 +67,29 @@ def requested(args: argparse.Namespace) -> SyntheticCorpus | None:
     """Return the corpus of ``--pairs``, None without it.
 
     Raises:
-        UserError: an option is not allowed, the input is not a regular file, or as ``of``.
+        UserError: an option is not allowed, the input is not a regular file, RUN is not a run
+            folder or exported folder, the prefix has a suffix, or both sides would have the same
+            language.
     """
     _check_options(args)
-    return None if args.pairs is None else SyntheticCorpus.of(args)
+    if args.pairs is None:
+        return None
+    src, tgt = _languages(args)
+    if Path(args.pairs).name in ("", "..") or args.pairs.endswith(os.sep):
+        raise UserError(
+            "--pairs takes a prefix of file names, not a folder",
+            at=args.pairs,
+            fix=f"write, for example, --pairs {Path(args.pairs) / 'bt'}",
+        )
+    if args.pairs.endswith((f".{src}", f".{tgt}")):
+        raise UserError(
+            f"--pairs takes a prefix, to which .{src} and .{tgt} are added",
+            at=args.pairs,
+            fix=f"leave out the suffix: --pairs {args.pairs.rpartition('.')[0]}",
+        )
+    given = {"max_ratio": args.max_ratio, "max_copied": args.max_copied}
+    thresholds = Thresholds(**{name: x for name, x in given.items() if x is not None})
+    return SyntheticCorpus(Path(args.pairs), Path(args.input), (src, tgt), thresholds, args.force)
 
 
 def _check_options(args: argparse.Namespace) -> None:
@@ -110,86 +130,61 @@ def _check_options(args: argparse.Namespace) -> None:
         )
 
 
-class SyntheticCorpus:
-    """The corpus that one command writes.
+def _languages(args: argparse.Namespace) -> tuple[str, str]:
+    from nmt.config.recipe import DecodeConfig
+    from nmt.decoding.options import as_flag, search_options
+    from nmt.export.folder import read_metadata
+    from nmt.run.folder import RunFolder, is_export
 
-    Args:
+    run = Path(args.run[0])
+    trained = read_metadata(run) if is_export(run) else RunFolder.open(run).recipe()
+    # checked here, because it is part of a file name
+    src = search_options(DecodeConfig(), {"src": args.src}, spell=as_flag).src or trained.src
+    tgt = trained.tag_targets.get(args.tag or "", trained.tgt)
+    if src == tgt:
+        raise UserError(
+            f"the text and its translations are both {src}",
+            at="--src-lang, --tag",
+            fix="give the language of the text with --src-lang, and the tag of another target "
+            "language with --tag",
+        )
+    return src, tgt
+
+
+@dataclass
+class SyntheticCorpus:
+    """The corpus that one command writes, a ``nmt.cli.output.Corpus``.
+
+    Attributes:
         prefix: of its files.
         text: the text to translate, a regular file.
         langs: language of the text and of its translations.
         thresholds: of the filters.
         force: replace existing files.
-
-    Attributes:
-        name: the prefix.
-        signature: tells ``--resume`` that the partial output has another format.
-        sides: the files of the two languages.
-        report_file: counts, settings and model.
         skipped: for each line of the text, why it is not translated, None if it is.
+        text_state: size and time of the text when it was read.
     """
 
-    def __init__(
-        self,
-        prefix: Path,
-        text: Path,
-        langs: tuple[str, str],
-        thresholds: Thresholds,
-        force: bool,
-    ) -> None:
-        self.name, self.signature = str(prefix), {"pairs": True}
-        self._prefix, self._text, self._langs = prefix, text, langs
-        self._thresholds, self._force = thresholds, force
-        self.sides = [prefix.with_name(f"{prefix.name}.{lang}") for lang in langs]
-        self.report_file = prefix.with_name(f"{prefix.name}.json")
-        self.skipped: list[Reason] = []
-        self._state = (0, 0)
+    prefix: Path
+    text: Path
+    langs: tuple[str, str]
+    thresholds: Thresholds
+    force: bool
+    skipped: list[Reason] = field(default_factory=list)
+    text_state: tuple[int, int] = (0, 0)
+    # tells --resume that the partial output has another format
+    signature: dict[str, Any] = field(default_factory=lambda: {"pairs": True})
 
-    @classmethod
-    def of(cls, args: argparse.Namespace) -> SyntheticCorpus:
-        """Return the corpus of ``--pairs``.
-
-        Raises:
-            UserError: RUN is not a run folder or exported folder, the prefix has a suffix, or both
-                sides would have the same language.
-        """
-        from nmt.config.recipe import DecodeConfig
-        from nmt.decoding.options import as_flag, search_options
-        from nmt.export.metadata import read_metadata
-        from nmt.run.folder import RunFolder, is_export
-
-        run = Path(args.run[0])
-        trained = read_metadata(run) if is_export(run) else RunFolder.open(run).recipe()
-        given = {"max_ratio": args.max_ratio, "max_copied": args.max_copied}
-        thresholds = Thresholds(**{name: x for name, x in given.items() if x is not None})
-        # checked here, because it is part of a file name
-        src = search_options(DecodeConfig(), {"src": args.src}, spell=as_flag).src or trained.src
-        tgt = trained.tag_targets.get(args.tag or "", trained.tgt)
-        if src == tgt:
-            raise UserError(
-                f"the text and its translations are both {src}",
-                at="--src-lang, --tag",
-                fix="give the language of the text with --src-lang, and the tag of another target "
-                "language with --tag",
-            )
-        langs = (src, tgt)
-        if Path(args.pairs).name in ("", "..") or args.pairs.endswith(os.sep):
-            raise UserError(
-                "--pairs takes a prefix of file names, not a folder",
-                at=args.pairs,
-                fix=f"write, for example, --pairs {Path(args.pairs) / 'bt'}",
-            )
-        if args.pairs.endswith(tuple(f".{lang}" for lang in langs)):
-            raise UserError(
-                f"--pairs takes a prefix, to which .{langs[0]} and .{langs[1]} are added",
-                at=args.pairs,
-                fix=f"leave out the suffix: --pairs {args.pairs.rpartition('.')[0]}",
-            )
-        return cls(Path(args.pairs), Path(args.input), langs, thresholds, args.force)
+    @property
+    def name(self) -> str:
+        """The prefix."""
+        return str(self.prefix)
 
     @property
     def files(self) -> list[Path]:
-        """Return all files that are written."""
-        return [*self.sides, self.report_file]
+        """Both sides, and the report: counts, settings and model."""
+        suffixes = (*self.langs, "json")
+        return [self.prefix.with_name(f"{self.prefix.name}.{suffix}") for suffix in suffixes]
 
     def read_input(self) -> Input:
         """Return the lines of the text, those that are not translated as blank lines.
@@ -199,14 +194,14 @@ class SyntheticCorpus:
         Raises:
             UserError: the text cannot be read, or no line can be translated.
         """
-        self.skipped = reasons_to_skip(self._read_text(), self._langs[0])
-        self._state = self._text_state()
+        self.skipped = reasons_to_skip(self._read_text(), self.langs[0])
+        self.text_state = self._state_of_text()
         if all(self.skipped):  # also if there are none
             reasons = ", ".join(dict.fromkeys(filter(None, self.skipped)))
             raise UserError(
                 f"no line can be translated ({reasons or 'the file is empty'})",
-                at=str(self._text),
-                fix=f"give a text in {self._langs[0]}, UTF-8, with one sentence per line",
+                at=str(self.text),
+                fix=f"give a text in {self.langs[0]}, UTF-8, with one sentence per line",
             )
         lines = zip(self._read_text(), self.skipped, strict=False)
         return Input(("" if reason else line for line, reason in lines), len(self.skipped))
@@ -217,7 +212,7 @@ class SyntheticCorpus:
         Translations are tokenized text if the training text of the run was, so that both sides of
         the corpus are in the form of that text.
         """
-        segmenter, lang = translator.codec.segmenter, self._langs[1]
+        segmenter, lang = translator.codec.segmenter, self.langs[1]
         tokenized = segmenter.moses.tokenized
 
         def format_line(number: int, t: Translation) -> str:
@@ -235,12 +230,12 @@ class SyntheticCorpus:
         Raises:
             UserError: a file exists.
         """
-        if finished < len(self.skipped) and not self._force:
+        if finished < len(self.skipped) and not self.force:
             for path in self.files:
                 if os.path.lexists(path):
                     raise _exists(path)
 
-    def is_complete(self, signature: Signature) -> bool:
+    def is_complete(self, signature: dict[str, Any]) -> bool:
         """Return whether an earlier command has completed this corpus.
 
         Its partial output is gone then, but a kill may have left the signature of it.
@@ -248,15 +243,16 @@ class SyntheticCorpus:
         Args:
             signature: of the translation.
         """
-        if partial_path(self._prefix).exists():
+        if partial_path(self.prefix).exists():
             return False
+        *sides, report_file = self.files
         try:
-            report = json.loads(read_text(self.report_file))
+            report = json.loads(read_text(report_file))
             translation = report["translation"]
             return bool(
                 all(translation.get(name) == value for name, value in signature.items())
-                and report["filters"] == dataclasses.asdict(self._thresholds)
-                and report["files"] == {path.name: file_digest(path) for path in self.sides}
+                and report["filters"] == dataclasses.asdict(self.thresholds)
+                and report["files"] == {path.name: file_digest(path) for path in sides}
             )
         except (OSError, ValueError, LookupError, TypeError):  # the file is another program's
             return False
@@ -275,10 +271,10 @@ class SyntheticCorpus:
         """
         from tqdm import tqdm
 
-        if self._text_state() != self._state:
+        if self._state_of_text() != self.text_state:
             raise UserError(
                 "changed while it was translated",
-                at=str(self._text),
+                at=str(self.text),
                 fix="restore it and add --resume, or start over with --force",
             )
         drafts = [path.with_name(TEMPORARY + path.name) for path in self.files]
@@ -290,11 +286,10 @@ class SyntheticCorpus:
                     bar.update()
                     yield pair
 
-            checked = CorpusFilter(
-                pairs, self.skipped, self._langs, self._thresholds, self._prefix.name
-            )
+            name = self.prefix.name
+            checked = CorpusFilter(pairs, self.skipped, self.langs, self.thresholds, name)
             try:
-                with disk_errors(self._prefix, elsewhere=CHOOSE_ANOTHER):
+                with disk_errors(self.prefix, elsewhere=CHOOSE_ANOTHER):
                     kept = self._write_sides(checked, *drafts[:2])
                     report = self._report(checked, kept, drafts, settings)
                     # a path that is not UTF-8 is written with the escapes of JSON
@@ -311,17 +306,17 @@ class SyntheticCorpus:
         print(self._summary(kept, checked.dropped()), file=sys.stderr)
 
     def _read_text(self) -> Iterator[str]:
-        return read_lines(self._text, clean=False, errors="surrogateescape")
+        return read_lines(self.text, clean=False, errors="surrogateescape")
 
     def _read_pairs(self, partial: Path) -> Iterator[Candidate]:
         for line, translation in zip(self._read_text(), read_lines(partial), strict=True):
             # the tab between them is a space now
             yield Candidate(clean_line(line), translation[2:], translation[0] == "1")
 
-    def _text_state(self) -> tuple[int, int]:
-        with disk_errors(self._text, elsewhere=CHOOSE_ANOTHER):
-            found = self._text.stat()
-        return found.st_size, found.st_mtime_ns
+    def _state_of_text(self) -> tuple[int, int]:
+        with disk_errors(self.text, elsewhere=CHOOSE_ANOTHER):
+            state = self.text.stat()
+        return state.st_size, state.st_mtime_ns
 
     def _write_sides(self, checked: CorpusFilter, src: Path, tgt: Path) -> int:
         """Write the pairs that are kept; return their number."""
@@ -345,8 +340,8 @@ class SyntheticCorpus:
             ]
             raise RunError(
                 f"no pair is left ({_describe(dropped)})",
-                at=str(self._prefix),
-                fix=f"read the translations in {self._prefix}.part; then "
+                at=self.name,
+                fix=f"read the translations in {self.name}.part; then "
                 + ", or ".join([*steps, "add --force and use a better model"]),
             )
         return kept
@@ -354,18 +349,14 @@ class SyntheticCorpus:
     def _report(
         self, checked: CorpusFilter, kept: int, drafts: list[Path], settings: dict[str, Any]
     ) -> str:
-        """Return the text of the report file."""
-        dropped = checked.dropped()
+        sides = zip(self.files[:2], drafts, strict=False)
         report = {
-            "pairs": {"read": len(self.skipped), "kept": kept, "dropped": dropped},
+            "pairs": {"read": len(self.skipped), "kept": kept, "dropped": checked.dropped()},
             "typical_ratio": round(checked.typical_ratio, 3),
             "warnings": checked.warnings,
-            "filters": dataclasses.asdict(self._thresholds),
-            "files": {
-                path.name: file_digest(draft)
-                for path, draft in zip(self.sides, drafts, strict=False)
-            },
-            "text": str(self._text),
+            "filters": dataclasses.asdict(self.thresholds),
+            "files": {path.name: file_digest(draft) for path, draft in sides},
+            "text": str(self.text),
             "translation": settings,
         }
         return json.dumps(report, indent=1, ensure_ascii=False) + "\n"
@@ -381,7 +372,7 @@ class SyntheticCorpus:
             OSError: the folder is not writable.
         """
         for path, draft in zip(self.files, drafts, strict=True):
-            exists = not self._force and os.path.lexists(path)
+            exists = not self.force and os.path.lexists(path)
             if exists and file_digest(path) != file_digest(draft):
                 raise _exists(path)
         for path in self.files[1:]:
@@ -389,12 +380,11 @@ class SyntheticCorpus:
         for path, draft in zip(self.files, drafts, strict=True):
             sync_folder(path.parent)
             os.replace(draft, path)
-        sync_folder(self._prefix.parent)
+        sync_folder(self.prefix.parent)
 
     def _summary(self, kept: int, dropped: dict[str, int]) -> str:
-        """Return the table of counts."""
         total = len(self.skipped)
-        names = " and ".join(str(path) for path in self.sides)
+        names = " and ".join(map(str, self.files[:2]))
         rows = [f"{names}: {kept:,} of {quantity(total, 'pair')} kept ({kept / total:.1%})"]
         width = len(f"{total:,}")
         rows += [f"  {count:>{width},}  {reason}" for reason, count in dropped.items()]
@@ -402,17 +392,12 @@ class SyntheticCorpus:
 
 
 def _flush(file: TextIO) -> None:
-    """Flush a file to the disk."""
     file.flush()
     os.fsync(file.fileno())
 
 
 def _exists(path: Path) -> UserError:
-    return UserError(
-        "exists already",
-        at=str(path),
-        fix=f"rename or delete it, then {RESUME}",
-    )
+    return UserError("exists already", at=str(path), fix=f"rename or delete it, then {RESUME}")
 
 
 def _describe(dropped: dict[str, int]) -> str:

@@ -12,12 +12,11 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from nmt.data.segmenters.base import Segmenter
+from nmt.data.bitext import Chunk
+from nmt.data.segmenters.base import Segmenter, Whitespace
 from nmt.data.segmenters.bpe import FastBpe
 from nmt.data.segmenters.sentencepiece import SentencePiece
-from nmt.data.segmenters.whitespace import Whitespace
 from nmt.data.tokenizer import Moses
-from nmt.data.training_text import Chunk
 from nmt.data.unicode import FORMS
 from nmt.errors import UserError
 from nmt.runtime.files import file_digest, read_text, write_atomic
@@ -40,13 +39,11 @@ def learn_segmenter(
     text: Iterable[Chunk],
     progress: bool = False,
 ) -> Segmenter:
-    """Learn the segmentation of a recipe, or read the file that the recipe names.
+    """Learn the segmentation of a recipe; see ``Segmenter.learn``.
 
     Args:
         config: the recipe's ``segment``.
         tokenized, normalize: of the recipe's ``data``.
-        text: the training text, which is read at most once.
-        progress: show on a terminal that a model is learned.
     """
     moses = Moses(tokenized, normalize, exact=not tokenized)
     return SEGMENTERS[config.kind].learn(config, moses, text, progress)
@@ -76,7 +73,10 @@ def load_segmenter(folder: Path) -> Segmenter:
     """
     try:
         metadata = json.loads(read_text(folder / FILE))
-        moses = Moses(metadata["tokenised"], _form(metadata), metadata.get("exact", False))
+        form = metadata.get("normalize") or ("none", "nfc")[metadata["nfc"]]
+        if form not in FORMS:
+            raise ValueError(f"normalize: {form!r} is not one of {', '.join(FORMS)}")
+        moses = Moses(metadata["tokenised"], form, metadata.get("exact", False))
         for name, digest in metadata["sha256"].items():
             if file_digest(folder / Path(name).name) != digest:
                 raise ValueError(f"{name} has changed since it was written")
@@ -88,14 +88,6 @@ def load_segmenter(folder: Path) -> Segmenter:
             at=str(folder / FILE),
             fix="restore the files that nmt-train wrote",
         ) from error
-
-
-def _form(metadata: dict[str, Any]) -> str:
-    """Return the Unicode form in the metadata of a segmenter."""
-    form = metadata["normalize"] if "normalize" in metadata else ("none", "nfc")[metadata["nfc"]]
-    if form not in FORMS:
-        raise ValueError(f"normalize: {form!r} is not one of {', '.join(FORMS)}")
-    return form
 
 
 def _description(segmenter: Segmenter) -> str:

@@ -1,4 +1,4 @@
-"""The interface of segmenters."""
+"""The interface of segmenters, and the simplest one: white space separates pieces."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any, Literal, TypeAlias
 
+from nmt.data.bitext import Chunk
 from nmt.data.segmenters.noise import Noise
 from nmt.data.tokenizer import Moses
-from nmt.data.training_text import Chunk
 
 Side: TypeAlias = Literal["src", "tgt"]
 
@@ -39,7 +39,7 @@ class Segmenter(ABC):
 
         Args:
             config: the recipe's ``segment``.
-            text: to learn from; it is read at most once.
+            text: is read at most once.
             progress: show on a terminal that a model is learned.
         """
 
@@ -72,9 +72,6 @@ class Segmenter(ABC):
     def noise(self, config: Any) -> Noise | None:
         """Return how to segment training text at random; None if the recipe does not want it.
 
-        Args:
-            config: the recipe's ``segment``.
-
         Raises:
             UserError: this segmenter cannot do what the recipe wants.
         """
@@ -91,3 +88,33 @@ class Segmenter(ABC):
     def metadata(self) -> dict[str, Any]:
         """Return what ``load`` needs in addition to the files, as JSON values."""
         return {}
+
+
+class Whitespace(Segmenter):
+    """Words are pieces; Moses tokenizes the text first unless the corpus is tokenized."""
+
+    kind = "whitespace"
+
+    @classmethod
+    def learn(
+        cls, config: Any, moses: Moses, text: Iterable[Chunk], progress: bool = False
+    ) -> Whitespace:
+        """Make the segmenter, which has nothing to learn."""
+        return cls(moses)
+
+    @classmethod
+    def load(cls, folder: Path, moses: Moses, metadata: dict[str, Any]) -> Whitespace:
+        """Make the segmenter, which has no files."""
+        return cls(moses)
+
+    def encode(self, line: str, lang: str, side: Side = "src") -> list[str]:
+        """Return the words of an input line."""
+        return self.moses.tokenize(line, lang)
+
+    def decode_tokenized(self, pieces: Sequence[str], lang: str) -> str:
+        """Return words as tokenized text."""
+        return " ".join(pieces)
+
+    def surface(self, piece: str) -> str:
+        """Return a word and a space."""
+        return piece + " "

@@ -8,6 +8,7 @@ report counts, so the count column of learned codes is 0; no reader uses it.
 from __future__ import annotations
 
 import contextlib
+import functools
 import io
 import os
 import re
@@ -21,10 +22,10 @@ from typing import Any
 
 from subword_nmt import apply_bpe, learn_bpe
 
+from nmt.data.bitext import Chunk
 from nmt.data.segmenters.base import Segmenter, Side
 from nmt.data.segmenters.noise import Merges, Noise, never
 from nmt.data.tokenizer import Moses
-from nmt.data.training_text import Chunk
 from nmt.data.workers import map_chunks
 from nmt.errors import UserError
 from nmt.runtime.files import LARGE, read_file, read_text
@@ -59,14 +60,13 @@ class FastBpe(Segmenter):
         learning = config.codes == "learn"
         counts: Counter[str] = Counter()
         if learning or config.vocab_threshold:
-            for found in map_chunks(CountWords(moses), text):
-                counts.update(found)
+            for of_chunk in map_chunks(functools.partial(count_words, moses), text):
+                counts.update(of_chunk)
                 counts = prune_rare(counts)
-        merges = (
-            learn_codes(counts, config.merges, progress)
-            if learning
-            else read_codes(Path(config.codes))
-        )
+        if learning:
+            merges = learn_codes(counts, config.merges, progress)
+        else:
+            merges = read_codes(Path(config.codes))
         splitter = WordSplitter(merges)
         if config.vocab_threshold:
             pieces = splitter.count_pieces(counts)
@@ -144,21 +144,15 @@ def _ends_word(piece: str) -> bool:
     return not piece.endswith(JOINER)
 
 
-class CountWords:
-    """Count the words of both sides of a chunk of pairs, in a worker process."""
-
-    def __init__(self, moses: Moses) -> None:
-        self._moses = moses
-
-    def __call__(self, chunk: Chunk) -> Counter[str]:
-        """Return the counts of one chunk."""
-        tokenize, (src_lang, tgt_lang) = self._moses.tokenize, chunk.corpus.langs
-        lines = (
-            words
-            for src, tgt in chunk.pairs()
-            for words in (tokenize(src, src_lang), tokenize(tgt, tgt_lang))
-        )
-        return Counter(chain.from_iterable(lines))
+def count_words(moses: Moses, chunk: Chunk) -> Counter[str]:
+    """Count the words of both sides of a chunk."""
+    langs = chunk.corpus.langs
+    words = (
+        moses.tokenize(line, lang)
+        for pair in chunk.pairs()
+        for line, lang in zip(pair, langs, strict=True)
+    )
+    return Counter(chain.from_iterable(words))
 
 
 def prune_rare(counts: Counter[str]) -> Counter[str]:
@@ -231,8 +225,8 @@ def learn_codes(
 def read_codes(path: Path) -> list[tuple[str, str]]:
     """Read merges from a codes file of fastBPE or of subword-nmt.
 
-    The file is checked here, because fastBPE exits or crashes on a bad file. Of a duplicate merge
-    the first place counts, as in subword-nmt; fastBPE would use the last.
+    It is checked here, because fastBPE exits or crashes on a bad file. Of a duplicate merge the
+    first place counts, as in subword-nmt; fastBPE would use the last.
 
     Raises:
         UserError: the file is missing or empty, has a malformed line, or is of subword-nmt 0.1,
@@ -257,15 +251,14 @@ def read_codes(path: Path) -> list[tuple[str, str]]:
         parts = line.rstrip("\r").split(" ")
         counted = len(parts) == 3 and parts[2].isdecimal()
         if not (counted or (headed and len(parts) == 2)) or not all(parts[:2]):
-            what, fix = f"not a merge: {line[:60]!r}", _FORMATS
-            if len(parts) == 2 and all(parts):
-                if parts[1].isdecimal():
-                    what = f"a vocabulary entry (WORD COUNT), not a merge: {line[:60]!r}"
-                    fix = f"use the codes file, not the vocabulary file; {_FORMATS}"
-                else:
-                    what = "two columns, but the first line is not #version: 0.2"
-                    fix = f'add the line "#version: 0.2" if subword-nmt 0.2 wrote it; {_FORMATS}'
-            raise UserError(what, at=f"{path}:{number}", fix=fix)
+            what, fix = f"not a merge: {line[:60]!r}", ""
+            if len(parts) == 2 and all(parts) and parts[1].isdecimal():
+                what = f"a vocabulary entry (WORD COUNT), not a merge: {line[:60]!r}"
+                fix = "use the codes file, not the vocabulary file; "
+            elif len(parts) == 2 and all(parts):
+                what = "two columns, but the first line is not #version: 0.2"
+                fix = 'add the line "#version: 0.2" if subword-nmt 0.2 wrote it; '
+            raise UserError(what, at=f"{path}:{number}", fix=fix + _FORMATS)
         if WORD_END in parts[:2]:
             raise UserError(
                 "a merge in the format of subword-nmt 0.1, which is not supported",
@@ -287,18 +280,6 @@ def codes_text(merges: Sequence[tuple[str, str]]) -> str:
     return "".join(f"{left} {right} 0\n" for left, right in merges)
 
 
-def _in_blocks(word: str, split: Callable[[str], list[str]]) -> list[str]:
-    """Return the pieces of a word; a very long word is split block by block."""
-    if len(word) <= MAX_WORD_LENGTH:
-        return split(word)
-    *blocks, rest = (word[i : i + MAX_WORD_LENGTH] for i in range(0, len(word), MAX_WORD_LENGTH))
-    pieces: list[str] = []
-    for block in blocks:
-        *inner, last = split(block)
-        pieces += [*inner, last + JOINER]
-    return pieces + split(rest)
-
-
 class _Cache(dict[str, list[str]]):
     """Map words to pieces, split on first use; a full cache is emptied."""
 
@@ -309,7 +290,14 @@ class _Cache(dict[str, list[str]]):
     def __missing__(self, word: str) -> list[str]:
         if len(self) >= MAX_CACHED_WORDS:
             self.clear()
-        pieces = self[word] = list(map(sys.intern, _in_blocks(escape(word), self._split)))
+        text, size = escape(word), MAX_WORD_LENGTH
+        *blocks, rest = (text[i : i + size] for i in range(0, len(text), size))
+        pieces: list[str] = []
+        for block in blocks:
+            *inner, last = self._split(block)
+            pieces += [*inner, last + JOINER]
+        pieces += self._split(rest)
+        self[word] = pieces = list(map(sys.intern, pieces))
         return pieces
 
 
@@ -335,7 +323,7 @@ class WordSplitter:
         """Return how often each piece occurs in a text with these counts of words."""
         counts: Counter[str] = Counter()
         for word, count in words.items():
-            for piece in _in_blocks(escape(word), self._split):
+            for piece in self._cache[word]:
                 counts[piece] += count
         return counts
 
@@ -356,17 +344,10 @@ class WordSplitter:
         if self._slow is None:
             lines = "".join(f"{left} {right}\n" for left, right in self.merges)
             self._slow = apply_bpe.BPE(io.StringIO("#version: 0.2\n" + lines))
-        engine = self._slow
-        parts = apply_bpe.encode(
-            word,
-            engine.bpe_codes,
-            engine.bpe_codes_reverse,
-            self.kept,
-            JOINER,
-            engine.version,
-            {},
-        )
-        return [part + JOINER for part in parts[:-1]] + [parts[-1]]
+        codes, reverse = self._slow.bpe_codes, self._slow.bpe_codes_reverse
+        version = self._slow.version
+        *parts, last = apply_bpe.encode(word, codes, reverse, self.kept, JOINER, version, {})
+        return [*(part + JOINER for part in parts), last]
 
     def __reduce__(self) -> tuple[Any, ...]:
         return WordSplitter, (self.merges, self.kept)

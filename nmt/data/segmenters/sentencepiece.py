@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import io
 import re
+import struct
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from itertools import chain
@@ -17,12 +18,11 @@ from typing import Any
 
 import sentencepiece
 
+from nmt.data.bitext import Chunk
 from nmt.data.segmenters.base import Segmenter, Side
 from nmt.data.segmenters.noise import Merges, Noise, Unigram, never
-from nmt.data.segmenters.sentencepiece_model import read_model
 from nmt.data.text import clean_line
 from nmt.data.tokenizer import Moses
-from nmt.data.training_text import Chunk
 from nmt.errors import UserError
 from nmt.runtime.files import LARGE, read_file
 from nmt.runtime.progress import progress_bar
@@ -166,12 +166,10 @@ class SentencePiece(Segmenter):
         kind, scores = read_model(self._model)
         model: Merges | Unigram
         if config.dropout:
-            if kind != "bpe":
-                raise _wrong_type("segment.dropout", kind, "bpe", "segment.sampling_alpha=0.2")
+            _require_type("dropout", kind, "bpe", "unigram", "sampling_alpha=0.2")
             model = Merges(config.dropout, _merges(scores), together=False)
         else:
-            if kind != "unigram":
-                raise _wrong_type("segment.sampling_alpha", kind, "unigram", "segment.dropout=0.1")
+            _require_type("sampling_alpha", kind, "unigram", "bpe", "dropout=0.1")
             model = Unigram(config.sampling_alpha, scores)
         return Noise(
             model,
@@ -293,16 +291,14 @@ def _begins_word(piece: str) -> bool:
     return piece.startswith(SPACE)
 
 
-def _wrong_type(key: str, kind: str, needed: str, instead: str) -> UserError:
-    other = "bpe" if needed == "unigram" else "unigram"
-    fix = f"remove {key}, or set segment.model_type={needed} and segment.model=learn"
+def _require_type(key: str, kind: str, needed: str, other: str, instead: str) -> None:
+    if kind == needed:
+        return
+    fix = f"remove segment.{key}, or set segment.model_type={needed} and segment.model=learn"
     if kind == other:
-        fix = f"remove {key} and set {instead}"
-    return UserError(
-        f"requires a SentencePiece model of type {needed}; this model is of type {kind}",
-        at=key,
-        fix=fix,
-    )
+        fix = f"remove segment.{key} and set segment.{instead}"
+    what = f"requires a SentencePiece model of type {needed}; this model is of type {kind}"
+    raise UserError(what, at=f"segment.{key}", fix=fix)
 
 
 def _training_error(reason: str, config: Any) -> UserError:
@@ -327,3 +323,57 @@ def _training_error(reason: str, config: Any) -> UserError:
 def _single_spaces(line: str) -> str:
     """Return words separated by one space each, with U+2581 replaced."""
     return " ".join(line.replace(SPACE, "_").split())
+
+
+NORMAL = 1  # type of a piece that text is segmented into
+MODEL_TYPES = {1: "unigram", 2: "bpe", 3: "word", 4: "char"}
+_PIECES, _TRAINER = 1, 2  # fields of ModelProto
+_TEXT, _SCORE, _TYPE = 1, 2, 3  # fields of a piece
+_MODEL_TYPE = 3  # field of TrainerSpec
+_WIDTHS = {1: 8, 5: 4}  # bytes of the wire types of fixed size
+
+
+def read_model(data: bytes) -> tuple[str, dict[str, float]]:
+    """Return the type of a model file, and the scores of its normal pieces.
+
+    These are not special, bytes, unused or user-defined. SentencePiece's Python package reports
+    neither, so this reads the wire format of protocol buffers (sentencepiece_model.proto).
+    """
+    kind, scores = 1, {}  # SentencePiece's default is unigram
+    for field, value in _fields(data):
+        if field == _PIECES:
+            parts = dict(_fields(value))
+            if parts.get(_TYPE, NORMAL) == NORMAL:
+                score = struct.unpack("<f", parts.get(_SCORE, b"\0\0\0\0"))[0]
+                scores[parts[_TEXT].decode()] = score
+        elif field == _TRAINER:
+            kind = dict(_fields(value)).get(_MODEL_TYPE, kind)
+    return MODEL_TYPES[kind], scores
+
+
+def _fields(data: bytes) -> Iterator[tuple[int, Any]]:
+    """Yield the number and the value of each field of a message."""
+    place = 0
+    while place < len(data):
+        tag, place = _varint(data, place)
+        wire = tag & 7
+        if wire == 0:
+            value, place = _varint(data, place)
+            yield tag >> 3, value
+            continue
+        size = _WIDTHS.get(wire)
+        if size is None:
+            size, place = _varint(data, place)
+        yield tag >> 3, data[place : place + size]
+        place += size
+
+
+def _varint(data: bytes, place: int) -> tuple[int, int]:
+    """Return an integer of 7 bits a byte, lowest first, and the place after it."""
+    value = shift = 0
+    while True:
+        value |= (data[place] & 0x7F) << shift
+        place += 1
+        if data[place - 1] < 0x80:
+            return value, place
+        shift += 7

@@ -16,7 +16,7 @@ from typing import Any
 import sentencepiece
 import torch
 
-from nmt.data.segmenters.sentencepiece_model import _fields
+from nmt.data.segmenters.sentencepiece import _fields
 
 SCRIPTS = (
     "abcdeghilmnorstuáéñçß",

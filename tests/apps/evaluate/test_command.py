@@ -5,7 +5,6 @@ from __future__ import annotations
 import errno
 import json
 import os
-import pty
 import subprocess
 import sys
 from pathlib import Path
@@ -20,12 +19,11 @@ from nmt.decoding.codec import Translation
 from nmt.model.config import ModelConfig
 from nmt.model.transformer import Transformer
 from nmt.run.folder import RunFolder
-from nmt.training.validation import evaluate
+from nmt.training.translation import evaluate
 from tests.scoring.runs import make_run, write_lines
 from tests.scoring.texts import hypothesis, reference
 
 REFS = reference(30)
-COMMAND = [sys.executable, "-m", "nmt.apps.evaluate.command"]
 
 
 @pytest.fixture
@@ -34,9 +32,7 @@ def files(tmp_path: Path) -> dict[str, str]:
     return {name: str(write_lines(tmp_path / name, lines)) for name, lines in texts.items()}
 
 
-def test_a_pipe_gets_tab_separated_lines(
-    files: dict[str, str], capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_pipe_gets_tab_separated_lines(files, capsys):
     assert main(["--hyp", files["base"], "--ref", files["ref"], "--resamples", "100"]) == 0
     captured = capsys.readouterr()
     rows = [line.split("\t") for line in captured.out.splitlines()]
@@ -45,9 +41,7 @@ def test_a_pipe_gets_tab_separated_lines(
     assert captured.err.startswith(f"note: {files['base']}: ")
 
 
-def test_an_option_of_several_files_may_be_repeated(
-    files: dict[str, str], capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_an_option_of_several_files_may_be_repeated(files, capsys):
     """The last one once replaced those before, without a word."""
     options = ["--ref", files["ref"], "--metrics", "bleu", "--json", "--resamples", "100"]
 
@@ -60,29 +54,7 @@ def test_an_option_of_several_files_may_be_repeated(
     assert repeated == scores("--hyp", files["base"], files["better"])
 
 
-def test_a_terminal_gets_a_table(files: dict[str, str]) -> None:
-    terminal, child_end = pty.openpty()
-    with subprocess.Popen(
-        [*COMMAND, "--hyp", files["base"], files["better"], "--ref", files["ref"]],
-        stdout=child_end,
-        stderr=subprocess.DEVNULL,
-    ) as process:
-        os.close(child_end)
-        shown = b""
-        try:
-            while part := os.read(terminal, 4096):
-                shown += part
-        except OSError:  # Linux signals the end of a terminal so
-            pass
-    os.close(terminal)
-    assert process.returncode == 0
-    text = shown.decode()
-    assert text.startswith(f"reference {files['ref']}, 30 lines")
-    assert text.count("p = ") == 5
-    assert "\t" not in text
-
-
-def test_json_of_two_runs(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_json_of_two_runs(tmp_path, capsys):
     runs = [
         str(make_run(tmp_path / name, REFS, hypothesis(REFS, damage), {}, "u000100", name=name))
         for name, damage in (("base", 40), ("better", 5))
@@ -97,9 +69,7 @@ def test_json_of_two_runs(tmp_path: Path, capsys: pytest.CaptureFixture[str]) ->
     assert found["scores"][2]["p_value"] < 0.05
 
 
-def test_dev_split_and_language_options(
-    tmp_path: Path, files: dict[str, str], capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_dev_split_and_language_options(tmp_path, files, capsys):
     run = make_run(tmp_path, REFS, None, {"u000300": REFS}, "u000300")
     assert (
         main([str(run), "--split", "dev", "--metrics", "tokenized_bleu", "--resamples", "0"]) == 0
@@ -107,39 +77,20 @@ def test_dev_split_and_language_options(
     row = capsys.readouterr().out.splitlines()[1].split("\t")
     assert row[:5] == [str(run), "tokenized_bleu", "100.0000", "", ""]
     given = ["--hyp", files["ref"], "--ref", files["ref"], "--metrics", "bleu,tokenized_bleu"]
-    assert main([*given, "--tgt-lang", "zh", "--src", files["ref"], "--resamples", "0"]) == 0
+    assert main([*given, "--tgt-lang", "fr", "--src", files["ref"], "--resamples", "0"]) == 0
     captured = capsys.readouterr()
-    assert "tok:zh" in captured.out
-    assert "tok:moses-zh" in captured.out
+    assert "tok:moses-fr" in captured.out
     assert "hypotheses repeat the source" in captured.err
 
 
-def test_help_is_complete_and_short(capsys: pytest.CaptureFixture[str]) -> None:
-    def helped(flag: str) -> str:
-        with pytest.raises(SystemExit) as left:
-            main([flag])
-        assert left.value.code == 0
-        return capsys.readouterr().out
-
-    shown = helped("--help")
-    everything = helped("--help-all")
-    for option in ("RUN", "--split", "--hyp", "--ref", "--tgt-lang", "--json"):
-        assert option in shown
-        assert option in everything
-    assert "--src" in everything
-    assert len(shown.splitlines()) <= 55
-
-
-def test_torch_is_not_loaded() -> None:
+def test_torch_is_not_loaded():
     """Torch takes seconds to import, and scoring does not need it."""
     code = "import sys, nmt.apps.evaluate.command; sys.exit('torch' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
 
 
 @pytest.mark.parametrize("tokenized", [True, False])
-def test_a_run_has_the_scores_that_its_training_logged(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], tokenized: bool
-) -> None:
+def test_a_run_has_the_scores_that_its_training_logged(tmp_path, capsys, tokenized):
     """Also with words that detokenizing and tokenizing changes."""
     words = ["“", "the", "”", "old", "house", "n't", "a/b", "&apos;", "@-@", ",", "3.", "is", "big"]
     refs = [" ".join(words[i:] + words[:i]) for i in range(len(words))]
@@ -190,12 +141,8 @@ def test_a_run_has_the_scores_that_its_training_logged(
     ],
 )
 def test_a_file_of_sentences_that_cannot_be_written_is_refused_before_scoring(
-    files: dict[str, str],
-    tmp_path: Path,
-    capsys: pytest.CaptureFixture[str],
-    name: str,
-    message: str,
-) -> None:
+    files, tmp_path, capsys, name, message
+):
     recipe = tmp_path / "recipe.yaml"
     recipe.write_text("src: gl\n", "utf-8")
     argv = ["--hyp", files["base"], "--ref", files["ref"], "--metrics", "bleu"]
@@ -208,11 +155,8 @@ def test_a_file_of_sentences_that_cannot_be_written_is_refused_before_scoring(
 
 
 def test_a_full_disk_is_explained_without_an_option_that_does_not_exist(
-    files: dict[str, str],
-    tmp_path: Path,
-    capsys: pytest.CaptureFixture[str],
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+    files, tmp_path, capsys, monkeypatch
+):
     def full(path: Path, data: bytes) -> None:
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 

@@ -8,7 +8,7 @@ import pytest
 
 from nmt.apps.evaluate.report import COLUMNS, report
 from nmt.errors import UserError
-from nmt.scoring import METRICS, score, tokenized_bleu
+from nmt.scoring.metrics import METRICS, score, tokenized_bleu
 from nmt.scoring.systems import Systems
 from tests.scoring.texts import hypothesis, reference
 
@@ -23,7 +23,7 @@ def systems_of(**texts: list[str]) -> Systems:
     return Systems(texts, REFS, words, ref_words, "test.en", "en", "moses-en")
 
 
-def test_every_metric_is_computed_on_its_form_of_the_text() -> None:
+def test_every_metric_is_computed_on_its_form_of_the_text():
     given = systems_of(base=BASE)
     found = report(given, list(METRICS), resamples=100).scores
     scores = [entry.score for entry in found["base"]]
@@ -34,7 +34,7 @@ def test_every_metric_is_computed_on_its_form_of_the_text() -> None:
     assert "tok:moses-en" in scores[4].signature
 
 
-def test_table_for_people() -> None:
+def test_table_for_people():
     table = report(systems_of(base=BASE, better=BETTER), ["bleu", "tokenized_bleu"], 100).table()
     lines = table.splitlines()
     assert lines[0] == "reference test.en, 40 lines"
@@ -47,34 +47,24 @@ def test_table_for_people() -> None:
     assert "difference to base; p by paired bootstrap, * where p < 0.05" in table
 
 
-def test_tab_separated_lines_for_pipes() -> None:
+def test_tab_separated_lines_for_pipes():
     found = report(systems_of(base=BASE, better=BETTER), ["bleu", "chrf"], 100)
     header, *rows = [line.split("\t") for line in found.tsv().splitlines()]
     assert tuple(header) == COLUMNS
-    assert [row[:2] for row in rows] == [
-        ["base", "bleu"],
-        ["base", "chrf"],
-        ["better", "bleu"],
-        ["better", "chrf"],
-    ]
+    names = [[system, metric] for system in ("base", "better") for metric in ("bleu", "chrf")]
+    assert [row[:2] for row in rows] == names
     assert all(len(row) == len(COLUMNS) for row in rows)
     assert rows[0][5:7] == ["", ""]
     assert float(rows[2][2]) == pytest.approx(found.scores["better"][0].score.value, abs=1e-4)
 
 
-def test_json_for_programs() -> None:
+def test_json_for_programs():
     found = report(systems_of(base=BASE, better=BETTER), ["chrf", "tokenized_bleu"], 100)
     read = json.loads(found.json())
     assert read["lines"] == 40
     assert read["baseline"] == "base"
     assert [system["name"] for system in read["systems"]] == ["base", "better"]
     assert read["systems"][1]["empty"] == sum(not line for line in BETTER) > 0
-    assert [(s["system"], s["metric"]) for s in read["scores"]] == [
-        ("base", "chrf"),
-        ("base", "tokenized_bleu"),
-        ("better", "chrf"),
-        ("better", "tokenized_bleu"),
-    ]
     entry = found.scores["better"][0]
     record = read["scores"][2]
     assert record["score"] == entry.score.value
@@ -83,7 +73,7 @@ def test_json_for_programs() -> None:
     assert record["signature"] == entry.score.signature
 
 
-def test_without_intervals() -> None:
+def test_without_intervals():
     found = report(systems_of(base=BASE), ["bleu"], resamples=0)
     assert found.scores["base"][0].score.low is None
     assert found.baseline is None
@@ -91,7 +81,7 @@ def test_without_intervals() -> None:
     assert json.loads(found.json())["scores"][0]["high"] is None
 
 
-def test_impossible_numbers_of_resamples_are_errors() -> None:
+def test_impossible_numbers_of_resamples_are_errors():
     with pytest.raises(UserError, match="without resamples"):
         report(systems_of(base=BASE, better=BETTER), ["bleu"], resamples=0)
     with pytest.raises(UserError, match=r"(?s)test.en: .* take 39 GiB.*--resamples 0"):

@@ -136,10 +136,9 @@ def test_each_folder_of_runs_has_its_own_row(folder, tmp_path, capsys):
 
 
 def test_the_table_leaves_out_empty_columns(folder):
-    found = report.table(
-        [report._row(v, str(folder / "runs")) for v in load_variants(folder / "v.yaml")]
-    )
-    head, plain, wild, _ = found.splitlines()
+    runs = folder / "runs"
+    rows = [report._row(v, str(runs), runs / v.name) for v in load_variants(folder / "v.yaml")]
+    head, plain, wild, _ = report.table(rows).splitlines()
     assert head.split()[:6] == ["variant", "runs", "status", "updates", "hours", "dev"]
     assert "printed dev" in head
     assert "printed ppl" not in head

@@ -17,8 +17,7 @@ import nmt
 from nmt.apps.report import command as report
 from nmt.apps.report.attention import heat_maps, load_translators
 from nmt.apps.report.outputs import Outputs, text_direction
-from nmt.apps.report.page import _title, render
-from nmt.apps.report.paths import relative_paths
+from nmt.apps.report.page import _title, relative_paths, render
 from nmt.apps.report.runs import read_runs
 from nmt.cli import train
 from nmt.run.folder import RunFolder

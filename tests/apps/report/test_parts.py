@@ -6,8 +6,7 @@ import itertools
 
 import pytest
 
-from nmt.apps.report.diff import Part, compare, split_words
-from nmt.apps.report.outputs import _is_long, _is_short, _repeats
+from nmt.apps.report.outputs import Part, _is_long, _is_short, _repeats, compare, split_words
 from nmt.apps.report.recipes import key_rows
 from nmt.config.recipe import Recipe
 

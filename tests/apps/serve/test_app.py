@@ -19,6 +19,7 @@ from fastapi.testclient import TestClient
 from nmt.apps.serve import app, guard
 from nmt.apps.serve.app import Service
 from nmt.apps.serve.limits import Limits
+from nmt.config.schema import meanings
 from nmt.data.sentences import UsualLine
 from nmt.decoding.options import SearchOptions
 from nmt.model.incremental import DecodeState
@@ -40,7 +41,7 @@ def make(limits: Limits = LIMITS, key: str | None = None) -> tuple[Service, Test
 
 def texts(answer: Any) -> list[list[str]]:
     assert answer.status_code == 200, answer.text
-    return [[one["text"] for one in line["translations"]] for line in answer.json()["lines"]]
+    return [[t["text"] for t in line["translations"]] for line in answer.json()["lines"]]
 
 
 def problem(answer: Any) -> tuple[int, str, str]:
@@ -70,7 +71,7 @@ def problem(answer: Any) -> tuple[int, str, str]:
 def test_results_are_those_of_the_translator(client: TestClient, options: dict[str, Any]) -> None:
     lines = [*LINES, ""]
     given = {k: tuple(v) if isinstance(v, list) else v for k, v in options.items()}
-    expected = [[one.text for one in of] for of in untrained().stream(lines, **given)]
+    expected = [[best.text for best in n_best] for n_best in untrained().stream(lines, **given)]
     assert texts(client.post("/translate", json={"text": lines, **options})) == expected
 
 
@@ -173,17 +174,8 @@ def test_concurrent_requests_share_batches_and_each_gets_its_answer(service: Ser
         ({}, (422, "bad_request", "text: Field required")),
         ({"text": 5}, (422, "bad_request", "text.str: Input should be a valid string")),
         ({"text": "a", "beams": 2}, (422, "bad_request", "beams: Extra inputs")),
-        (
-            {"text": "a", "beam": True},
-            (422, "bad_request", "beam: Input should be a valid integer"),
-        ),
         ({"text": "a", "beam": "2"}, (422, "bad_request", "beam: Input should be a valid integer")),
-        ({"text": "a", "beam": 2.0}, (422, "bad_request", "beam: Input should be a valid integer")),
         ({"text": "a", "align": 1}, (422, "bad_request", "align: Input should be a valid boolean")),
-        (
-            {"text": "a", "length_alpha": True},
-            (422, "bad_request", "length_alpha: Input should be a valid number"),
-        ),
         (
             {"text": "a", "max_len_offset": 10_000},
             (422, "bad_request", "max_len_offset: Input should be less than or equal to 200"),
@@ -253,11 +245,6 @@ def test_a_body_that_is_not_an_object_is_refused(client: TestClient, content: by
     assert answer.json()["error"]["fix"]
 
 
-def test_other_paths_and_methods_are_json_errors(client: TestClient) -> None:
-    assert problem(client.get("/nothing"))[0] == 404
-    assert problem(client.get("/translate"))[0] == 405
-
-
 @pytest.fixture
 def stuck(monkeypatch: pytest.MonkeyPatch) -> Callable[[Service], tuple[Event, ...]]:
     """Return a function that blocks a model; it returns two events: busy, and free to set."""
@@ -324,7 +311,9 @@ def test_a_full_queue_and_a_stopping_server_refuse(service: Service, stuck: Any)
         while service.models["one"].batcher.waiting < 16:
             assert time.monotonic() < deadline
             time.sleep(0.01)
-        assert problem(client.post("/translate", json={"text": "a"}))[:2] == (429, "queue_full")
+        full = client.post("/translate", json={"text": "a"})
+        assert problem(full)[:2] == (429, "queue_full")
+        assert full.headers["retry-after"] == "1"
         service.guard.stopping = True
         assert problem(client.post("/translate", json={"text": "a"}))[:2] == (503, "stopping")
         assert client.get("/health").status_code == 503
@@ -398,12 +387,12 @@ def test_openapi_lists_paths_options_and_errors(client: TestClient) -> None:
     properties = api["components"]["schemas"]["TranslateRequest"]["properties"]
     excluded = {"batch_tokens", "reverse_weight", "reverse_tag"}
     assert set(properties) == {"text", "model", *SearchOptions.model_fields} - excluded
-    for name, field in SearchOptions.model_fields.items():
+    for name, meaning in meanings(SearchOptions).items():
         if name not in excluded:  # in sentences of its own, not those of the command line
             sentence = properties[name]["description"]
             assert sentence[0].isupper()
             assert sentence.endswith(".")
-            assert field.description not in sentence
+            assert meaning not in sentence
             assert "|||" not in sentence
 
 

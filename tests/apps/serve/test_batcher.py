@@ -14,7 +14,6 @@ from hypothesis import strategies as st
 
 from nmt.apps.serve import batcher as batcher_module
 from nmt.apps.serve.batcher import BATCH_COST, Batcher, shares
-from nmt.apps.serve.limits import Refused
 
 SECONDS = 10
 
@@ -27,7 +26,7 @@ class Model:
         self.firsts: list[int] = []
         self.free = threading.Event()
         self.entered = threading.Event()
-        self.batcher: Batcher[str] = Batcher(self.translate, batch, queue)
+        self.batcher: Batcher = Batcher(self.translate, batch, queue)
 
     def translate(
         self, lines: list[str], options: dict[str, Any], first: int, stop: Callable[[], None]
@@ -67,10 +66,6 @@ def model() -> Iterator[Model]:
     yield model
     model.free.set()
     model.batcher.close()
-
-
-def test_a_job_that_is_alone_starts_at_once(model: Model) -> None:
-    assert model.batches == [["first"]]
 
 
 def test_jobs_that_wait_share_a_batch_and_get_their_own_results(model: Model) -> None:
@@ -125,14 +120,6 @@ def test_a_cancelled_job_is_not_translated(model: Model) -> None:
     model.free.set()
     assert stays.result(SECONDS) == ["STAYS"]
     assert model.batches[1:] == [["stays"]]
-
-
-def test_a_full_queue_refuses_a_job(model: Model) -> None:
-    model.submit(["x"] * 15, {})
-    with pytest.raises(Refused, match="15 lines in the queue of this model, at most 20") as refused:
-        model.submit(["x"] * 6, {})
-    assert (refused.value.status, refused.value.headers) == (429, {"Retry-After": "1"})
-    model.submit(["x"] * 5, {})
 
 
 def test_a_batch_that_nobody_waits_for_ends_at_once(model: Model) -> None:

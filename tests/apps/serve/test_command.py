@@ -19,7 +19,7 @@ from nmt.apps.serve.command import KEY_VARIABLE, model_names
 from nmt.apps.serve.guard import is_loopback
 from nmt.apps.serve.server import listen
 from nmt.errors import UserError
-from nmt.export.backend import load_exported
+from nmt.export.engines import load_exported
 from nmt.export.folder import export
 from tests.apps.serve.conftest import KEY
 from tests.apps.serve.process import SECONDS, Process

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-import errno
 import json
-import os
 import re
 from pathlib import Path
 
@@ -13,12 +11,10 @@ import pytest
 
 from nmt.apps.suggest import choices, sizes
 from nmt.apps.suggest import command as suggest
+from nmt.apps.suggest.speed import Setting
 from nmt.apps.suggest.text import Expectation
 from nmt.cli import train
 from nmt.config.load import load_recipe
-from nmt.errors import MachineError
-from nmt.runtime.files import AGAIN, write_atomic
-from nmt.training.speed import Setting
 from tests.toy import toy_corpus, toy_recipe
 
 
@@ -146,17 +142,6 @@ def test_a_recipe_in_a_linked_folder_finds_the_corpus(corpus, tmp_path):
     Path("linked").symlink_to("far/away")
     assert train.main(["--suggest", corpus, "-o", "linked/gl-en.yaml"]) == 0
     assert load_recipe("linked/gl-en.yaml").data.train[0].path == str(tmp_path / corpus)
-
-
-def test_a_full_disk_leaves_no_part_of_a_recipe(tmp_path, monkeypatch):
-    def full(path, data):
-        path.write_bytes(data[:3])
-        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-
-    monkeypatch.setattr("nmt.runtime.files.write_synced", full)
-    with pytest.raises(MachineError, match="run the same command again"):
-        write_atomic(tmp_path / "gl-en.yaml", "src: gl", "choose another path", AGAIN)
-    assert list(tmp_path.iterdir()) == []
 
 
 def test_the_folder_of_the_recipe_must_exist(corpus, capsys):

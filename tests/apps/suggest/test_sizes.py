@@ -77,19 +77,6 @@ def test_a_long_training_has_the_settings_of_the_best_recipe_and_a_short_one_tho
     assert most_passes(row) == int(LONGEST * row.passes)
 
 
-def test_the_longest_training_is_that_of_the_best_recipe():
-    size = lengthened(size_for(237_317, CPU), 1000)
-    recipe = load_recipe(RECIPES / "best" / "gl-en.yaml")
-    model, decode = recipe.model, recipe.decode
-    assert size.passes == 44  # docs/results.md
-    assert (size.dim, size.layers) == (model.dim, model.enc_layers)
-    assert size.types == recipe.segment.merges
-    assert (size.dropout, size.word_dropout) == (model.dropout, model.word_dropout)
-    assert model.attn_dropout is None
-    assert (size.beam, size.length_alpha) == (decode.beam, decode.length_alpha)
-    assert size.batch_tokens == recipe.data.batch_tokens
-
-
 def model_of(size):
     return ModelConfig(
         dim=size.dim, ffn_dim=4 * size.dim, heads=size.heads,

@@ -10,7 +10,7 @@ import pytest
 import yaml
 
 from nmt.apps.sweep.plan import budget_overrides, grid
-from nmt.apps.sweep.progress import Display, RunProgress, estimate_left
+from nmt.apps.sweep.pool import Display, RunProgress, estimate_left
 from nmt.apps.sweep.variants import Budget, load_sweep
 from nmt.config.load import load_recipe
 from nmt.errors import UserError

@@ -17,7 +17,6 @@ from nmt.apps.sweep.reference import variants_schema
 from nmt.apps.sweep.variants import load_variants
 from nmt.cli import prepare, train
 from nmt.config.load import dump_recipe, load_recipe, recipe_from_text
-from nmt.config.recipe import Recipe
 from nmt.config.schedules import InverseSqrt, Linear, NoWarmup
 from nmt.errors import UserError
 from tests.toy import toy_corpus, toy_recipe
@@ -154,20 +153,13 @@ FAULTS = {
     "base: [r.yaml, v.yaml]\nvariants: {a: {about: x}}": "1:16: base: v.yaml is a file of variants; a base must be a recipe",
     "base: [r.yaml, ./r.yaml]\nvariants: {a: {about: x}}": '1:16: base: two recipes are called "r"',
     "base: []\nvariants: {a: {about: x}}": "1:7: base: [] is not the path of a recipe, or a list of them",
-    "base: {a: b}\nvariants: {a: {about: x}}": "1:7: base: a group of keys is not the path of a recipe, or a list of them",
     "base: r.yaml": 'required key "variants" is missing',
-    "variants: {a: {about: x}}": 'required key "base" is missing',
     "base: r.yaml\nvariants: {}": "2:11: variants: {} is not a group of keys; it must have at least one",
-    "base: r.yaml\nvariants: [a]": "2:11: variants: [a] is not a group of keys",
     "base: r.yaml\nvariants: {a: b}": '2:15: variants.a: "b" is not a group of keys',
-    "base: r.yaml\nvariants: {a b: {about: x}}": '2:12: "a b" is not a valid name; a name has letters, digits, ".", "_" and "-", and begins with a letter or digit',
     "base: r.yaml\nvariants: {../a: {about: x}}": '2:12: "../a" is not a valid name; a name has letters, digits, ".", "_" and "-", and begins with a letter or digit',
-    "base: r.yaml\ncommon: 3\nvariants: {a: {about: x}}": '2:9: common: "3" is not a group of keys',
-    "base: r.yaml\nvariant: {}\nvariants: {a: {about: x}}": '2:1: unknown key "variant"; did you mean "variants"?',
     HEAD + "  a: {}": '3:3: required key "variants.a.about" is missing',
     HEAD + "  a: {about: x, paper: {tset: 1}}": '3:25: unknown key "variants.a.paper.tset"; did you mean "test"?',
     HEAD + "  a: {about: x, paper: {dev: bad}}": '3:30: variants.a.paper.dev: "bad" is not a number or fails; for several bases, one for each: {gl-en: 18.47, sk-en: fails}',
-    HEAD + "  a: {about: x, paper: 3}": '3:24: variants.a.paper: "3" is not a group of keys, or none',
     HEAD + "  a: {about: x, paper: {dev: {r: 1, s: 2}}}": '3:31: variants.a.paper.dev: "r" is not a base or corpus of this file; it has only one',
     HEAD + "  a: {about: x}\n  a: {about: y}": '4:3: key "variants.a" is set twice, first at v.yaml:3:3',
     HEAD + "  a: {about: x, model: {nrom: pre}}": '3:25: unknown key "model.nrom"; did you mean "norm"?',
@@ -225,18 +217,16 @@ def test_the_commands_take_a_variant(tmp_path: Path, monkeypatch, capsys):
     next_step = "ready to train; next: nmt-train v.yaml --variant rms --fresh\n"
     assert capsys.readouterr().err.endswith(next_step)
     assert not Path("runs/v/rms").exists()
-    quick = ["train.validate_every=1", "train.max_validations=1"]
-    assert train.main(["v.yaml", *quick, "--variant", "rms"]) == 0
-    recipe = recipe_from_text(Path("runs/v/rms/config.yaml").read_text(encoding="utf-8"), "c")
-    assert isinstance(recipe, Recipe)
-    assert recipe.model.norm == "rmsnorm"
 
 
 def test_the_resume_command_includes_the_variant():
     args = train.parser().parse_args(["v.yaml", "seed=2", "--variant", "a b"])
     words = "v.yaml seed=2 --variant 'a b' --resume"
-    assert train.resume_command(args, 1) == f"nmt-train {words}"
-    assert train.resume_command(args, 2) == f"torchrun --nproc-per-node 2 -m nmt.cli.train {words}"
+    assert train.train_command(args, 1, "--resume") == f"nmt-train {words}"
+    assert (
+        train.train_command(args, 2, "--resume")
+        == f"torchrun --nproc-per-node 2 -m nmt.cli.train {words}"
+    )
 
 
 def test_the_schema_of_a_variant_requires_no_recipe_keys():
@@ -258,7 +248,7 @@ shapes = st.recursive(
 variant_shapes = st.dictionaries(st.sampled_from(["about", "paper", "model", "kind"]), shapes)
 
 
-@settings(max_examples=150, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     st.fixed_dictionaries(
         {},

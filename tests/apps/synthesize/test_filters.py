@@ -11,6 +11,7 @@ from nmt.apps.synthesize.filters import (
     LIMITS,
     Candidate,
     CorpusFilter,
+    LanguageOdds,
     Reason,
     Thresholds,
     copied_share,
@@ -20,7 +21,7 @@ from nmt.apps.synthesize.filters import (
     reasons_to_skip,
     repetitions,
 )
-from nmt.data.languages import LanguageOdds, LanguageProfile, script_of, script_share
+from nmt.data.languages import LanguageProfile, script_of, script_share
 
 
 @pytest.mark.parametrize(

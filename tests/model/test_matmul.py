@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 import torch
 
-from nmt.runtime import matmul
-from nmt.runtime.matmul import onednn_is_exact, onednn_matmul
+from nmt.model.cpu import matmul
+from nmt.model.cpu.matmul import onednn_is_exact, onednn_matmul
 
 pytestmark = pytest.mark.cpu
 

@@ -8,10 +8,10 @@ import os
 import pytest
 import torch
 
+from nmt.apps.suggest import speed as module
+from nmt.apps.suggest.speed import Setting, measure_speeds, tokens_per_second
 from nmt.config.load import load_recipe
 from nmt.data.prepare import prepare
-from nmt.training import speed as module
-from nmt.training.speed import Setting, measure_speeds, tokens_per_second
 from nmt.training.tasks import make_task
 
 CPU = torch.device("cpu")
@@ -117,3 +117,9 @@ def test_names_of_settings():
         "bf16, 8 threads",
         "fp16",
     ]
+
+
+@pytest.mark.parametrize(("auto", "expected"), [("bf16", ["fp32", "bf16"]), ("fp32", ["fp32"])])
+def test_precisions_are_fp32_and_what_auto_takes(auto, expected, monkeypatch):
+    monkeypatch.setattr(module, "resolve_precision", lambda name, device: auto)
+    assert module.fast_precisions(CPU) == expected

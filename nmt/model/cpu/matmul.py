@@ -34,8 +34,8 @@ def onednn_is_exact() -> bool:
     """Return whether oneDNN keeps fp32 factors exact in a linear layer and its gradients."""
     x = torch.full((SIZE, SIZE), FACTOR)
     with _onednn_allowed():
-        found = [x @ x, x @ x.t(), x.t() @ x, x[None] @ x[None], linear(x, x, torch.zeros(SIZE))]
-    return all(torch.allclose(y, torch.tensor(SIZE * FACTOR**2), rtol=1e-5) for y in found)
+        products = [x @ x, x @ x.t(), x.t() @ x, x[None] @ x[None], linear(x, x, torch.zeros(SIZE))]
+    return all(torch.allclose(y, torch.tensor(SIZE * FACTOR**2), rtol=1e-5) for y in products)
 
 
 @contextlib.contextmanager

@@ -1,34 +1,54 @@
-"""The checkpoints of a run: save and rotate, load the latest or the best, average.
+"""The checkpoints of a run: their files, which of them are kept, the latest, the best, averages.
 
-A checkpoint is written under a temporary name, flushed and renamed, so each name is complete.
+A checkpoint is a folder of safetensors and JSON, without pickle::
+
+    u000123/model.safetensors   u000123/optimizer.safetensors   u000123/state.json
+    u000123/manifest.json       sizes and SHA-256 of these files, versions that wrote them
+
+It is written under a temporary name, flushed and renamed, so each name is complete. It may come
+from another person, so nothing in it is trusted (see ``nmt.run.manifest``).
 """
 
 from __future__ import annotations
 
+import hashlib
 import math
 import os
 import shutil
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
+from typing import TypeAlias
 
+import safetensors.torch
+import torch
+from safetensors import SafetensorError
 from torch import Tensor
 
 from nmt.config.recipe import TrainConfig
 from nmt.errors import RunError, UserError, printable
-from nmt.run.checkpoint.format import (
-    Checkpoint,
-    Shapes,
-    checkpoint_files,
-    find_problem,
-    non_finite,
-    read_checkpoint,
-    shapes_of,
-)
 from nmt.run.folder import CHECKPOINT_NAME, RunFolder, update_of
-from nmt.run.manifest import NewerFormat, read_state, weights_hash
+from nmt.run.manifest import (
+    FORMAT,
+    MANIFEST,
+    MANIFEST_TYPE,
+    MODEL,
+    OPTIMIZER,
+    RESTORE,
+    STATE,
+    FileEntry,
+    Manifest,
+    NewerFormat,
+    TrainState,
+    foreign,
+    parse_state,
+    read_manifest,
+    read_state,
+    read_verified,
+    weights_hash,
+)
 from nmt.run.results import as_score
-from nmt.run.state import TrainState
 from nmt.run.verify import require_best, require_recipe
 from nmt.runtime.files import (
     REPLACED,
@@ -40,8 +60,111 @@ from nmt.runtime.files import (
     write_synced,
 )
 from nmt.runtime.progress import counted
+from nmt.version import __version__
 
 ADAM_MOMENTS = 2  # values per parameter in the optimizer's state
+Shapes: TypeAlias = Mapping[str, tuple[torch.Size, torch.dtype]]
+
+
+@dataclass(frozen=True)
+class Checkpoint:
+    """A verified checkpoint on the CPU; ``optimizer`` is empty if it was not requested."""
+
+    state: TrainState
+    model: dict[str, Tensor]
+    optimizer: dict[str, Tensor]
+    path: Path
+
+
+def checkpoint_files(
+    state: TrainState, model: Mapping[str, Tensor], optimizer: Mapping[str, Tensor]
+) -> dict[str, bytes]:
+    """Return the content of each file of a checkpoint, the manifest last."""
+    contents = {
+        MODEL: _to_safetensors(model),
+        OPTIMIZER: _to_safetensors(optimizer),
+        STATE: state.to_json().encode("utf-8"),
+    }
+    entries = {
+        name: FileEntry(len(data), hashlib.sha256(data).hexdigest())
+        for name, data in contents.items()
+    }
+    manifest = Manifest(FORMAT, __version__, str(torch.__version__), entries)
+    return {**contents, MANIFEST: MANIFEST_TYPE.dump_json(manifest, indent=1)}
+
+
+def read_checkpoint(path: Path, with_optimizer: bool = True) -> Checkpoint:
+    """Read a checkpoint folder and verify every file that is used.
+
+    Raises:
+        UserError: a file is missing, damaged, not finite or not of this toolkit.
+        MachineError: a file cannot be read.
+    """
+    manifest = read_manifest(path)
+    state = parse_state(path, manifest)
+    model = _read_tensors(path / MODEL, manifest.files[MODEL])
+    optimizer = _read_tensors(path / OPTIMIZER, manifest.files[OPTIMIZER]) if with_optimizer else {}
+    return Checkpoint(state, model, optimizer, path)
+
+
+def read_model(path: Path, shapes: Shapes) -> Checkpoint:
+    """Read a checkpoint without its optimizer; see ``read_checkpoint`` and ``require_fit``."""
+    checkpoint = read_checkpoint(path, with_optimizer=False)
+    require_fit(checkpoint.model, shapes, path / MODEL)
+    return checkpoint
+
+
+def shapes_of(tensors: Mapping[str, Tensor]) -> Shapes:
+    """Return the shape and the type of each tensor."""
+    return {name: (tensor.shape, tensor.dtype) for name, tensor in tensors.items()}
+
+
+def require_fit(tensors: Mapping[str, Tensor], expected: Shapes, file: Path) -> None:
+    """Raise UserError naming the first tensor of a file that is missing, unknown or different."""
+    shapes = shapes_of(tensors)
+    for name in [*expected, *(name for name in tensors if name not in expected)]:
+        has, wanted = shapes.get(name), expected.get(name)
+        if has == wanted:
+            continue
+        describe = _type if has and wanted and has[0] == wanted[0] else _shape
+        what = "is missing" if has is None else f"has {describe(*has)}"
+        why = "no tensor of this name" if wanted is None else describe(*wanted)
+        raise UserError(
+            f"tensor {name} {what}; expected {why}",
+            at=str(file),
+            fix=f"{RESTORE}; if config.yaml changed, restore it",
+        )
+
+
+def _shape(shape: torch.Size, dtype: torch.dtype) -> str:
+    return f"shape {list(shape)}"
+
+
+def _type(shape: torch.Size, dtype: torch.dtype) -> str:
+    return f"type {str(dtype).removeprefix('torch.')}"
+
+
+def non_finite(tensors: Mapping[str, Tensor]) -> str:
+    """Return the names of tensors with NaN or infinity, separated by commas."""
+    bad = [n for n, t in tensors.items() if t.is_floating_point() and not t.isfinite().all()]
+    return ", ".join(bad[:5]) + (f" and {len(bad) - 5} more" if len(bad) > 5 else "")
+
+
+def _to_safetensors(tensors: Mapping[str, Tensor]) -> bytes:
+    return safetensors.torch.save(
+        {name: tensor.detach().to("cpu").contiguous() for name, tensor in tensors.items()}
+    )
+
+
+def _read_tensors(path: Path, entry: FileEntry) -> dict[str, Tensor]:
+    data = read_verified(path, entry)
+    try:
+        tensors = safetensors.torch.load(data)
+    except (SafetensorError, ValueError, KeyError) as error:
+        raise foreign(path, "its content is not safetensors") from error
+    if bad := non_finite(tensors):
+        raise UserError(f"NaN or infinity in {bad}", at=str(path), fix=RESTORE)
+    return tensors
 
 
 def checkpoint_name(update: int) -> str:
@@ -55,12 +178,7 @@ def checkpoints_to_keep(train: TrainConfig) -> int:
 
 
 def space_needed(parameters: int, keep: int) -> int:
-    """Return the bytes of a run's checkpoints: ``keep``, the best, and one that is being written.
-
-    Args:
-        parameters: of the model, in fp32.
-        keep: newest checkpoints kept.
-    """
+    """Return the bytes of a run's checkpoints: ``keep``, the best, and one in the making."""
     return 4 * parameters * (1 + ADAM_MOMENTS) * (keep + 2)
 
 
@@ -83,14 +201,9 @@ def save_checkpoint(
 
     Args:
         run: the locked run folder.
-        state: its update gives the name, ``u000123``.
         model, optimizer: tensors by name, on any device.
-        keep: newest checkpoints kept, at least 1.
         average: set for averaged weights, such as ``avg5``. The name is then ``u000123-avg5``; such
             a checkpoint is never resumed from or removed, and removes nothing.
-
-    Returns:
-        The folder of the checkpoint.
 
     Raises:
         RunError: a tensor is not finite; nothing is written.
@@ -186,11 +299,9 @@ def load_checkpoint(
     """Read and verify a checkpoint of a run.
 
     Args:
-        run: the run folder, locked or not.
         which: ``latest``, ``best`` or a name such as ``u000123``. While the latest checkpoint is
             damaged, ``latest`` falls back to the previous one. Before the first validation,
             ``best`` is the latest.
-        with_optimizer: read the optimizer state too, which translation does not need.
         note: receives a line about each fallback.
 
     Raises:
@@ -236,8 +347,8 @@ def _find(run: RunFolder, name: str) -> Path:
 
 def _load_latest(run: RunFolder, with_optimizer: bool, note: Callable[[str], None]) -> Checkpoint:
     problems: list[UserError] = []
-    found = run.checkpoints()
-    for path in reversed(found):
+    paths = run.checkpoints()
+    for path in reversed(paths):
         try:
             checkpoint = read_checkpoint(path, with_optimizer)
         except NewerFormat:  # a fallback would lose what the newer version has trained
@@ -254,7 +365,7 @@ def _load_latest(run: RunFolder, with_optimizer: bool, note: Callable[[str], Non
         elif problems:
             note(f"using checkpoint {path.name} instead")
         return checkpoint
-    if run.checkpoints() != found:  # a running training replaced them meanwhile
+    if run.checkpoints() != paths:  # a running training replaced them meanwhile
         return _load_latest(run, with_optimizer, note)
     raise UserError(
         "no checkpoint of the run can be used:\n  "
@@ -273,10 +384,7 @@ def latest(run: RunFolder, count: int) -> list[Path]:
 
 
 def best_checkpoints(run: RunFolder, count: int) -> list[Path]:
-    """Return the ``count`` validated checkpoints of the highest dev scores, oldest first.
-
-    There may be fewer. Of equal scores the later checkpoint comes first.
-    """
+    """Return the ``count`` validated checkpoints of the highest dev scores, oldest first."""
     paths = {update_of(path.name): path for path in run.checkpoints()}
     named = dev_scores(list(paths.values()))
     scores = {update_of(name): score for name, score in named.items()}
@@ -297,9 +405,9 @@ def replace_damaged_best(
     state: TrainState,
     shapes: Shapes,
     note: Callable[[str], None],
-    verified: str = "",
-) -> None:
-    """If the best checkpoint is damaged, make the best intact one the best.
+    verified: Checkpoint | None = None,
+) -> Checkpoint | None:
+    """Read the best checkpoint; if it is damaged, make the best intact one the best.
 
     Otherwise a training would notice only at its end, and again after each resume.
 
@@ -308,38 +416,47 @@ def replace_damaged_best(
         state: of the training; ``best_update`` changes.
         shapes: of the model's tensors.
         note: receives what is wrong, and what is now the best.
-        verified: name of a checkpoint that was read already.
+        verified: a checkpoint that was read already.
+
+    Returns:
+        The best checkpoint; None if no validated one is kept.
     """
 
-    def problem_of(update: int) -> UserError | None:
-        if checkpoint_name(update) == verified:
-            return None
-        return find_problem(run.checkpoints_dir / checkpoint_name(update), shapes)
+    def read(update: int) -> Checkpoint:
+        path = run.checkpoints_dir / checkpoint_name(update)
+        if verified is not None and verified.path.name == path.name:
+            return verified
+        return read_model(path, shapes)
 
-    damaged = state.best_update
-    if damaged is None or not (problem := problem_of(damaged)):
-        return
-    note(f"the best checkpoint cannot be used: {problem.at}: {problem.what}")
+    if (damaged := state.best_update) is None:
+        return None
+    try:
+        return read(damaged)
+    except UserError as problem:
+        note(f"the best checkpoint cannot be used: {problem.at}: {problem.what}")
     scores = dict(state.history)
-    ranked = _by_score((update_of(path.name) for path in run.checkpoints()), scores)
-    state.best_update = next((update for update in ranked if not problem_of(update)), None)
-    if state.best_update is None:
-        run.best_file.unlink(missing_ok=True)
-        note("no other validated checkpoint is kept; the next validation gives the best one")
-        return
-    run.set_best(checkpoint_name(state.best_update))
-    metric = run.recipe().score.select_by
-    now, before = (
-        as_score(metric, scores.get(update, math.nan)) for update in (state.best_update, damaged)
-    )
-    note(
-        f"the best checkpoint is now {checkpoint_name(state.best_update)}, with dev {metric} "
-        f"{now:.2f} instead of {before:.2f}"
-    )
+    for update in _by_score((update_of(path.name) for path in run.checkpoints()), scores):
+        try:
+            best = read(update)
+        except UserError:
+            continue
+        state.best_update = update
+        run.set_best(checkpoint_name(update))
+        metric = run.recipe().score.select_by
+        now, before = (as_score(metric, scores.get(u, math.nan)) for u in (update, damaged))
+        note(
+            f"the best checkpoint is now {checkpoint_name(update)}, with dev {metric} {now:.2f} "
+            f"instead of {before:.2f}"
+        )
+        return best
+    state.best_update = None
+    run.best_file.unlink(missing_ok=True)
+    note("no other validated checkpoint is kept; the next validation gives the best one")
+    return None
 
 
 def _by_score(updates: Iterable[int], scores: Mapping[int, float]) -> list[int]:
-    """Return the updates with a finite score, highest first; of equal ones the later first."""
+    """Sort the updates with a score, highest first; of equal ones the later first."""
     validated = [update for update in updates if not math.isnan(scores.get(update, math.nan))]
     return sorted(validated, key=lambda update: (scores[update], update), reverse=True)
 
@@ -351,9 +468,6 @@ def average_checkpoints(paths: Sequence[Path], progress: bool = False) -> dict[s
     """Return the mean of the models of several checkpoints (V section 6.1).
 
     Sums are fp64, so that the order of ``paths`` does not change the result.
-
-    Args:
-        progress: show a bar on a terminal.
 
     Raises:
         UserError: a checkpoint is damaged, or their tensors differ in name or shape.
@@ -381,11 +495,9 @@ def save_average(
     """Save the average of checkpoints as a checkpoint named after the newest of them.
 
     Args:
-        run: the locked run folder.
         paths: oldest first.
         suffix: ``avg`` for the newest checkpoints, ``best`` for the best on dev; the number of
             checkpoints follows it: ``u000123-avg5``.
-        progress: show a bar on a terminal.
     """
     state = read_state(paths[-1])
     require_recipe(run, state, paths[-1])

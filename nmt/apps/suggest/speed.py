@@ -13,11 +13,11 @@ import torch
 
 from nmt.config.recipe import Recipe
 from nmt.data.batches import Update
-from nmt.data.prefetch import Prefetcher
 from nmt.data.prepare import Prepared
+from nmt.data.workers import Prefetcher
 from nmt.run.folder import RunFolder
-from nmt.run.metrics_log import NullLogger
-from nmt.runtime.device import fast_precisions
+from nmt.run.metrics_log import Logger
+from nmt.runtime.device import resolve_precision
 from nmt.training.task import Task
 from nmt.training.tasks import make_task
 from nmt.training.trainer import Trainer
@@ -69,6 +69,11 @@ def measure_speeds(
             before = speed
 
 
+def fast_precisions(device: torch.device) -> list[str]:
+    """Return the formats that the hardware computes without emulation, fp32 first."""
+    return list(dict.fromkeys(["fp32", resolve_precision("auto", device)]))
+
+
 def tokens_per_second(task: Task, seconds: float, clock: Callable[[], float]) -> float:
     """Return the target tokens per second of a training's updates.
 
@@ -76,7 +81,7 @@ def tokens_per_second(task: Task, seconds: float, clock: Callable[[], float]) ->
     CPU, and those of the first ``seconds`` where batches are padded to a few sizes. On a CPU the
     same updates are then timed again. A training soon has seen all sizes; a measurement has not.
     """
-    trainer = Trainer(task, RunFolder(os.devnull), NullLogger(), lambda: False)
+    trainer = Trainer(task, RunFolder(os.devnull), Logger(), lambda: False)
 
     def train_for(limit: float, stream: Iterator[Update]) -> tuple[list[Update], float]:
         """Train until the time is over, at least one update; return updates and seconds."""

@@ -1,1 +1,0 @@
-"""Language models: blocks of a text, masks, and noise."""

@@ -1,0 +1,219 @@
+"""Choose among the candidates of a search: by minimum Bayes risk, or with a reverse model.
+
+Minimum Bayes risk (Kumar and Byrne 2004) chooses the candidate with the highest average similarity
+to all candidates. The utility is a sentence-level metric of sacreBLEU. Each candidate is a
+reference of every candidate, including itself, as often as it was found (Eikema and Aziz 2020).
+
+A reverse model is the noisy channel. Yee, Dauphin and Auli (2019, "Simple and Effective Noisy
+Channel Modeling for Neural Machine Translation") rank the candidates y of a beam search for a
+source x by
+
+    log P(y | x) / |y| + weight * (log P(x | y) + log P(y)) / |x|
+
+Here both terms are scores of this toolkit, log-probability / length penalty, without log P(y).
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+from collections import Counter
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from nmt.data.languages import base_language
+from nmt.decoding.codec import MAX_SOURCE_PIECES, TextCodec, Translation, too_long
+from nmt.decoding.engine import EncodedPair, ModelInfo, SearchInput
+from nmt.decoding.options import SearchOptions
+from nmt.errors import UserError
+
+# ---------------------------------------------------------------- minimum Bayes risk
+
+# text -> its n-grams; (n-grams of a hypothesis, of a reference) -> score from 0 to 100
+Extract = Callable[[str], Any]
+Compare = Callable[[Any, Any], float]
+
+
+@functools.cache
+def chrf(tgt: str) -> tuple[Extract, Compare]:
+    """Return the two halves of sentence-level chrF2, equal to ``CHRF().sentence_score``."""
+    from sacrebleu.metrics import CHRF
+
+    metric = CHRF()
+
+    def extract(text: str) -> list[Counter[str]]:
+        grams: list[Counter[str]] = metric._extract_reference_info([text])["ref_ngrams"][0]
+        return grams
+
+    def compare(hyp: list[Counter[str]], ref: list[Counter[str]]) -> float:
+        pairs = zip(hyp, ref, strict=True)
+        counts = [n for pair in pairs for n in metric._get_match_statistics(*pair)]
+        return float(metric._compute_f_score(counts))
+
+    return extract, compare
+
+
+@functools.cache
+def bleu(tgt: str) -> tuple[Extract, Compare]:
+    """Return the two halves of sentence-level BLEU with effective order.
+
+    They equal ``BLEU(effective_order=True).sentence_score``.
+    """
+    from sacrebleu.metrics import BLEU
+
+    from nmt.scoring.language import bleu_tokenizer
+
+    metric = BLEU(tokenize=bleu_tokenizer(tgt), effective_order=True)
+    orders = range(metric.max_ngram_order)
+
+    def extract(text: str) -> tuple[Counter[tuple[str, ...]], int]:
+        info = metric._extract_reference_info([metric._preprocess_segment(text)])
+        return info["ref_ngrams"], info["ref_lens"][0]
+
+    def compare(hyp: tuple[Counter, int], ref: tuple[Counter, int]) -> float:
+        (grams, length), (ref_grams, ref_length) = hyp, ref
+        correct = [0] * len(orders)
+        for gram, count in grams.items():
+            correct[len(gram) - 1] += min(count, ref_grams.get(gram, 0))
+        total = [max(length - order, 0) for order in orders]
+        score = metric._compute_score_from_stats([length, ref_length, *correct, *total])
+        return float(score.score)
+
+    return extract, compare
+
+
+UTILITIES = {"chrf": chrf, "bleu": bleu}
+
+
+def by_utility(texts: Sequence[str], utility: str, tgt: str) -> list[int]:
+    """Return the indices of the distinct texts, highest expected utility first.
+
+    Equal utilities keep the order of the texts. sacreBLEU would extract the n-grams of both texts
+    for each of the n^2 pairs. This function extracts those of each text once.
+
+    Args:
+        texts: candidates for one input.
+        utility: a key of UTILITIES.
+        tgt: language of the texts.
+    """
+    from nmt.scoring.language import language_of_text
+
+    extract, compare = UTILITIES[utility](language_of_text(tgt, texts))
+    counts = Counter(texts)
+    grams = {text: extract(text) for text in counts}
+    expected = {
+        text: sum(n * compare(grams[text], grams[ref]) for ref, n in counts.items())
+        for text in counts
+    }
+    return sorted(map(texts.index, counts), key=lambda index: -expected[texts[index]])
+
+
+# ---------------------------------------------------------------- a model of the reverse direction
+
+
+def by_reverse_model(
+    inputs: Sequence[SearchInput],
+    candidates: Sequence[Sequence[Translation]],
+    codec: TextCodec,
+    reverse: TextCodec,
+    options: SearchOptions,
+    score: Callable[[Sequence[EncodedPair]], list[float]],
+) -> list[list[int]]:
+    """Return the indices of the candidates of each input, best first.
+
+    They are ranked by ``score(y | x) + weight * score(x | y)``. A part of a sentence keeps the
+    order of the search, and so does an input that the reverse model cannot score, because the
+    source or a candidate is too long.
+
+    Args:
+        candidates: of each input, best first.
+        codec: of the model that translates, for the target language.
+        reverse: codec of the reverse model.
+        score: returns the score of each target given its source, by the reverse model.
+    """
+    reverse = reverse.for_target(options.src or codec.src)
+    encoded = [
+        _encode(part, part_candidates, codec, reverse, options.reverse_tag) if part.text else []
+        for part, part_candidates in zip(inputs, candidates, strict=True)
+    ]
+    scores = iter(score([pair for part_pairs in encoded for pair in part_pairs if len(pair[0])]))
+    orders = []
+    for part_pairs, translations in zip(encoded, candidates, strict=True):
+        total = [translation.score for translation in translations]
+        for index, (source, _, _) in enumerate(part_pairs):
+            # an empty translation has no pieces from which a source could follow
+            total[index] += options.reverse_weight * next(scores) if len(source) else -math.inf
+        orders.append(sorted(range(len(total)), key=lambda index: -total[index]))
+    return orders
+
+
+def _encode(
+    part: SearchInput,
+    candidates: Sequence[Translation],
+    codec: TextCodec,
+    reverse: TextCodec,
+    tag: str | None,
+) -> list[EncodedPair]:
+    """Return the ids of each candidate and of its source; none if one is too long."""
+    texts = [candidate.text for candidate in candidates]
+    if codec.segmenter.moses.tokenized:  # as the training text of the reverse model
+        texts = [codec.segmenter.decode_tokenized(c.pieces, codec.tgt) for c in candidates]
+    if len(texts) < 2 or any(map(too_long, (part.text, *texts))):
+        return []
+    target = np.array(reverse.vocab.ids(reverse.target_pieces(part.text)), np.int64)
+    sources = [reverse.source_pieces(text, codec.tgt) for text in texts]
+    if max(len(target), *map(len, sources)) > MAX_SOURCE_PIECES:
+        return []
+    mark, empty = reverse.tag_ids(tag), np.array([], np.int64)
+    return [
+        (np.append(mark, reverse.vocab.ids(source)) if source else empty, target, part.line)
+        for source in sources
+    ]
+
+
+def check_reverse(
+    reverse: TextCodec, info: ModelInfo, codec: TextCodec, options: SearchOptions
+) -> None:
+    """Check the languages, the tag and the text of a reverse model.
+
+    Args:
+        reverse, info: of the reverse model.
+        codec: of the model that translates, for the target language.
+
+    Raises:
+        UserError: it translates other languages, lacks the tag or needs one, or only one of both
+            models was trained on tokenized text.
+    """
+    tag, src = options.reverse_tag, options.src or codec.src
+    tags = ", ".join(reverse.vocab.tags) or "none"
+    known = set(map(base_language, [reverse.src, *info.sources]))
+    target = reverse.for_tag(tag).tgt
+    fits = base_language(codec.tgt) in known and base_language(target) == base_language(src)
+    for is_problem, what, fix in (
+        (
+            tag is not None and tag not in reverse.vocab.tags,
+            f"the reverse model has no tag {tag}; its tags: {tags}",
+            "choose one of its tags, or leave reverse_tag out",
+        ),
+        (
+            tag is None and info.always_tagged,
+            f"the reverse model always saw a tag before its source; its tags: {tags}",
+            f"choose the tag for {src} with reverse_tag, --reverse-tag on the command line",
+        ),
+        (
+            not fits,
+            f"the reverse model translates {reverse.src} to {target}, but it must translate "
+            f"{codec.tgt} to {src}",
+            "pass a model of the reverse direction; if it has several target languages, choose "
+            "one with reverse_tag",
+        ),
+        (
+            reverse.segmenter.moses.tokenized != codec.segmenter.moses.tokenized,
+            "only one of the model and the reverse model was trained on tokenized text",
+            "train both with the same data.tokenized",
+        ),
+    ):
+        if is_problem:
+            raise UserError(what, at=info.source, fix=fix)
