@@ -43,6 +43,11 @@ class Origin:
         write_atomic(run.path / FILE, text + "\n")
 
 
+def is_converted(run: RunFolder) -> bool:
+    """Return whether nmt-convert wrote the run, so that its corpora are not known."""
+    return (run.path / FILE).is_file()
+
+
 def read_origin(run: RunFolder) -> Origin | None:
     """Return where the weights of a run come from; None if this toolkit trained them."""
     for path, key in ((run.path / FILE, None), (run.init_file, "origin")):
