@@ -70,7 +70,7 @@ def refused(folder: Path, capsys: pytest.CaptureFixture[str], *options: str) -> 
         ({"decoder_ffn_dim": 32}, "decoder_ffn_dim: 32; fits: 24"),
         ({"d_model": None}, "d_model: None"),
         ({"d_model": 8}, "config.json says [448, 8]"),
-        ({"encoder_layers": 1}, "tensors that config.json does not describe: model.encoder.layers.1"),
+        ({"encoder_layers": 1}, "config.json does not describe: model.encoder.layers.1"),
         ({"decoder_layers": 3}, "lacks the tensor model.decoder.layers.2"),
         ({"encoder_ffn_dim": 32, "decoder_ffn_dim": 32}, "encoder.layers.0.ffn.fc1.weight"),
         ({"vocab_size": 400}, "config.json says [400, 16]"),
@@ -107,7 +107,8 @@ def test_a_missing_file_is_named(
 ) -> None:
     folder = copy(family)
     (folder / name).unlink()
-    assert name in refused(folder, capsys, "--src-lang", "en", "--tgt-lang", "sw")
+    languages = ["--src-lang", "en", "--tgt-lang", "sw"] if family != "marian" else []
+    assert name in refused(folder, capsys, *languages)
 
 
 def test_a_list_of_languages_is_needed(
@@ -132,8 +133,6 @@ def test_incomplete_weights_are_refused(
         assert size in error or count < 200
     (folder / MODEL).write_bytes(b"version https://git-lfs.github.com/spec/v1\noid sha256:0\n")
     assert "git lfs pull" in refused(folder, capsys)
-    tensors = load_file(folder.parent / "marian" / MODEL) if False else None
-    assert tensors is None
     (folder / MODEL).unlink()
     (folder / PICKLED).write_bytes(b"PK\x03\x04" + data[:500])
     assert "damaged" in refused(folder, capsys)
@@ -229,9 +228,8 @@ def test_languages_are_asked_for_and_checked(
     assert "--tgt-lang: the model has no language kea_Arab" in error
     assert "kea_Latn" in error
     assert "are both en" in refused(nllb, capsys, "--src-lang", "en", "--tgt-lang", "en")
-    assert "it has fra, glg" in refused(tagged, capsys, "--tgt-lang", "sw").replace(
-        "the model that the model has: ", ""
-    ) or "fra, glg" in refused(tagged, capsys, "--tgt-lang", "sw")
+    error = refused(tagged, capsys, "--tgt-lang", "sw")
+    assert "a language that the model has: fra, glg" in error
     assert "the model has no language sw" in refused(marian, capsys, "--tgt-lang", "sw")
 
 
@@ -313,18 +311,15 @@ def test_language_tokens_with_rows_and_in_a_list_are_the_same(
         for t in json.loads((folder / "tokenizer.json").read_text())["added_tokens"]
     }
     (folder / "tokenizer.json").unlink()
-    runs = ["both"]
+    runs = ["both", "list", "rows", "decoder"]
     assert main([str(originals["nllb"]), "-o", str(tmp_path / "both"), *languages]) == 0
-    runs.append("list")
     assert main([str(folder), "-o", str(tmp_path / "list"), *languages]) == 0
     (folder / "special_tokens_map.json").unlink()
     folders.write_json(folder / "added_tokens.json", added)
-    runs.append("rows")
     assert main([str(folder), "-o", str(tmp_path / "rows"), *languages]) == 0
     (folder / "added_tokens.json").unlink()
     decoder = {str(row): {"content": token} for token, row in added.items()}
     edit(folder / "tokenizer_config.json", added_tokens_decoder=decoder)
-    runs.append("decoder")
     assert main([str(folder), "-o", str(tmp_path / "decoder"), *languages]) == 0
     files = [load_file(tmp_path / run / "checkpoints" / "u000000" / MODEL) for run in runs]
     rows = []
