@@ -118,6 +118,13 @@ def test_separate_vocabularies_become_one_with_two_sides(tags: Any, tmp_path: Pa
     _compare_logits(case, tags[:1])
 
 
+@pytest.mark.parametrize("family", ["marian", "nllb"])
+def test_an_output_layer_of_its_own_is_kept(family: str, tmp_path: Path) -> None:
+    case = made(family, tmp_path, tie_word_embeddings=False)
+    assert case.ours.transformer.config.tie == "none"
+    _compare_logits(case)
+
+
 def test_a_language_token_before_the_source_is_a_tag(tmp_path: Path) -> None:
     case = made("marian", tmp_path, tags=("fra", "pt_BR"))
     assert case.ours.codec.vocab.tags == ["<fra>", "<pt_BR>"]
