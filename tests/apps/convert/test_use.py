@@ -7,6 +7,7 @@ import json
 import shlex
 import subprocess
 import sys
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -103,6 +104,11 @@ def test_an_export_segments_as_the_run_and_names_the_license(run: Path, tmp_path
     assert json.loads(out) == nmt.Translator.load(run).codec.segmenter.encode(ODD, "en")
 
 
+def _counts(run: Path) -> dict[str, tuple[int, int]]:
+    rows = (line.split("\t") for line in (run / "vocab.txt").read_text().splitlines())
+    return {piece: (int(src), int(tgt)) for piece, src, tgt in rows}
+
+
 def test_a_child_starts_from_all_weights_and_keeps_the_license(run: Path, tmp_path: Path) -> None:
     """With the vocabulary of the parent, the child has all rows, and no piece is forbidden."""
     lines = folders.lines(11)
@@ -131,6 +137,11 @@ def test_a_child_starts_from_all_weights_and_keeps_the_license(run: Path, tmp_pa
     assert not record["not_taken"]
     assert read_origin(RunFolder(result.run)) == read_origin(RunFolder(run))
     models = [nmt.Translator.load(path) for path in (run, result.run)]
+    before, after = (_counts(path) for path in (run, result.run))
+    for side, segment in enumerate((models[0].codec.source_pieces, models[0].codec.target_pieces)):
+        seen = Counter(piece for line in lines[:100] for piece in segment(line))
+        found = {piece: counts[side] - before[piece][side] for piece, counts in after.items()}
+        assert found == {piece: seen[piece] for piece in after}
     assert models[0].codec.vocab.pieces(range(50)) == models[1].codec.vocab.pieces(range(50))
     assert torch.equal(*(model.transformer.allowed for model in models))
     tensors = [model.transformer.state_dict() for model in models]
