@@ -87,16 +87,13 @@ def _is_size(value: Any) -> bool:
 
 
 def make_vocabulary(text: Text) -> Vocab:
-    """Return the types of both sides; a piece counts as seen on the sides that have it.
-
-    Language tokens have the counts 0: a search never chooses one.
-    """
+    """Return the types of both sides; a type counts as seen on the sides that have it."""
     types = list(dict.fromkeys([*text.tgt.rows, *text.src.rows]))
     types.sort(key=lambda piece: piece.startswith(TAG_MARK))  # stable: tags are last
-    seen = [
-        [piece in side.rows and not piece.startswith(TAG_MARK) for side in (text.src, text.tgt)]
-        for piece in types
-    ]
+    seen = []
+    for piece in types:
+        on_target = text.tag_on_target or not piece.startswith(TAG_MARK)
+        seen.append([piece in text.src.rows, piece in text.tgt.rows and on_target])
     return Vocab(types, np.array(seen, dtype=np.int64))
 
 
