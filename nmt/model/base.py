@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import functools
 import math
+from collections.abc import Callable
 
 import numpy as np
 import torch
@@ -38,9 +39,11 @@ class ModelBase(nn.Module):
         dropout_rng: the generator of all dropout masks.
         step_layout: makes the layout of one position of a search; ``nmt.model.cpu`` has another.
         allowed: [V] bool, the types that the output does not mask.
+        states: returns the arguments of ``logits`` for those of ``forward``.
     """
 
     allowed: Tensor
+    states: Callable[..., tuple[Tensor, Tensor]]
 
     def __init__(
         self, config: ModelConfig, vocab_size: int, types: np.ndarray | Tensor | None

@@ -31,12 +31,12 @@ class DropoutRng:
             torch.cuda.manual_seed_all(int(sequence.generate_state(1, np.uint64)[0] >> 1))
 
     @property
-    def state(self) -> dict[str, Any]:
+    def state(self) -> Any:
         """The state of the generator on the CPU."""
         return self._bits.state
 
     @state.setter
-    def state(self, state: dict[str, Any]) -> None:
+    def state(self, state: Any) -> None:
         self._bits.state = state
 
     def mask(self, shape: torch.Size, p: float, dtype: torch.dtype) -> Tensor:

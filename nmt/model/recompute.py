@@ -31,7 +31,7 @@ def recomputed(function: Callable[..., Tensor], rng: DropoutRng, *arguments: Any
         finally:
             rng.state = later
 
-    return checkpoint(  # type: ignore[no-any-return]
+    return checkpoint(
         function,
         *arguments,
         use_reentrant=False,
