@@ -29,6 +29,7 @@ from torch import Tensor
 
 import nmt
 from nmt.config.errors import format_value
+from nmt.config.recipe import TAG_KEYS
 from nmt.data import unicode
 from nmt.data.vocab import BOS, EOS, PAD, UNK, Vocab
 from nmt.decoding.codec import MAX_SOURCE_PIECES
@@ -61,7 +62,6 @@ def check_fits(recipe: nmt.Recipe) -> None:
         UserError: none does; the message names every key that prevents it, with values that fit.
     """
     model, data = recipe.model, recipe.data
-    tags = sorted({entry.tag for entry in data.train if entry.tag})
     wrong = [
         (f"model.{key}", getattr(model, key), fitting)
         for key, fits, fitting in (
@@ -82,8 +82,9 @@ def check_fits(recipe: nmt.Recipe) -> None:
         wrong.append(("segment.kind", recipe.segment.kind, "sentencepiece"))
     if data.tokenized:
         wrong.append(("data.tokenized", True, "false"))
-    if tags:
-        wrong.append(("data.train: tag", tags, "corpora without tags"))
+    for name in TAG_KEYS:
+        if tags := sorted({getattr(entry, name) or "" for entry in data.train} - {""}):
+            wrong.append((f"data.train: {name}", tags, "corpora without tags"))
     if wrong:
         lines = [f"{key}: {format_value(value)}; fits: {fits}" for key, value, fits in wrong]
         raise UserError(
