@@ -731,9 +731,10 @@ class Recipe(ConfigBase):
         return all(entry.tag for entry in self.data.train)
 
     @property
-    def always_tgt_tagged(self) -> bool:
-        """Return whether each target of the training data begins with a tag."""
-        return all(entry.tgt_tag for entry in self.data.train)
+    def tgt_tag_required(self) -> bool:
+        """Return whether all targets of the training data begin with tags, of several."""
+        tags = {entry.tgt_tag for entry in self.data.train}
+        return None not in tags and len(tags) > 1
 
     @property
     def default_tags(self) -> dict[str, str]:
@@ -897,7 +898,7 @@ class Recipe(ConfigBase):
             if tag not in (None, *tags):
                 known = known if tags else f"data.train has no {name}s; remove it"
                 yield f"{at}.{name}: no entry of data.train has the {name} {tag}; {known}"
-            elif tag is None and name == "tgt_tag" and self.always_tgt_tagged:
+            elif tag is None and name == "tgt_tag" and self.tgt_tag_required:
                 yield f"{at}.{name} is missing, but all of data.train has one; {known}"
 
     def _shard_rules(self) -> Iterator[str]:

@@ -132,7 +132,7 @@ class ModelInfo:
         source: origin of the weights, for errors; None = a model in training.
         always_tagged: whether a tag was before each source of the training data.
         sources: source languages of the training data; empty = not known.
-        always_tgt_tagged: whether each target of the training data began with a tag.
+        tgt_tag_required: whether all targets of the training data began with tags, of several.
         default_tags: ``tag`` and ``tgt_tag`` of all training data, if it had only one.
     """
 
@@ -140,7 +140,7 @@ class ModelInfo:
     source: str | None = None
     always_tagged: bool = False
     sources: Sequence[str] = ()
-    always_tgt_tagged: bool = False
+    tgt_tag_required: bool = False
     default_tags: Mapping[str, str] = field(default_factory=dict)
 
 

@@ -208,7 +208,7 @@ def check_reverse(
             "choose one of its target tags, or leave reverse_tgt_tag out",
         ),
         (
-            tgt_tag is None and info.always_tgt_tagged,
+            tgt_tag is None and info.tgt_tag_required,
             f"the reverse model always saw a target tag; its target tags: {tgt_tags}",
             f"choose the one for {src} with reverse_tgt_tag, --reverse-tgt-tag on the command line",
         ),

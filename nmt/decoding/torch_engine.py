@@ -258,7 +258,7 @@ def load_run(run: str | Path, checkpoint: str) -> tuple[Transformer, TextCodec, 
         str(saved.path),
         recipe.always_tagged,
         recipe.sources,
-        recipe.always_tgt_tagged,
+        recipe.tgt_tag_required,
         recipe.default_tags,
     )
     return model.eval(), codec, info

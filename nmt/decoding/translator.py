@@ -397,7 +397,7 @@ class Translator:
         options = options.with_default_tags(self.info.default_tags)
         self.codec.tag_ids(options.tag)  # an unknown one is an error
         self.codec.tgt_tag_ids(options.tgt_tag)
-        if options.tgt_tag is None and self.info.always_tgt_tagged:
+        if options.tgt_tag is None and self.info.tgt_tag_required:
             raise UserError(
                 "all training data of this model had a target tag, and none is given; its target "
                 f"tags are {', '.join(self.codec.vocab.tgt_tags)}",

@@ -84,6 +84,8 @@ class CTranslate2Engine:
     is searched again, in a batch of sentences of the same length. So a result does not depend on
     the other sentences of the batch.
 
+    A target tag is CTranslate2's ``target_prefix``: it counts as a token, with log-probability 0.
+
     Args:
         folder: contains CTranslate2's model; ``codec`` and ``metadata`` belong to it.
         device: auto, cpu, cuda or cuda:N.
@@ -209,6 +211,7 @@ class CTranslate2Engine:
             num_hypotheses=options.beam,
             length_penalty=BY_LOG_PROB,
             max_input_length=0,
+            min_decoding_length=1 + len(start),
             max_decoding_length=len(sources[0]) + 1 + options.max_len_offset + len(start),
             no_repeat_ngram_size=options.no_repeat_ngram,
             disable_unk=not options.allow_unk,
@@ -409,7 +412,7 @@ def _load(
         source,
         metadata.always_tagged,
         metadata.sources,
-        metadata.always_tgt_tagged,
+        metadata.tgt_tag_required,
         metadata.default_tags,
     )
     return Translator(engine, codec, info, reverse)

@@ -72,8 +72,8 @@ class Metadata:
         tgt_tags: what a target may begin with.
         tag_targets: target language of the tags for which it is not ``tgt``; "" = no tag. That of
             the target decides, or that of the source if there is none.
-        always_tagged, always_tgt_tagged: whether each source, or each target, of the training data
-            began with a tag.
+        always_tagged: whether a tag was before each source of the training data.
+        tgt_tag_required: whether all targets of the training data began with tags, of several.
         default_tags: ``tag`` and ``tgt_tag`` of all training data, if it had only one.
         sources: source languages of the training data, for the tokenizer's rules; empty = unknown.
         rules: code by which sacremoses knows each language of the model, for translate.py.
@@ -92,7 +92,7 @@ class Metadata:
     tag_targets: dict[str, str] = field(default_factory=dict)
     always_tagged: bool = False
     tgt_tags: list[str] = field(default_factory=list)
-    always_tgt_tagged: bool = False
+    tgt_tag_required: bool = False
     default_tags: dict[str, str] = field(default_factory=dict)
     sources: list[str] = field(default_factory=list)
     rules: dict[str, str] = field(default_factory=dict)
@@ -164,7 +164,7 @@ def write_folder(translator: Translator, folder: Path, quantization: str | None)
         tag_targets=dict(codec.tag_targets),
         always_tagged=info.always_tagged,
         tgt_tags=vocab.tgt_tags,
-        always_tgt_tagged=info.always_tgt_tagged,
+        tgt_tag_required=info.tgt_tag_required,
         default_tags=dict(info.default_tags),
         sources=sources,
         rules={lang: base_language(lang) for lang in sorted(languages)},

@@ -144,7 +144,7 @@ def test_the_tag_of_the_target_decides_the_target_language():
     )
     recipe = read(f"  train: [{', '.join(entries)}]\n  dev: b\n")
     assert recipe.tag_targets == {"<fr>": "fr", "<es>": "es", "<2pt>": "pt"}
-    assert not recipe.always_tgt_tagged
+    assert not recipe.tgt_tag_required
 
 
 def test_what_changed_in_entries_besides_their_paths():

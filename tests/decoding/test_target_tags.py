@@ -226,7 +226,7 @@ def test_the_only_tag_is_the_default_and_one_of_several_is_required() -> None:
     assert translator.translate(LINES) == expected
     assert translator.score(LINES, LINES) == scored
     assert translator.translate(LINES, tgt_tag=ES) == other
-    translator.info = replace(plain, always_tgt_tagged=True)
+    translator.info = replace(plain, tgt_tag_required=True)
     for call in (translator.translate, lambda lines: translator.score(lines, lines)):
         with pytest.raises(UserError, match="its target tags are <es>, <fr>") as caught:
             call(LINES)
@@ -282,7 +282,7 @@ def test_a_reverse_model_that_does_not_fit_is_an_error(
 ) -> None:
     both, back = tagged(), tagged(7, "en", "gl", tags=("<gl>", "<pt>"))
     back.codec.tag_targets = {"<pt>": "pt"}
-    back.info = replace(back.info, always_tgt_tagged=True)
+    back.info = replace(back.info, tgt_tag_required=True)
     both.reverse = back
     with pytest.raises(UserError) as caught:
         both.stream(LINES, tgt_tag=ES, **options)

@@ -60,6 +60,7 @@ class ServedModel:
             "beam": self.translator.info.decode.beam,
             "tags": self.translator.codec.vocab.tags,
             "tgt_tags": self.translator.codec.vocab.tgt_tags,
+            "tgt_tag_required": self.translator.info.tgt_tag_required,
             "token_scores": self.scores,
             "align": self.align,
         }

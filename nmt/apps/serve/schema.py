@@ -122,6 +122,7 @@ class ModelDescription(BaseModel):
     beam: int = Field(description="beam size, if the request does not have one")
     tags: list[str]
     tgt_tags: list[str]
+    tgt_tag_required: bool = Field(description="whether a request must choose one of tgt_tags")
     token_scores: bool = Field(description="whether it supports the option token_scores")
     align: bool = Field(description="whether it supports the option align")
 

@@ -170,6 +170,7 @@ class Translator:
                 beam_size=decode["beam"],
                 length_penalty=self.settings["length_penalty"],
                 max_input_length=0,  # the default would cut long sentences
+                min_decoding_length=1 + len(start),
                 max_decoding_length=len(pieces) + 1 + decode["max_len_offset"] + len(start),
                 disable_unk=not decode["allow_unk"],
                 suppress_sequences=suppressed or None,
@@ -196,7 +197,7 @@ class Translator:
             if given is not None and given not in known:
                 listed = ", ".join(known) or "none"
                 raise ValueError(f"the model has no {kind} {given}; its {kind}s: {listed}")
-        if tgt_tag is None and self.settings["always_tgt_tagged"]:
+        if tgt_tag is None and self.settings["tgt_tag_required"]:
             raise ValueError(f"choose a target tag: {', '.join(tgt_tags)}")
         if src is not None and src not in sources:
             raise ValueError(
