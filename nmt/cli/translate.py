@@ -45,13 +45,19 @@ CONSTRAINT_FILES = {
 OPTION_GROUPS = {
     "sampling": ("sample", "temperature", "top_k", "top_p", "seed"),
     "constraints": ("forbid_all", *CONSTRAINT_FILES),
-    "choice among candidates": ("mbr", "reverse_weight", "reverse_tag", "candidates"),
+    "choice among candidates": (
+        "mbr",
+        "reverse_weight",
+        "reverse_tag",
+        "reverse_tgt_tag",
+        "candidates",
+    ),
     "scores and alignment": ("token_scores", "align"),
 }
 # shown by --help; --help-all shows the others too
 OFTEN_USED = (
     "run", "input", "output", "force", "resume", "checkpoint", "device", "beam", "n_best", "split",
-    "tag",
+    "tag", "tgt_tag",
 )  # fmt: skip
 
 
@@ -152,7 +158,7 @@ def _add_search_options(p: argparse.ArgumentParser) -> None:
             kind = {"choices": get_args(choices[0])}
         elif float in types:
             kind = {"type": float, "metavar": "X"}
-        elif name in ("tag", "reverse_tag", "src"):
+        elif name == "src" or name.endswith("tag"):
             kind = {"metavar": "LANG" if name == "src" else "TAG"}
         elif str in types:
             kind, meaning = {"metavar": "FILE"}, f"file with {meaning}, one per line"
@@ -204,6 +210,11 @@ def _check_flags(args: argparse.Namespace) -> None:
         ),
         (args.reverse_weight and not args.reverse, "--reverse-weight requires --reverse", reverse),
         (args.reverse_tag and not args.reverse, "--reverse-tag requires --reverse", reverse),
+        (
+            args.reverse_tgt_tag and not args.reverse,
+            "--reverse-tgt-tag requires --reverse",
+            reverse,
+        ),
         (
             args.candidates and not (args.mbr or args.reverse),
             "--candidates requires --mbr or --reverse",

@@ -49,6 +49,7 @@ Tag: TypeAlias = Annotated[
         json_schema_extra={"form": "letters, digits, - and _ in angle brackets, such as <bt>"},
     ),
 ]
+TAG_KEYS = ("tag", "tgt_tag")  # of an entry: of its sources, of its targets
 SPECIAL_NAMES = ("<pad>", "<s>", "<unk>", "<mask>")  # of the vocabulary, as displayed
 ENTRY_FORM = "a path prefix, or a mapping that has path"
 
@@ -65,9 +66,9 @@ class _Entry(ConfigBase):
     tag: Tag | None = key(None, "Johnson 2017, Caswell 2019")
     """special piece that is put before each source; text can never produce it; nmt-translate --tag
     puts it before the lines to translate"""
-    tgt_tag: Tag | None = key(None, "Liu 2020")
-    """special piece that each target begins with, such as the target language of NLLB-200; a search
-    is given it, and translations are without it"""
+    tgt_tag: Tag | None = key(None, "Fan 2020")
+    """special piece that each target begins with, such as the target language; nmt-translate
+    --tgt-tag forces it, and no output shows it"""
     tokenized: bool | None = key(None, "O")
     """true = the files are Moses-tokenized, false = they are plain text; if data.tokenized differs,
     they are converted; none = as data.tokenized"""
@@ -78,7 +79,7 @@ class _Entry(ConfigBase):
         return {"path": str(value)} if isinstance(value, (str, Path)) else value
 
     def _broken_rules(self) -> Iterator[str]:
-        for name in ("tag", "tgt_tag"):
+        for name in TAG_KEYS:
             if (tag := getattr(self, name)) in SPECIAL_NAMES:
                 yield f"{name}: {tag} is a special of the vocabulary; choose another name"
 
@@ -94,6 +95,14 @@ class _Entry(ConfigBase):
         """Return the source and target language in a recipe; twice the same for text of one."""
         src = self.src or recipe.src
         return src, self.tgt or recipe.tgt or src
+
+    def tags(self, recipe: Recipe) -> tuple[str | None, str | None]:
+        """Return the tag of sources and of targets in a recipe; None = none.
+
+        An entry without a tag has the one that all of ``data.train`` has, as a translation has it.
+        """
+        default = recipe.default_tags
+        return self.tag or default.get("tag"), self.tgt_tag or default.get("tgt_tag")
 
     def is_tokenized(self, data: DataConfig) -> bool:
         """Return whether the files are Moses-tokenized, in a recipe with this group ``data``."""
@@ -722,14 +731,27 @@ class Recipe(ConfigBase):
         return all(entry.tag for entry in self.data.train)
 
     @property
+    def tgt_tag_required(self) -> bool:
+        """Return whether all targets of the training data begin with tags, of several."""
+        tags = {entry.tgt_tag for entry in self.data.train}
+        return None not in tags and len(tags) > 1
+
+    @property
+    def default_tags(self) -> dict[str, str]:
+        """Return ``tag`` and ``tgt_tag`` that all entries of ``data.train`` share, by key."""
+        found = {name: {getattr(entry, name) for entry in self.data.train} for name in TAG_KEYS}
+        return {name: tag for name, (tag, *more) in found.items() if tag and not more}
+
+    @property
     def tag_targets(self) -> dict[str, str]:
         """Return the target language of each tag of ``data.train``; the tag "" means none.
 
-        A tag that has several target languages, or only ``tgt``, is left out.
+        The tag that decides it is ``tgt_tag``, or ``tag`` in an entry without one. A tag that has
+        several target languages, or only ``tgt``, is left out.
         """
         langs: dict[str, set[str]] = {}
         for entry in self.data.train:
-            langs.setdefault(entry.tag or "", set()).add(entry.langs(self)[1])
+            langs.setdefault(entry.tgt_tag or entry.tag or "", set()).add(entry.langs(self)[1])
         return {tag: lang for tag, (lang, *more) in langs.items() if not more and lang != self.tgt}
 
     @property
@@ -839,21 +861,18 @@ class Recipe(ConfigBase):
             )
         for i, source in enumerate(segment.learning_entries):
             at = f"segment.learn_from[{i}]"
-            if source.tag is not None:
-                yield f"{at}.tag has no effect; remove it"
+            for name in TAG_KEYS:
+                if getattr(source, name) is not None:
+                    yield f"{at}.{name} has no effect; remove it"
             # with the vocabulary of a parent, these are the parent's entries, which are not read
             if source.tgt is not None and not self.translates and self.init.vocab != "parent":
                 yield f"{at}.tgt has no effect with task: {self.task}; remove it"
-        tags = sorted({entry.tag for entry in data.train if entry.tag})
-        known = "data.train has no tags; remove it"
-        if tags:
-            known = f"the tags of data.train are {', '.join(tags)}"
         for role, entries in data.entries.items():
             labels: list[str] = []
             for i, entry in enumerate(entries):
                 at = f"data.{role}[{i}]"
                 src, tgt = entry.langs(self)
-                unused = sorted({"tgt", "tag", "tgt_tag", "other_refs"} & entry.model_fields_set)
+                unused = sorted({"tgt", *TAG_KEYS, "other_refs"} & entry.model_fields_set)
                 if unused and not self.translates:
                     it = "it" if len(unused) == 1 else "them"
                     yield (
@@ -863,13 +882,24 @@ class Recipe(ConfigBase):
                 if self.translates and (entry.src or entry.tgt) and src == tgt:
                     side = "tgt" if entry.tgt else "src"
                     yield f"{at}.{side}: source and target language are both {src}"
-                if self.translates and role != "train" and entry.tag not in (None, *tags):
-                    yield f"{at}.tag: no entry of data.train has the tag {entry.tag}; {known}"
+                if self.translates and role != "train":
+                    yield from self._tag_rules(at, entry)
                 if isinstance(entry, HeldOutEntry):
                     label = entry.label(self)
                     if label in labels:
                         yield f"{at}: two sets are called {label}; give each a name"
                     labels.append(label)
+
+    def _tag_rules(self, at: str, entry: _Entry) -> Iterator[str]:
+        """Yield what is wrong with the tags of a dev or test set."""
+        for name, tag in zip(TAG_KEYS, entry.tags(self), strict=True):
+            tags = sorted({getattr(train, name) or "" for train in self.data.train} - {""})
+            known = f"the {name}s of data.train are {', '.join(tags)}"
+            if tag not in (None, *tags):
+                known = known if tags else f"data.train has no {name}s; remove it"
+                yield f"{at}.{name}: no entry of data.train has the {name} {tag}; {known}"
+            elif tag is None and name == "tgt_tag" and self.tgt_tag_required:
+                yield f"{at}.{name} is missing, but all of data.train has one; {known}"
 
     def _shard_rules(self) -> Iterator[str]:
         if self.train.shard != "full":

@@ -56,7 +56,7 @@ class Bitext:
         name: short name for messages.
         sides: source file and target file.
         langs: source and target language.
-        tag: of the sources; None = none.
+        tag, tgt_tag: of the sources and of the targets; None = none.
         tokenized: whether the files are Moses-tokenized.
         weight: of a training corpus.
         other_refs: files with further references of a dev or test set.
@@ -69,6 +69,7 @@ class Bitext:
     tokenized: bool = False
     weight: float = 1.0
     other_refs: tuple[Path, ...] = ()
+    tgt_tag: str | None = None
 
     @property
     def monolingual(self) -> bool:
@@ -157,14 +158,16 @@ class CorpusFiles:
 
         def bitext(name: str, entry: CorpusEntry | HeldOutEntry) -> Bitext:
             sides = located[entry.path, entry.langs(recipe)]
+            tag, tgt_tag = entry.tags(recipe)
             return Bitext(
                 name,
                 tuple(side for side in sides if isinstance(side, Path)),
                 entry.langs(recipe),
-                entry.tag,
+                tag,
                 entry.is_tokenized(recipe.data),
                 getattr(entry, "weight", 1.0),
                 tuple(map(Path, getattr(entry, "other_refs", ()))),
+                tgt_tag,
             )
 
         held_out = held_out_entries(recipe, "dev") | held_out_entries(recipe, "test")

@@ -172,7 +172,7 @@ class EncodeChunk:
     """Segment a chunk of training pairs.
 
     Args:
-        max_pieces: longest side of a pair, without its tag; longer pairs are left out.
+        max_pieces: longest side of a pair, without tags; longer pairs are left out.
         noise: collect the pieces that this noise can make of the pairs.
     """
 
@@ -195,6 +195,8 @@ class EncodeChunk:
             reachable = {"src": self._reachable["src"](src), "tgt": self._reachable["tgt"](tgt)}
         if tag := tag_piece(chunk.corpus.tag):
             src = [tag + sentence for sentence in src]
+        if tag := tag_piece(chunk.corpus.tgt_tag):
+            tgt = [tag + sentence for sentence in tgt]
         pieces: dict[Side, Pieces] = {
             "src": Pieces.of(src, reachable["src"]),
             "tgt": Pieces.of(tgt, reachable["tgt"]),
@@ -272,7 +274,8 @@ def encode_training(
             left_out.add(f"{chunk.corpus.name}:{chunk.numbers[i]}")
         for side in SIDES:
             sides[side].add(pieces[side])
-    new = [*new, *(piece for corpus in text.corpora for piece in tag_piece(corpus.tag))]
+    for corpus in text.corpora:
+        new = [*new, *tag_piece(corpus.tag), *tag_piece(corpus.tgt_tag)]
     src, tgt = (sides[side].counts_with_noise() for side in SIDES)
     if fixed is None:
         vocab = Vocab.build(src, tgt, min_count, [*work.segmenter.alphabet(), *new])
@@ -310,11 +313,11 @@ def encode_held_out(
     A blank side has no ids.
 
     Args:
-        corpus: the set, with its languages and its tag.
+        corpus: the set, with its languages and its tags.
     """
     encoded: list[Ragged] = []
     coverage: dict[str, Coverage] = {}
-    tags: tuple[list[str], list[str]] = tag_piece(corpus.tag), []
+    tags = tag_piece(corpus.tag), tag_piece(corpus.tgt_tag)
     for side, lines, lang, tag in zip(
         SIDES, zip(*pairs, strict=True), corpus.langs, tags, strict=True
     ):

@@ -40,6 +40,7 @@ class EvalSet:
         name: "dev" or "test"; "dev.NAME" of several sets.
         langs: source and target language.
         other_refs: the lines of each further reference, in the form of ``ref_lines``.
+        tgt_tag: what each target of the corpus begins with; None = no tag.
     """
 
     src_lines: list[str]
@@ -48,6 +49,7 @@ class EvalSet:
     name: str
     langs: tuple[str, str]
     other_refs: list[list[str]] = field(default_factory=list)
+    tgt_tag: str | None = None
 
 
 @dataclass(frozen=True)
@@ -114,11 +116,12 @@ def prepare(
     weights = [corpus.weight for corpus in files.train]
     mixture = mixture_of(weights, train.sizes, recipe.data.temperature)
     report.lengths = {name: _lengths(corpus) for name, corpus in corpora.items()}
-    if mixture is not None or vocab.tags:
+    if mixture is not None or vocab.tags or vocab.tgt_tags:
         shares = [1.0] * len(weights) if mixture is None else mixture.weights
         report.draws = [
             f"{corpus.name}: {quantity(size, report.kind.unit)}, each {_times(share)} an epoch"
             + (f", with the tag {corpus.tag}" if corpus.tag else "")
+            + (f", with the target tag {corpus.tgt_tag}" if corpus.tgt_tag else "")
             for corpus, size, share in zip(files.train, train.sizes, shares, strict=True)
         ]
     report.inputs = {str(path): digest for path, digest in digests.items()}
@@ -233,7 +236,7 @@ def _eval_set(name: str, files: Bitext, corpus: EncodedCorpus, recipe: Recipe) -
                 at=str(path),
                 fix="line n of each reference must be the translation of line n of the source",
             )
-    return EvalSet(src, first, corpus, name, files.langs, others)
+    return EvalSet(src, first, corpus, name, files.langs, others, files.tgt_tag)
 
 
 def _lengths(corpus: EncodedCorpus) -> dict[str, Lengths]:

@@ -97,8 +97,16 @@ class Vocab:
     @functools.cached_property
     def tags(self) -> list[str]:
         """The tags that a source may begin with, sorted."""
-        tags = (t for t in self._types if t.startswith(TAG_MARK) and t != MASK)
-        return sorted(tag.removeprefix(TAG_MARK) for tag in tags)
+        return self._tags_of("src")
+
+    @functools.cached_property
+    def tgt_tags(self) -> list[str]:
+        """The tags that a target may begin with, sorted."""
+        return self._tags_of("tgt")
+
+    def _tags_of(self, side: Literal["src", "tgt"]) -> list[str]:
+        types = (t for t in self.pieces(self.types_of(side).nonzero()[0]) if t != MASK)
+        return sorted(t.removeprefix(TAG_MARK) for t in types if t.startswith(TAG_MARK))
 
     @property
     def reserved_ids(self) -> list[int]:

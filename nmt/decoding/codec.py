@@ -100,7 +100,8 @@ class TextCodec:
 
     Args:
         usual: what the lines of the training data are like.
-        tag_targets: target language of the tags for which it is not ``tgt``; "" = no tag.
+        tag_targets: target language of the tags (``SearchOptions.target_tag``) for which it is not
+            ``tgt``; "" = no tag.
 
     Attributes:
         unknown: counts over all source text so far.
@@ -307,16 +308,26 @@ class TextCodec:
         return int(((ids == UNK) | ~self._known["src"][ids]).sum())
 
     def tag_ids(self, tag: str | None) -> np.ndarray:
-        """Return the id of a tag as [1] int64, or [0] for None.
+        """Return the id of a tag of sources as [1] int64, or [0] for None.
 
         Raises:
             UserError: the model has no such tag.
         """
-        if tag is not None and tag not in self.vocab.tags:
-            known = ", ".join(self.vocab.tags)
-            tags = f"its tags are {known}" if known else "it was trained without tags"
-            fix = "choose one of its tags" if known else "leave the tag out"
-            raise UserError(f"the model has no tag {tag}; {tags}", at="tag", fix=fix)
+        return self._tag_ids(tag, self.vocab.tags, "tag")
+
+    def tgt_tag_ids(self, tag: str | None) -> np.ndarray:
+        """Return the id of a tag of targets; otherwise as ``tag_ids``."""
+        return self._tag_ids(tag, self.vocab.tgt_tags, "target tag")
+
+    def _tag_ids(self, tag: str | None, tags: Sequence[str], kind: str) -> np.ndarray:
+        if tag is not None and tag not in tags:
+            known = f"its {kind}s are {', '.join(tags)}"
+            raise UserError(
+                f"the model has no {kind} {tag}; "
+                + (known if tags else f"it was trained without {kind}s"),
+                at="tag" if kind == "tag" else "tgt_tag",
+                fix=f"choose one of its {kind}s" if tags else "leave the tag out",
+            )
         return np.array(self.vocab.ids(tag_piece(tag)), dtype=np.int64)
 
     def source_pieces(self, line: str, src: str | None = None) -> list[str]:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence, Set
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence, Set
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol, TypeAlias, TypeVar, runtime_checkable
 
@@ -132,12 +132,16 @@ class ModelInfo:
         source: origin of the weights, for errors; None = a model in training.
         always_tagged: whether a tag was before each source of the training data.
         sources: source languages of the training data; empty = not known.
+        tgt_tag_required: whether all targets of the training data began with tags, of several.
+        default_tags: ``tag`` and ``tgt_tag`` of all training data, if it had only one.
     """
 
     decode: DecodeConfig
     source: str | None = None
     always_tagged: bool = False
     sources: Sequence[str] = ()
+    tgt_tag_required: bool = False
+    default_tags: Mapping[str, str] = field(default_factory=dict)
 
 
 class Engine(Protocol):
@@ -190,7 +194,7 @@ class Scorer(Protocol):
         """Score the target of each pair given its source.
 
         Args:
-            options: ``batch_tokens`` and ``align``.
+            options: ``batch_tokens``, ``align`` and ``tgt_tag``.
 
         Raises:
             MachineError, NonFiniteScores: as in ``search``.

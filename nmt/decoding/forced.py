@@ -42,6 +42,7 @@ from nmt.model.attention import CrossAttention
 from nmt.model.cpu import kernels
 from nmt.model.transformer import Transformer
 
+NO_IDS = np.array([], dtype=np.int64)
 MAX_TARGET_PIECES = 4096  # the attention of longer targets would not fit in memory
 
 
@@ -68,6 +69,7 @@ def forced_decode(
     batcher: HalvingBatcher,
     stop: Stop,
     progress: Progress,
+    start: np.ndarray = NO_IDS,
 ) -> list[TokenScores]:
     """Score the targets of pairs, in batches of similar length.
 
@@ -79,12 +81,13 @@ def forced_decode(
         options: ``batch_tokens`` limits sentences x twice the longest side of a batch; a longer
             pair is a batch of its own. ``align`` adds the aligned source pieces.
         batcher: of the device that computes.
+        start: ids that each target begins with, which are not scored.
 
     Raises:
         NonFiniteScores: the scores of a pair hold NaN or infinity; with its line.
         MachineError: a single pair does not fit in memory.
     """
-    corpus = _Pairs(pairs)
+    corpus, skipped = _Pairs([(s, np.append(start, t), n) for s, t, n in pairs]), len(start)
     longest = np.maximum(corpus.src_len, corpus.tgt_len) + 1
     order = np.argsort(-longest, kind="stable")
     if batcher.device.type == "cpu":
@@ -99,14 +102,14 @@ def forced_decode(
         targets = batch.tgt_out.masked_fill(~model.allowed[batch.tgt_out], UNK)
         log_probs = logits.gather(1, targets[:, None]) - kernels.log_sum_exp(logits)
         remaining = iter(log_probs[:, 0].tolist())
-        aligned = _aligned_pieces(attention, batch, tagged=options.tag is not None)
+        aligned = _aligned_pieces(attention, batch, int(options.tag is not None), skipped)
         results = []
         for place, row in enumerate(rows):
             length = int(corpus.tgt_len[row])
-            row_log_probs = list(itertools.islice(remaining, length + 1))
+            row_log_probs = list(itertools.islice(remaining, length + 1))[skipped:]
             if not all(map(math.isfinite, row_log_probs)):
                 raise NonFiniteScores(pairs[row][2])
-            links = aligned[place][:length] if options.align else []
+            links = aligned[place][: length - skipped] if options.align else []
             results.append(TokenScores(row_log_probs, links))
         return results
 
@@ -143,24 +146,25 @@ def attention_maps(
     pairs: Sequence[tuple[str, str]],
     tag: str | None,
     src: str | None,
+    tgt_tag: str | None = None,
 ) -> list[AttentionMap]:
     """Return the cross-attention of given pairs, at the layer that word alignments use.
 
     Args:
         model: in eval mode.
         pairs: source and target, plain text; not blank.
-        tag, src: as in ``SearchOptions``.
+        tag, src, tgt_tag: as in ``SearchOptions``; there is no row for ``tgt_tag``.
     """
-    mark = codec.tag_ids(tag)
+    mark, start = codec.tag_ids(tag), codec.tgt_tag_ids(tgt_tag)
     maps = []
     for number, (source, target) in enumerate(pairs, 1):
         src_pieces, tgt_pieces = codec.source_pieces(source, src), codec.target_pieces(target)
         src_ids = np.concatenate([mark, codec.source_ids(number, src_pieces)])
-        tgt_ids = np.array(codec.vocab.ids(tgt_pieces), np.int64)
+        tgt_ids = np.append(start, np.array(codec.vocab.ids(tgt_pieces), np.int64))
         batch = collate(_Pairs([(src_ids, tgt_ids, number)]), np.zeros(1, dtype=np.int64))
         with _recorded_attention(model) as attention:
             model(*batch.to(model.allowed.device).inputs)
-        weights = torch.stack(attention).mean(0)[0].float().cpu().numpy()
+        weights = torch.stack(attention).mean(0)[0, len(start) :].float().cpu().numpy()
         eos = codec.vocab.pieces([EOS])
         marked = [*([tag] if tag else []), *src_pieces, *eos]
         maps.append(AttentionMap(marked, [*tgt_pieces, *eos], weights))
@@ -192,21 +196,22 @@ def _recorded_attention(model: Transformer | Ensemble) -> Iterator[list[Tensor]]
             handle.remove()
 
 
-def _aligned_pieces(attention: Sequence[Tensor], batch: Batch, tagged: bool) -> list[list[int]]:
-    """Return the source piece of each target piece of a batch: B lists of T - 1.
+def _aligned_pieces(
+    attention: Sequence[Tensor], batch: Batch, src_tags: int, tgt_tags: int
+) -> list[list[int]]:
+    """Return the source piece of each target piece of a batch: B lists of T - 1 - tgt_tags.
 
     It is the piece with the highest attention in the step that predicts the target piece (Garg et
     al. 2019). Chen et al. (2020, Shift-Att) read it one step later and at the third layer of six,
     for PostNorm. With our small PreNorm models that finds half as many links of words that are
     equal on both sides (docs/search-options.md). EOS is excluded, because it attracts words without
-    a source. A tag is excluded too, because it is not a word.
+    a source. Tags are excluded too, because they are not words.
     """
     if not attention:
         return []
-    first = int(tagged)
-    weights = torch.stack(list(attention)).mean(0)[:, :-1, first:]  # [B, T - 1, S - first]
+    weights = torch.stack(list(attention)).mean(0)[:, tgt_tags:-1, src_tags:]
     places = torch.arange(weights.shape[-1], device=weights.device)
-    pieces = places < (batch.src_layout.lengths - 1 - first)[:, None]
+    pieces = places < (batch.src_layout.lengths - 1 - src_tags)[:, None]
     return weights.masked_fill(~pieces[:, None], -1.0).argmax(-1).tolist()
 
 

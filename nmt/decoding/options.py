@@ -7,7 +7,7 @@ flag of each field of ``SearchOptions``.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Set
+from collections.abc import Callable, Mapping, Set
 from typing import Any, Literal
 
 from pydantic import ValidationError
@@ -51,6 +51,9 @@ class SearchOptions(DecodeConfig):
     sentence; line = translate each line as a whole; default: auto"""
     tag: str | None = key(None, "Johnson 2017")
     """tag to put before each source, such as <2es>; an entry of data.train must have this tag"""
+    tgt_tag: str | None = key(None, "Fan 2020")
+    """tag that each translation begins with in the model, such as <es>; the output does not show
+    it; an entry of data.train must have this tgt_tag"""
     src: str | None = key(None, "O", pattern=r"^[A-Za-z0-9_-]+$")
     """language of the input, for the rules of the tokenizer, if data.train has several source
     languages; none = src of the recipe"""
@@ -65,6 +68,8 @@ class SearchOptions(DecodeConfig):
     next to 1 for the score of the candidate; 0 = off"""
     reverse_tag: str | None = key(None, "O")
     """tag that the reverse model needs for the source language, such as <2gl>"""
+    reverse_tgt_tag: str | None = key(None, "O")
+    """target tag that the reverse model needs for the source language, such as <gl>"""
     candidates: int = key(16, "O", ge=2, le=1000)
     """number of candidates that mbr or a reverse model compares"""
 
@@ -79,6 +84,16 @@ class SearchOptions(DecodeConfig):
         return self.candidates if self.reranks else self.n_best
 
     @property
+    def target_tag(self) -> str:
+        """The tag that decides the target language; empty = none."""
+        return self.tgt_tag or self.tag or ""
+
+    def with_default_tags(self, tags: Mapping[str, str]) -> SearchOptions:
+        """Return these options with tags, by option, for those that are not given."""
+        missing = {name: tag for name, tag in tags.items() if getattr(self, name) is None}
+        return self.model_copy(update=missing)
+
+    @property
     def changed(self) -> set[str]:
         """The names of the options that do not have their defaults."""
         fields = SearchOptions.model_fields.items()
@@ -89,7 +104,7 @@ class SearchOptions(DecodeConfig):
 REQUIRES = {
     "temperature": ("sample",), "top_k": ("sample",), "top_p": ("sample",), "seed": ("sample",),
     "diversity": ("groups",), "candidates": ("mbr", "reverse_weight"),
-    "reverse_tag": ("reverse_weight",),
+    "reverse_tag": ("reverse_weight",), "reverse_tgt_tag": ("reverse_weight",),
 }  # fmt: skip
 # pairs that exclude each other, and why
 EXCLUDES = {
@@ -103,7 +118,9 @@ EXCLUDES = {
     ("stop_rule", "require"): "required phrases always end by the rule bound",
 }
 # the options of given translations, which are not searched
-SCORING_OPTIONS = {"length_alpha", "batch_tokens", "align", "token_scores", "tag", "src"}
+SCORING_OPTIONS = {
+    "length_alpha", "batch_tokens", "align", "token_scores", "tag", "tgt_tag", "src",
+}  # fmt: skip
 Spell = Callable[[str], str]
 
 

@@ -176,20 +176,20 @@ def _encode(
 def check_reverse(
     reverse: TextCodec, info: ModelInfo, codec: TextCodec, options: SearchOptions
 ) -> None:
-    """Check the languages, the tag and the text of a reverse model.
+    """Check the languages, the tags and the text of a reverse model.
 
     Args:
         reverse, info: of the reverse model.
         codec: of the model that translates, for the target language.
 
     Raises:
-        UserError: it translates other languages, lacks the tag or needs one, or only one of both
+        UserError: it translates other languages, lacks a tag or needs one, or only one of both
             models was trained on tokenized text.
     """
-    tag, src = options.reverse_tag, options.src or codec.src
-    tags = ", ".join(reverse.vocab.tags) or "none"
+    tag, tgt_tag, src = options.reverse_tag, options.reverse_tgt_tag, options.src or codec.src
+    tags, tgt_tags = (", ".join(x) or "none" for x in (reverse.vocab.tags, reverse.vocab.tgt_tags))
     known = set(map(base_language, [reverse.src, *info.sources]))
-    target = reverse.for_tag(tag).tgt
+    target = reverse.for_tag(tgt_tag or tag).tgt
     fits = base_language(codec.tgt) in known and base_language(target) == base_language(src)
     for is_problem, what, fix in (
         (
@@ -203,11 +203,21 @@ def check_reverse(
             f"choose the tag for {src} with reverse_tag, --reverse-tag on the command line",
         ),
         (
+            tgt_tag is not None and tgt_tag not in reverse.vocab.tgt_tags,
+            f"the reverse model has no target tag {tgt_tag}; its target tags: {tgt_tags}",
+            "choose one of its target tags, or leave reverse_tgt_tag out",
+        ),
+        (
+            tgt_tag is None and info.tgt_tag_required,
+            f"the reverse model always saw a target tag; its target tags: {tgt_tags}",
+            f"choose the one for {src} with reverse_tgt_tag, --reverse-tgt-tag on the command line",
+        ),
+        (
             not fits,
             f"the reverse model translates {reverse.src} to {target}, but it must translate "
             f"{codec.tgt} to {src}",
             "pass a model of the reverse direction; if it has several target languages, choose "
-            "one with reverse_tag",
+            "one with reverse_tag or reverse_tgt_tag",
         ),
         (
             reverse.segmenter.moses.tokenized != codec.segmenter.moses.tokenized,

@@ -160,6 +160,7 @@ def beam_search(
     types: Tensor | None = None,
     stop: Stop = ignore,
     stop_rule: Literal["bound", "count"] = "bound",
+    start: Sequence[int] = (BOS,),
 ) -> list[list[Hypothesis]]:
     """Return the ``n_best`` highest-scoring hypotheses of each sentence, best first.
 
@@ -179,6 +180,8 @@ def beam_search(
             strategies need all.
         stop: called before each position.
         stop_rule: ends the search of a sentence; with a strategy it is always bound.
+        start: tokens that the decoder reads before the first one of each output, at least one. They
+            are no part of a hypothesis, its length or its score.
 
     Raises:
         NonFiniteScores: the logits of a searched hypothesis hold NaN or infinity; with the index of
@@ -202,15 +205,18 @@ def beam_search(
     done = torch.zeros(batch, dtype=torch.bool, device=device)
     broken = torch.zeros(batch, dtype=torch.bool, device=device)
     left = torch.zeros(batch, dtype=torch.int64, device=device)  # hypotheses that left the beam
-    tokens = torch.full((batch, beam), BOS, dtype=torch.int64, device=device)
+    tokens = torch.full((batch, beam), start[0], dtype=torch.int64, device=device)
+    first_beam = (torch.arange(beam, device=device) == 0).expand(batch, beam)
+    for token in start[1:]:
+        state.advance(tokens, first_beam)
+        tokens = torch.full_like(tokens, token)
     banned = _columns(forbidden, types)
     banned_at_start = torch.cat([banned, _columns(forbidden.new_tensor([EOS]), types)])
     while True:
         stop()
         at_start = beams.ids.shape[-1] == 0
         # all beams are equal at the first position; continuations of finished ones are not used
-        needed = torch.arange(beam, device=device) == 0 if at_start else ~beams.finished
-        needed = needed & ~done[:, None]
+        needed = (first_beam if at_start else ~beams.finished) & ~done[:, None]
         logits = state.advance(tokens, needed)
         rows = _rows(needed) if len(logits) < needed.numel() else None
         if needs_all_types:

@@ -100,8 +100,9 @@ class TorchEngine:
         progress: Progress = ignore,
     ) -> list[TokenScores]:
         """Score the target of each pair given its source."""
+        start = self.codec.tgt_tag_ids(options.tgt_tag)
         return forced_decode(
-            self.model.eval(), pairs, options, self._forced_batcher, stop, progress
+            self.model.eval(), pairs, options, self._forced_batcher, stop, progress, start
         )
 
     def search(
@@ -171,19 +172,21 @@ class TorchEngine:
         required = torch.tensor([i.required_length for i in inputs], device=self.device)
         max_len = (layout.lengths + options.max_len_offset).maximum(required)
         processors = logits_processors(
-            inputs, options, max_len, lambda: self.codec.for_tag(options.tag).strings
+            inputs, options, max_len, lambda: self.codec.for_tag(options.target_tag).strings
         )
         strategy = selection_strategy(inputs, options, max_len, processors)
         # a plain search needs logits only of the types that the model can produce
         types = None if processors or strategy is not None else self._allowed_ids
-        # without model.logit_mask, a model could produce the tags of sources, and MASK
+        # a model could produce tags of targets; without model.logit_mask, also others, and MASK
         reserved = [i for i in self.codec.vocab.reserved_ids if self.model.allowed[i]]
         forbidden = [PAD, BOS, *reserved] if options.allow_unk else [PAD, BOS, UNK, *reserved]
+        start = [BOS, *self.codec.tgt_tag_ids(options.tgt_tag).tolist()]
         diverse = options.groups > 1  # the best of a group may be the second best of all
         try:
             with torch.no_grad():
+                positions = len(start) - 1 + int(max_len.max())
                 state = self.model.start_decoding(
-                    src.to(self.device), layout, options.beam, int(max_len.max()), types
+                    src.to(self.device), layout, options.beam, positions, types
                 )
                 results = beam_search(
                     state,
@@ -199,6 +202,7 @@ class TorchEngine:
                     types,
                     stop,
                     options.stop_rule,
+                    start,
                 )
         except NonFiniteScores as error:
             raise NonFiniteScores(inputs[error.number].line) from None
@@ -250,7 +254,14 @@ def load_run(run: str | Path, checkpoint: str) -> tuple[Transformer, TextCodec, 
         )
     usual = saved.state.usual_line or _usual_line(folder)
     codec = TextCodec(segmenter, vocab, recipe.src, recipe.tgt, usual, recipe.tag_targets)
-    info = ModelInfo(recipe.decode, str(saved.path), recipe.always_tagged, recipe.sources)
+    info = ModelInfo(
+        recipe.decode,
+        str(saved.path),
+        recipe.always_tagged,
+        recipe.sources,
+        recipe.tgt_tag_required,
+        recipe.default_tags,
+    )
     return model.eval(), codec, info
 
 

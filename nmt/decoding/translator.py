@@ -222,7 +222,7 @@ class Translator:
         progress: Progress,
         stop: Stop,
     ) -> Iterator[list[Translation]]:
-        codec = self.codec.for_tag(options.tag)
+        codec = self.codec.for_tag(options.target_tag)
         banned = codec.patterns(options.forbid_all, "forbid_all")
         for chunk, finished in chunks:
             report = without_first(progress, finished)
@@ -270,7 +270,8 @@ class Translator:
                 orders.append(rerank.by_utility(texts, options.mbr, codec.tgt))
         else:
             assert self.reverse is not None, "check_options requires it"
-            score = functools.partial(self.reverse.score_ids, options=options, stop=stop)
+            backward = options.model_copy(update={"tgt_tag": options.reverse_tgt_tag})
+            score = functools.partial(self.reverse.score_ids, options=backward, stop=stop)
             orders = rerank.by_reverse_model(
                 inputs, candidates, codec, self.reverse.codec, options, score
             )
@@ -289,7 +290,7 @@ class Translator:
 
         Args:
             sources, targets: one sentence each.
-            options: ``length_alpha``, ``batch_tokens``, ``align``, ``tag`` and ``src``.
+            options: ``length_alpha``, ``batch_tokens``, ``align``, ``tag``, ``tgt_tag``, ``src``.
 
         Raises:
             UserError: another option is given, or one side has more lines.
@@ -324,7 +325,7 @@ class Translator:
         def scored() -> Iterator[Translation]:
             from nmt.decoding.forced import score_pairs
 
-            codec = self.codec.for_tag(checked.tag)
+            codec = self.codec.for_tag(checked.target_tag)
             for chunk, finished in chunks:
                 report = without_first(progress, finished)
                 with self._finite_scores():
@@ -350,7 +351,7 @@ class Translator:
         """Return the score of each target given its source: log-probability / length penalty.
 
         Args:
-            options: ``length_alpha`` and ``batch_tokens``.
+            options: ``length_alpha``, ``batch_tokens`` and ``tgt_tag``.
         """
         plain = options.model_copy(update={"align": False})
         with self._finite_scores():
@@ -367,7 +368,7 @@ class Translator:
         """Return the best translation of encoded sentences; that of an empty one is blank.
 
         Args:
-            sources: ids of each sentence, without EOS.
+            sources: ids of each sentence, with its tag, without EOS.
             tgt: target language, for the tokenizer's rules; None = that of the translator.
         """
         checked = self.check_options(options)
@@ -385,12 +386,24 @@ class Translator:
     ) -> SearchOptions:
         """Return the options of one call, with the recipe's as defaults; see ``search_options``.
 
+        A tag that all training data has is the default.
+
         Raises:
             UserError: an option that is not allowed or that the engine does not support, options
-                that exclude each other, or a tag or a source language that the model does not have.
+                that exclude each other, a tag or a source language that the model does not have, or
+                no target tag for a model that needs one.
         """
         options, sources = search_options(self.info.decode, given, constraints), self.info.sources
+        options = options.with_default_tags(self.info.default_tags)
         self.codec.tag_ids(options.tag)  # an unknown one is an error
+        self.codec.tgt_tag_ids(options.tgt_tag)
+        if options.tgt_tag is None and self.info.tgt_tag_required:
+            raise UserError(
+                "all training data of this model had a target tag, and none is given; its target "
+                f"tags are {', '.join(self.codec.vocab.tgt_tags)}",
+                at="tgt_tag",
+                fix="choose one with tgt_tag, --tgt-tag on the command line",
+            )
         if sources and options.src not in (None, *sources):
             raise UserError(
                 f"the model was not trained to translate {options.src}; its source languages are "
@@ -404,9 +417,11 @@ class Translator:
                     "reverse_weight requires a model of the reverse direction",
                     fix="load it with --reverse RUN, in Python with reverse=RUN",
                 )
-            rerank.check_reverse(
-                self.reverse.codec, self.reverse.info, self.codec.for_tag(options.tag), options
-            )
+            info = self.reverse.info
+            defaults = {f"reverse_{name}": tag for name, tag in info.default_tags.items()}
+            options = options.with_default_tags(defaults)
+            codec = self.codec.for_tag(options.target_tag)
+            rerank.check_reverse(self.reverse.codec, info, codec, options)
         self.engine.check_options(options, constraints)
         return options
 

@@ -25,7 +25,7 @@ import numpy as np
 
 from nmt.data.segmenters import load_segmenter
 from nmt.data.sentences import UsualLine
-from nmt.data.vocab import EOS, Vocab
+from nmt.data.vocab import EOS, Vocab, tag_piece
 from nmt.decoding.batching import greedy_batches
 from nmt.decoding.codec import TextCodec, text_hash
 from nmt.decoding.engine import (
@@ -58,12 +58,12 @@ WHERE_SAME = "greedy search and stop rule count"
 # options that CTranslate2 gets, or that change nothing for it; others must have their defaults
 SAME_RESULT = {
     "beam", "stop_rule", "split", "length_alpha", "max_len_offset", "allow_unk", "batch_tokens",
-    "tag", "src", "align",
+    "tag", "tgt_tag", "src", "align",
 }  # fmt: skip
 SUPPORTED_OPTIONS = {
     "beam", "length_alpha", "max_len_offset", "allow_unk", "batch_tokens", "n_best",
-    "no_repeat_ngram", "stop_rule", "mbr", "reverse_weight", "reverse_tag", "candidates", "split",
-    "tag", "src",
+    "no_repeat_ngram", "stop_rule", "mbr", "reverse_weight", "reverse_tag", "reverse_tgt_tag",
+    "candidates", "split", "tag", "tgt_tag", "src",
 }  # fmt: skip
 # CTranslate2 divides log-probabilities by n^p, and returns K of up to 2K - 1 hypotheses. With p
 # near 0, the best by our length penalty is always among them: at most K - 1 are shorter, and a
@@ -83,6 +83,8 @@ class CTranslate2Engine:
     the result, because the hypothesis that ended last is always among the K. Otherwise the sentence
     is searched again, in a batch of sentences of the same length. So a result does not depend on
     the other sentences of the batch.
+
+    A target tag is CTranslate2's ``target_prefix``: it counts as a token, with log-probability 0.
 
     Args:
         folder: contains CTranslate2's model; ``codec`` and ``metadata`` belong to it.
@@ -193,21 +195,24 @@ class CTranslate2Engine:
                         fix="if memory is short, use a smaller --beam, smaller --batch-tokens or "
                         "--device cpu",
                     ) from error
-                limit = length + 1 + options.max_len_offset
+                limit = length + 1 + options.max_len_offset + len(tag_piece(options.tgt_tag))
                 if length < longest and max(map(len, result.hypotheses)) >= limit:
                     beyond_limit.append(row)
                 else:
                     results[row] = self._rank(inputs[row].line, result, options)
 
     def _submit(self, sources: list[np.ndarray], options: SearchOptions) -> list[Any]:
+        start = tag_piece(options.tgt_tag)
         return self.translator.translate_batch(
             [[self.tokens[i] for i in ids] for ids in sources],
+            target_prefix=[start] * len(sources) if start else None,
             asynchronous=True,
             beam_size=options.beam,
             num_hypotheses=options.beam,
             length_penalty=BY_LOG_PROB,
             max_input_length=0,
-            max_decoding_length=len(sources[0]) + 1 + options.max_len_offset,
+            min_decoding_length=1 + len(start),
+            max_decoding_length=len(sources[0]) + 1 + options.max_len_offset + len(start),
             no_repeat_ngram_size=options.no_repeat_ngram,
             disable_unk=not options.allow_unk,
             suppress_sequences=self.suppressed or None,
@@ -216,10 +221,10 @@ class CTranslate2Engine:
         )
 
     def _rank(self, line: int, result: Any, options: SearchOptions) -> list[Hypothesis]:
-        hypotheses = []
+        hypotheses, start = [], len(tag_piece(options.tgt_tag))
         for tokens, score in zip(result.hypotheses, result.scores, strict=True):
-            ids = [self.ids[token] for token in tokens]
-            log_prob = score * len(ids) ** BY_LOG_PROB
+            log_prob = score * len(tokens) ** BY_LOG_PROB
+            ids = [self.ids[token] for token in tokens[start:]]
             finished = ids[-1] == EOS
             ranked_by = log_prob / length_penalty(len(ids), options.length_alpha)
             if math.isnan(log_prob):
@@ -402,7 +407,14 @@ def _load(
         )
     # the only stop rule of CTranslate2
     decode = metadata.decode_config.model_copy(update={"stop_rule": "count"})
-    info = ModelInfo(decode, source, metadata.always_tagged, metadata.sources)
+    info = ModelInfo(
+        decode,
+        source,
+        metadata.always_tagged,
+        metadata.sources,
+        metadata.tgt_tag_required,
+        metadata.default_tags,
+    )
     return Translator(engine, codec, info, reverse)
 
 

@@ -70,8 +70,12 @@ class Metadata:
         length_penalty: CTranslate2's length penalty that is closest to ``decode.length_alpha``.
         suppressed_tokens: tokens that must not be produced, in addition to UNK.
         tags: what a source may begin with, such as ``<bt>``; its token has a space before it.
-        tag_targets: target language of the tags for which it is not ``tgt``; "" = no tag.
+        tgt_tags: what a target may begin with.
+        tag_targets: target language of the tags for which it is not ``tgt``; "" = no tag. That of
+            the target decides, or that of the source if there is none.
         always_tagged: whether a tag was before each source of the training data.
+        tgt_tag_required: whether all targets of the training data began with tags, of several.
+        default_tags: ``tag`` and ``tgt_tag`` of all training data, if it had only one.
         sources: source languages of the training data, for the tokenizer's rules; empty = unknown.
         rules: code by which sacremoses knows each language of the model, for translate.py.
         usual_line: the fields of the ``UsualLine`` of the training data; empty = not known.
@@ -88,6 +92,9 @@ class Metadata:
     tags: list[str] = field(default_factory=list)
     tag_targets: dict[str, str] = field(default_factory=dict)
     always_tagged: bool = False
+    tgt_tags: list[str] = field(default_factory=list)
+    tgt_tag_required: bool = False
+    default_tags: dict[str, str] = field(default_factory=dict)
     sources: list[str] = field(default_factory=list)
     rules: dict[str, str] = field(default_factory=dict)
     usual_line: dict[str, Any] = field(default_factory=dict)
@@ -135,6 +142,8 @@ def write_folder(translator: Translator, folder: Path, quantization: str | None)
     spec.save(str(folder))
     vocab.save(folder)
     save_segmenter(segmenter, folder)
+    hidden = {i: SPECIALS[i] for i in (PAD, BOS)}  # types that no output shows
+    hidden |= dict(zip(vocab.reserved_ids, vocab.pieces(vocab.reserved_ids), strict=True))
     sources = list(info.sources or [codec.src])
     languages = {codec.src, codec.tgt, *sources, *codec.tag_targets.values()}
     metadata = Metadata(
@@ -143,9 +152,7 @@ def write_folder(translator: Translator, folder: Path, quantization: str | None)
         tgt=codec.tgt,
         quantization=quantization,
         decode=decode.model_dump(),
-        suppressed_tokens=[]
-        if model.config.logit_mask
-        else [SPECIALS[PAD], SPECIALS[BOS], *vocab.pieces(vocab.reserved_ids)],
+        suppressed_tokens=[name for i, name in hidden.items() if model.allowed[i]],
         segmentation={
             "kind": segmenter.kind,
             "tokenized": segmenter.moses.tokenized,
@@ -158,6 +165,9 @@ def write_folder(translator: Translator, folder: Path, quantization: str | None)
         tags=vocab.tags,
         tag_targets=dict(codec.tag_targets),
         always_tagged=info.always_tagged,
+        tgt_tags=vocab.tgt_tags,
+        tgt_tag_required=info.tgt_tag_required,
+        default_tags=dict(info.default_tags),
         sources=sources,
         rules={lang: base_language(lang) for lang in sorted(languages)},
         usual_line=asdict(codec.usual),

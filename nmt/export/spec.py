@@ -24,7 +24,7 @@ SPECIALS = ("< pad >", "< s >", "< /s >", "< unk >")
 No piece of text contains a space, and only the piece of a tag begins with one.
 """
 
-LONGEST_SOURCE = MAX_SOURCE_PIECES + 2  # with its tag and EOS
+LONGEST_SOURCE = MAX_SOURCE_PIECES + 3  # with EOS, its tag and the tag of the target
 POSITIONS = 2048  # pieces of the longest sentence with EOS, unless the decode settings need more
 LARGEST_CLAMP = 1e-3  # a ScaleNorm that clamps at this length or less is exported without clamp
 TYPICAL_LENGTH = 25  # pieces; there the two length penalties grow at the same rate

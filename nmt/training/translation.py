@@ -144,6 +144,7 @@ class Translation(Task[Transformer, Batch]):
         folder, source = shlex.quote(str(run)), next(iter(self.prepared.dev[0].src_lines), "")
         entry = self.recipe.data.dev[0]
         options = f" --tag {shlex.quote(entry.tag)}" if entry.tag else ""
+        options += f" --tgt-tag {shlex.quote(entry.tgt_tag)}" if entry.tgt_tag else ""
         if lang := self.recipe.src_option(entry):
             options += f" --src-lang {lang}"
         lines.append(f"run folder: {folder}")
@@ -243,7 +244,7 @@ def evaluate(
     losses = held_out_loss(model, batches, Translation.targets, loss, stop_requested)
     sources = [corpus.src(row) for row in range(len(corpus))]
     segmenter, moses = translator.codec.segmenter, translator.codec.segmenter.moses
-    hypotheses = translator.translate_ids(sources, check, tgt)
+    hypotheses = translator.translate_ids(sources, check, tgt, tgt_tag=split.tgt_tag)
     texts = [h.text for h in hypotheses]
     words = [
         moses.words_to_score(h.text, segmenter.decode_tokenized(h.pieces, tgt), tgt)

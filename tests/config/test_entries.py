@@ -84,6 +84,18 @@ def test_a_key_that_an_override_sets_twice_is_an_error():
             "are <x>",
         ),
         ("  train: a\n  dev: {path: b, tag: <y>}\n", "<y>; data.train has no tags"),
+        (
+            "  train: [{path: a, tgt_tag: <x>}]\n  dev: {path: b, tgt_tag: <y>}\n",
+            "5:18: data.dev[0].tgt_tag: no entry of data.train has the tgt_tag <y>; the tgt_tags "
+            "of data.train are <x>",
+        ),
+        ("  train: {path: a, tag: <y>}\n  dev: {path: b, tgt_tag: <y>}\n", "no tgt_tags; remove"),
+        (
+            "  train: [{path: a, tgt_tag: <x>}, {path: c, tgt_tag: <y>}]\n  dev: b\n",
+            "data.dev[0].tgt_tag is missing, but all of data.train has one; the tgt_tags of "
+            "data.train are <x>, <y>",
+        ),
+        ("  train: {path: b, tgt_tag: <s>}\n  dev: b\n", "tgt_tag: <s> is a special of the"),
         ("  train: a\n  dev: [b, c]\n", "data.dev[1]: two sets are called gl-en; give each a name"),
         ("  train: [{path: a, src: en}]\n  dev: b\n", "source and target language are both en"),
         ("  train: a\n  dev: b\n  temperature: 0.5\n", "a number of at least 1"),
@@ -97,12 +109,42 @@ def test_errors_name_the_entry_and_its_place(data: str, message: str):
     assert str(error.value).startswith("r.yaml:")
 
 
-def test_an_entry_has_no_pairs_in_a_language_model():
-    text = "task: causal_lm\nsrc: en\ndata: {train: {path: a, tag: <x>}, dev: b}\n"
+@pytest.mark.parametrize("key", ["tag", "tgt_tag"])
+def test_an_entry_has_no_pairs_in_a_language_model(key: str):
+    text = f"task: causal_lm\nsrc: en\ndata: {{train: {{path: a, {key}: <x>}}, dev: b}}\n"
     with pytest.raises(
-        UserError, match=r"data\.train\[0\]: tag has no effect with task: causal_lm; remove it"
+        UserError, match=rf"data\.train\[0\]: {key} has no effect with task: causal_lm; remove it"
     ):
         recipe_from_text(text, "r.yaml")
+
+
+def test_the_tags_that_all_training_data_has_are_those_of_dev_sets():
+    one = "{path: a, tag: <x>, tgt_tag: <y>}"
+    for train, default, dev_tags in (
+        (one, {"tag": "<x>", "tgt_tag": "<y>"}, ("<x>", "<y>")),
+        (f"{one}, {{path: b, tag: <z>, tgt_tag: <y>}}", {"tgt_tag": "<y>"}, (None, "<y>")),
+        (f"{one}, {{path: b, tgt_tag: <y>}}", {"tgt_tag": "<y>"}, (None, "<y>")),
+        (f"{one}, b", {}, (None, None)),
+    ):
+        recipe = read(f"  train: [{train}]\n  dev: b\n")
+        assert recipe.default_tags == default
+        assert recipe.data.dev[0].tags(recipe) == dev_tags
+    recipe = read(f"  train: [{one}]\n  dev: [{{path: b, tgt_tag: <y>, name: n}}]\n")
+    assert recipe.data.dev[0].tags(recipe) == ("<x>", "<y>")
+
+
+def test_the_tag_of_the_target_decides_the_target_language():
+    entries = (
+        "{path: a, tgt: fr, tag: <gl>, tgt_tag: <fr>}",
+        "{path: b, tgt: es, tag: <gl>, tgt_tag: <es>}",
+        "{path: c, tgt: pt, tag: <2pt>}",
+        "{path: d, tgt: it, tgt_tag: <romance>}",
+        "{path: e, tgt: ca, tgt_tag: <romance>}",
+        "f",
+    )
+    recipe = read(f"  train: [{', '.join(entries)}]\n  dev: b\n")
+    assert recipe.tag_targets == {"<fr>": "fr", "<es>": "es", "<2pt>": "pt"}
+    assert not recipe.tgt_tag_required
 
 
 def test_what_changed_in_entries_besides_their_paths():

@@ -67,7 +67,7 @@ def test_a_length_limit_above_that_of_the_export_is_for_torch(
 ) -> None:
     auto = load_translator(run, "cpu", engine="auto")
     capsys.readouterr()
-    for offset, note in ((1535, ""), (1534, NOTE)):
+    for offset, note in ((1534, ""), (1533, NOTE)):
         auto.translate([""], beam=1, max_len_offset=offset)
         assert capsys.readouterr().err == note
 

@@ -614,6 +614,7 @@ def test_a_language_model_takes_a_segmentation_that_its_parent_learned_on_pairs(
     ("segment", "message"),
     [
         ({"learn_from": [{"path": "a", "tag": "<x>"}]}, r"learn_from\[0\].tag has no effect"),
+        ({"learn_from": [{"path": "a", "tgt_tag": "<x>"}]}, r"\[0\].tgt_tag has no effect"),
         ({"learn_from": "a", "codes": "b"}, "learn_from has no effect with segment.codes"),
         ({"learn_from": [{"path": "a", "scr": "pt"}]}, r'learn_from\[0\].scr"; did you mean "src"'),
         ({"learn_from": [{"path": "a", "weight": 0}]}, r"learn_from\[0\].weight: \"0\" is not a"),

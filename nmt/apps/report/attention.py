@@ -75,8 +75,8 @@ def heat_maps(
             if not blank and all(0 < size <= MAX_PIECES for size in sizes):
                 chosen.append(example)
                 pairs.append((source, target))
-        tag = outputs.tag(run)
-        maps = attention_maps(translator.transformer, codec, pairs[:SENTENCES], tag, src)
+        tag, tgt_tag = outputs.tags(run)
+        maps = attention_maps(translator.transformer, codec, pairs[:SENTENCES], tag, src, tgt_tag)
     except NmtError as error:
         return [], error.summary
     if not maps:

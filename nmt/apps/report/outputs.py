@@ -119,9 +119,9 @@ class Outputs:
         """Return the source and the target language of a run on this set."""
         return self._entries[run.name].langs(run.recipe)
 
-    def tag(self, run: ReportedRun) -> str | None:
-        """Return what each source of a run begins with."""
-        return self._entries[run.name].tag
+    def tags(self, run: ReportedRun) -> tuple[str | None, str | None]:
+        """Return what each source and each target of a run begins with."""
+        return self._entries[run.name].tags(run.recipe)
 
     def source_lines(self, run: ReportedRun) -> list[str]:
         """Return the source lines of a run in the form of its recipe, tokenized or plain."""

@@ -216,7 +216,7 @@ class Service:
             {
                 "model": name,
                 "src": options.get("src") or model.translator.codec.src,
-                "tgt": model.translator.codec.for_tag(options.get("tag")).tgt,
+                "tgt": model.target(options),
                 "seconds": seconds,
                 "lines": results,
             }

@@ -13,7 +13,7 @@ from nmt.apps.serve.words import source_words, target_words
 from nmt.data.languages import script_of, script_share
 from nmt.data.text import is_blank
 from nmt.decoding.codec import Translation
-from nmt.decoding.options import SearchOptions
+from nmt.decoding.options import SearchOptions, search_options
 from nmt.errors import UserError
 
 
@@ -41,8 +41,9 @@ class ServedModel:
         self.batcher = Batcher(self.translate, limits.batch, limits.queue, observe)
 
     def _supports(self, option: str) -> bool:
+        options = search_options(self.translator.info.decode, {option: True})
         try:
-            self.translator.check_options({option: True})
+            self.translator.engine.check_options(options, frozenset())
         except UserError:
             return False
         return True
@@ -58,9 +59,16 @@ class ServedModel:
             "precision": self.translator.engine.precision,
             "beam": self.translator.info.decode.beam,
             "tags": self.translator.codec.vocab.tags,
+            "tgt_tags": self.translator.codec.vocab.tgt_tags,
+            "tgt_tag_required": self.translator.info.tgt_tag_required,
             "token_scores": self.scores,
             "align": self.align,
         }
+
+    def target(self, options: dict[str, Any]) -> str:
+        """Return the target language of a request with these options."""
+        checked = self.translator.check_options(options)
+        return self.translator.codec.for_tag(checked.target_tag).tgt
 
     def work(self, lines: Sequence[str], options: SearchOptions) -> list[int]:
         """Return the cost of each line: hypotheses x the most characters of a translation.

@@ -10,7 +10,7 @@ from nmt.config.errors import allowed
 from nmt.decoding.options import SearchOptions
 
 # the operator of the server decides about memory; the server loads no reverse model
-EXCLUDED = {"batch_tokens", "reverse_weight", "reverse_tag"}
+EXCLUDED = {"batch_tokens", "reverse_weight", "reverse_tag", "reverse_tgt_tag"}
 OPTIONS = [name for name in SearchOptions.model_fields if name not in EXCLUDED]
 PER_BEAM = ("beam", "n_best", "candidates", "groups")  # memory and time grow with them
 HIGHEST_OFFSET = 200  # pieces; a translation of a short line needs few more than the line
@@ -45,6 +45,8 @@ MEANINGS = {
     "more of them than is usual in the training data. line: as a whole. Default: auto.",
     "tag": "Tag that the model gets before each line, such as <2es> for the target language. "
     "`tags` of the model in GET /models lists all.",
+    "tgt_tag": "Tag that each translation begins with in the model, such as <es>; no answer shows "
+    "it. `tgt_tags` of the model in GET /models lists all.",
     "src": "Language of the text, if the model has several source languages.",
     "token_scores": "Add the log-probability of each piece and the probability of each word.",
     "align": "Add the word alignment: which words of the source each word was translated from.",
@@ -119,6 +121,8 @@ class ModelDescription(BaseModel):
     precision: str
     beam: int = Field(description="beam size, if the request does not have one")
     tags: list[str]
+    tgt_tags: list[str]
+    tgt_tag_required: bool = Field(description="whether a request must choose one of tgt_tags")
     token_scores: bool = Field(description="whether it supports the option token_scores")
     align: bool = Field(description="whether it supports the option align")
 

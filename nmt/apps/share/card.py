@@ -153,6 +153,7 @@ def _summary(facts: Facts) -> list[str]:
 def _usage(facts: Facts) -> list[str]:
     entry = facts.recipe.data.dev[0]
     options = f' --tag "{entry.tag}"' if entry.tag else ""
+    options += f' --tgt-tag "{entry.tgt_tag}"' if entry.tgt_tag else ""
     if src := facts.recipe.src_option(entry):
         options += f" --src-lang {src}"
     return [

@@ -76,6 +76,7 @@ def export_hub(
         (folder / ".gitattributes").write_text(f"*.bin {_LFS}\n*.model {_LFS}\n", "utf-8")
         entry = recipe.data.dev[0]
         options = f', "{entry.tag}"' if entry.tag else ""
+        options += f', tgt_tag="{entry.tgt_tag}"' if entry.tgt_tag else ""
         if src := recipe.src_option(entry):
             options += f', src="{src}"'
         code = _CODE.format(lines=_list_literal(lines), options=options)

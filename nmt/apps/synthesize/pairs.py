@@ -138,15 +138,18 @@ def _languages(args: argparse.Namespace) -> tuple[str, str]:
 
     run = Path(args.run[0])
     trained = read_metadata(run) if is_export(run) else RunFolder.open(run).recipe()
-    # checked here, because it is part of a file name
-    src = search_options(DecodeConfig(), {"src": args.src}, spell=as_flag).src or trained.src
-    tgt = trained.tag_targets.get(args.tag or "", trained.tgt)
+    # checked here, because they decide the names of files
+    given = {name: getattr(args, name) for name in ("src", "tag", "tgt_tag")}
+    options = search_options(DecodeConfig(), given, spell=as_flag)
+    options = options.with_default_tags(trained.default_tags)
+    src = options.src or trained.src
+    tgt = trained.tag_targets.get(options.target_tag, trained.tgt)
     if src == tgt:
         raise UserError(
             f"the text and its translations are both {src}",
-            at="--src-lang, --tag",
+            at="--src-lang, --tag, --tgt-tag",
             fix="give the language of the text with --src-lang, and the tag of another target "
-            "language with --tag",
+            "language with --tag or --tgt-tag",
         )
     return src, tgt
 

@@ -1,6 +1,6 @@
 """Translate text with the model in this folder. README.md lists the packages to install.
 
-    python translate.py [--tag TAG] [--src-lang LANG] [--split auto|line] < input.txt > output.txt
+    python translate.py [options] < input.txt > output.txt
 
 Each line of input gives one line of output. A line with more sentences than usual in the training
 data is translated in parts, if the package sentencex is installed. In Python::
@@ -119,21 +119,29 @@ class Translator:
             self.most = None
 
     def translate(
-        self, line: str, tag: str | None = None, src: str | None = None, split: str = "auto"
+        self,
+        line: str,
+        tag: str | None = None,
+        src: str | None = None,
+        split: str = "auto",
+        tgt_tag: str | None = None,
     ) -> str:
         """Return the best translation of a line.
 
         Args:
-            tag: what goes before the pieces of a sentence, such as <bt>; None = nothing.
+            tag: what goes before the pieces of a sentence, such as <bt>; None = the tag that all
+                training data had, if it was one, else nothing.
             src: language of the line, for the rules of the tokenizer; None = ``src`` of nmt.json.
             split: auto = a line with more sentences than usual in the training data is translated
                 in parts; line = as a whole.
+            tgt_tag: what the translation begins with in the model; the text does not show it. None
+                = as for ``tag``.
 
         Raises:
-            ValueError: the line is too long, or the model does not have the tag or the source
-                language.
+            ValueError: the line is too long, the model does not have the tag or the source
+                language, or it needs a target tag.
         """
-        self.check_options(tag, src)
+        tag, tgt_tag = self.check_options(tag, src, tgt_tag)
         unseen = unicode["is_shapeless"]
         line = "".join(" " if unicodedata.category(c) in ("Cc", "Cs") else c for c in line)
         line = unicode["normalize"](line, self.settings["segmentation"]["normalize"])
@@ -146,23 +154,25 @@ class Translator:
         if most is not None and split == "auto":
             split_line = sentences["split_sentences"](line, self.settings["rules"][src])
             parts = sentences["join_in_parts"](split_line, lambda part: len(part) <= most)
-        translations = [self._translate(part, tag, src) for part in parts]
+        translations = [self._translate(part, tag, src, tgt_tag) for part in parts]
         return sentences["join_translations"](translations, parts)
 
-    def _translate(self, text: str, tag: str | None, src: str) -> str:
+    def _translate(self, text: str, tag: str | None, src: str, tgt_tag: str | None) -> str:
         """Return the best translation of a part of a line."""
-        pieces = self.segmenter.encode(text, src)
-        if tag is not None:
-            pieces = [f" {tag}", *pieces]  # the space tells it from the same characters in a text
+        # the space tells a tag from the same characters in a text
+        start = [f" {tgt_tag}"] if tgt_tag else []
+        pieces = [*([f" {tag}"] if tag else []), *self.segmenter.encode(text, src)]
         decode = self.settings["decode"]
         suppressed = [[token] for token in self.settings["suppressed_tokens"]]
         try:
             (result,) = self.engine.translate_batch(
                 [pieces],
+                target_prefix=[start] if start else None,
                 beam_size=decode["beam"],
                 length_penalty=self.settings["length_penalty"],
                 max_input_length=0,  # the default would cut long sentences
-                max_decoding_length=len(pieces) + 1 + decode["max_len_offset"],
+                min_decoding_length=1 + len(start),
+                max_decoding_length=len(pieces) + 1 + decode["max_len_offset"] + len(start),
                 disable_unk=not decode["allow_unk"],
                 suppress_sequences=suppressed or None,
             )
@@ -170,19 +180,32 @@ class Translator:
             raise ValueError(
                 f"CTranslate2 cannot translate a line of {len(pieces):,} pieces: {error}"
             ) from error
-        lang = self.settings["tag_targets"].get(tag or "", self.settings["tgt"])
-        return self.segmenter.decode(result.hypotheses[0], lang)
+        lang = self.settings["tag_targets"].get(tgt_tag or tag or "", self.settings["tgt"])
+        return self.segmenter.decode(result.hypotheses[0][len(start) :], lang)
 
-    def check_options(self, tag: str | None, src: str | None) -> None:
-        """Raise ValueError if the model does not have a tag or a source language."""
-        tags, sources = self.settings["tags"], self.settings["sources"]
-        if tag is not None and tag not in tags:
-            raise ValueError(f"the model has no tag {tag}; its tags: {', '.join(tags) or 'none'}")
+    def check_options(
+        self, tag: str | None, src: str | None, tgt_tag: str | None
+    ) -> tuple[str | None, str | None]:
+        """Return the tags of source and target, with their defaults.
+
+        Raises:
+            ValueError: the model does not have a tag or the source language, or needs a target tag.
+        """
+        tags, tgt_tags = self.settings["tags"], self.settings["tgt_tags"]
+        sources, default = self.settings["sources"], self.settings["default_tags"]
+        tag, tgt_tag = tag or default.get("tag"), tgt_tag or default.get("tgt_tag")
+        for kind, given, known in (("tag", tag, tags), ("target tag", tgt_tag, tgt_tags)):
+            if given is not None and given not in known:
+                listed = ", ".join(known) or "none"
+                raise ValueError(f"the model has no {kind} {given}; its {kind}s: {listed}")
+        if tgt_tag is None and self.settings["tgt_tag_required"]:
+            raise ValueError(f"choose a target tag: {', '.join(tgt_tags)}")
         if src is not None and src not in sources:
             raise ValueError(
                 f"the model was not trained to translate {src}; its source languages: "
                 + ", ".join(sources)
             )
+        return tag, tgt_tag
 
 
 def check_files(folder: Path) -> None:
@@ -209,6 +232,9 @@ if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0], allow_abbrev=False)
     parser.add_argument("--tag", help="tag before each source, one of those in nmt.json")
     parser.add_argument(
+        "--tgt-tag", help="tag that translations begin with in the model, one of those in nmt.json"
+    )
+    parser.add_argument(
         "--src-lang", help="source language, one of those in nmt.json", metavar="LANG"
     )
     parser.add_argument(
@@ -222,17 +248,18 @@ if __name__ == "__main__":
     sys.stdout.reconfigure(encoding="utf-8")
     try:
         translator = Translator(Path(__file__).parent)
-        translator.check_options(args.tag, args.src_lang)
+        tag, tgt_tag = translator.check_options(args.tag, args.src_lang, args.tgt_tag)
     except ValueError as error:
         parser.error(str(error))
-    if args.tag is None and translator.settings["always_tagged"]:
+    if tag is None and translator.settings["always_tagged"]:
         tags = ", ".join(translator.settings["tags"])
         print(f"note: all training data had a tag; choose one with --tag: {tags}", file=sys.stderr)
     for number, data in enumerate(sys.stdin.buffer, 1):
         try:
             encoding = "utf-8-sig" if number == 1 else "utf-8"  # without a byte-order mark
             line = data.removesuffix(b"\n").decode(encoding)
-            print(translator.translate(line, args.tag, args.src_lang, args.split), flush=True)
+            text = translator.translate(line, tag, args.src_lang, args.split, tgt_tag)
+            print(text, flush=True)
         except UnicodeDecodeError as error:
             problem = f"not UTF-8: {error.reason} at byte {error.start + 1} of the line"
             parser.exit(2, f"{parser.prog}: line {number}: {problem}; convert it with iconv\n")

@@ -1,0 +1,289 @@
+"""A target tag in search and scores: the decoder reads it first, and no output shows it."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import replace
+from typing import Any
+
+import pytest
+import torch
+
+from nmt.config.recipe import FastBpeConfig
+from nmt.data.batches import collate_sources
+from nmt.data.vocab import BOS, EOS, PAD, UNK, tag_piece
+from nmt.decoding.codec import TextCodec
+from nmt.decoding.engine import length_penalty
+from nmt.decoding.ensemble import Ensemble
+from nmt.decoding.forced import attention_maps
+from nmt.decoding.torch_engine import TorchEngine
+from nmt.decoding.translator import Translator
+from nmt.errors import UserError
+from nmt.model.layout import Layout
+from tests.decoding.untrained import LINES, PAIRS, learned, translator_of, untrained
+
+ES, FR, SRC = "<es>", "<fr>", "<gl>"
+
+
+def tagged(seed: int = 2, src: str = "gl", tgt: str = "en", tags: tuple = (ES, FR)) -> Translator:
+    """Return an untrained translator whose targets may begin with tags, and sources with <gl>."""
+    segmenter, vocab = learned(FastBpeConfig(merges=50), PAIRS)
+    source, target = tag_piece(SRC), [piece for tag in tags for piece in tag_piece(tag)]
+    vocab = vocab.with_counts(Counter(source), Counter(target), [*source, *target])
+    made = untrained(seed, words=(segmenter, vocab))
+    codec = TextCodec(segmenter, vocab, src, tgt)
+    return translator_of(made.transformer, codec, made.info.decode)
+
+
+@pytest.fixture(scope="module")
+def translator() -> Translator:
+    return tagged()
+
+
+@torch.no_grad()
+def greedy(translator: Translator, line: str, tags: list[str], options: Any) -> tuple[list, float]:
+    """Search without a cache: read [BOS, tag, pieces so far] from the start at each position."""
+    model, vocab, codec = translator.transformer.eval(), translator.codec.vocab, translator.codec
+    source = vocab.ids([*(p for t in tags for p in tag_piece(t)), *codec.source_pieces(line)])
+    src, layout = collate_sources([torch.tensor(source).numpy()])
+    start = [BOS, *vocab.ids(tag_piece(options["tgt_tag"]))]
+    ids: list[int] = []
+    total = 0.0
+    limit = len(source) + 1 + translator.info.decode.max_len_offset
+    while len(ids) < limit:
+        tgt = torch.tensor([*start, *ids])
+        logits = model(src, layout, tgt, Layout.of([len(tgt)]))[-1]
+        log_probs = logits.log_softmax(-1)
+        log_probs[[PAD, BOS, UNK, *vocab.reserved_ids, *([] if ids else [EOS])]] = -torch.inf
+        token = int(log_probs.argmax())
+        total += float(log_probs[token])
+        if token == EOS:
+            break
+        ids.append(token)
+    return vocab.pieces(ids), total
+
+
+@pytest.mark.parametrize("tgt_tag", [ES, FR])
+@pytest.mark.parametrize("tag", [None, SRC])
+def test_greedy_search_continues_the_tag(
+    translator: Translator, tag: str | None, tgt_tag: str
+) -> None:
+    options: dict[str, Any] = {"tag": tag, "tgt_tag": tgt_tag, "beam": 1, "length_alpha": 1.3}
+    for (one,), line in zip(translator.stream(LINES, **options), LINES, strict=True):
+        pieces, log_prob = greedy(translator, line, [tag] if tag else [], options)
+        assert one.pieces == pieces
+        assert one.log_prob == pytest.approx(log_prob, abs=1e-4)  # another order of sums in fp32
+        length = len(pieces) + one.finished
+        assert one.score == pytest.approx(one.log_prob / length_penalty(float(length), 1.3))
+
+
+def test_the_tags_give_other_translations(translator: Translator) -> None:
+    texts = [translator.translate(LINES, tgt_tag=tag) for tag in (None, ES, FR)]
+    assert texts[0] != texts[1] != texts[2] != texts[0]
+    assert "<" not in "".join(map("".join, texts))
+
+
+SEARCHES: dict[str, dict[str, Any]] = {
+    "beam": {"beam": 4, "n_best": 4},
+    "count": {"beam": 4, "n_best": 3, "stop_rule": "count"},
+    "samples": {"sample": True, "n_best": 3},
+    "groups": {"beam": 4, "groups": 2, "n_best": 4},
+    "ngrams": {"beam": 3, "n_best": 3, "no_repeat_ngram": 1},
+    "forbidden": {"beam": 3, "n_best": 3, "forbid_all": ("the", "<es>")},
+}
+
+
+@pytest.mark.parametrize("search", SEARCHES)
+@pytest.mark.parametrize("tag", [None, SRC])
+def test_found_scores_equal_forced_scores(
+    translator: Translator, tag: str | None, search: str
+) -> None:
+    shared = {"tag": tag, "tgt_tag": ES, "align": True, "length_alpha": 0.6}
+    options = {**SEARCHES[search], **shared, "token_scores": True}
+    compared = 0
+    for line, found in zip(LINES, translator.stream(LINES, **options), strict=True):
+        for one in found:
+            assert len(one.token_log_probs) == len(one.pieces) + one.finished
+            assert sum(one.token_log_probs) == pytest.approx(one.log_prob, abs=1e-4)
+            codec = translator.codec
+            if one.finished and one.pieces and codec.target_pieces(one.text) == one.pieces:
+                [given] = translator.score([line], [one.text], **shared)
+                assert given.log_prob == pytest.approx(one.log_prob, abs=1e-4)
+                assert given.score == pytest.approx(one.score, abs=1e-4)
+                assert given.token_log_probs == pytest.approx(one.token_log_probs, abs=1e-4)
+                assert given.alignment == one.alignment
+                [other] = translator.score([line], [one.text], **{**shared, "tgt_tag": FR})
+                assert other.log_prob != pytest.approx(one.log_prob, abs=1e-3)
+                compared += 1
+    assert compared >= 2
+
+
+@pytest.mark.parametrize("search", SEARCHES)
+def test_a_translation_does_not_depend_on_its_batch(translator: Translator, search: str) -> None:
+    options = {**SEARCHES[search], "tgt_tag": FR}
+    if search == "samples":  # they are a function of the line's number
+        many = [*translator.stream(LINES, **options)]
+        alone = [*translator.stream(LINES, **options, batch_tokens=1)]
+    else:
+        many = [*translator.stream(LINES, **options)]
+        alone = [next(translator.stream([line], **options, batch_tokens=1)) for line in LINES]
+    for a, b in zip(many, alone, strict=True):
+        assert [one.pieces for one in a] == [one.pieces for one in b]
+        assert [one.score for one in a] == pytest.approx([one.score for one in b], abs=1e-4)
+
+
+def test_workers_and_inference_layers_find_the_same(translator: Translator) -> None:
+    expected = [*translator.stream(LINES, tgt_tag=ES, beam=3)]
+    model = tagged().transformer.prepare_for_inference(torch.float32)
+    engine = TorchEngine(model, translator.codec, torch.device("cpu"), workers=2)
+    fast = Translator(engine, translator.codec, translator.info)
+    found = [*fast.stream(LINES * 40, tgt_tag=ES, beam=3)]
+    assert [one.pieces for (one,) in found] == [one.pieces for (one,) in expected] * 40
+
+
+def test_constraints_begin_after_the_tag(translator: Translator) -> None:
+    for (one,) in translator.stream(
+        LINES, tgt_tag=ES, prefix=["the cat"] * len(LINES), require=[["sea"]] * len(LINES), beam=4
+    ):
+        assert one.text.startswith("the cat")
+        assert "sea" in one.text.split()
+
+
+def test_no_tag_is_found_even_if_it_is_the_most_likely_type() -> None:
+    translator = tagged()
+    model, vocab = translator.transformer, translator.codec.vocab
+    ids = vocab.ids([*tag_piece(ES), *tag_piece(FR)])
+    assert model.allowed[ids].all()  # the model predicts them in training
+    assert not model.allowed[vocab.ids(tag_piece(SRC))].any()
+    with torch.no_grad():
+        model.out_bias[ids] = 100.0  # type: ignore[index]
+    for tgt_tag in (None, ES):
+        for one in (best for (best,) in translator.stream(LINES, tgt_tag=tgt_tag)):
+            assert not {*vocab.ids(one.pieces)} & {*ids}
+
+
+def test_an_ensemble_of_equal_models_is_the_model(translator: Translator) -> None:
+    model = Ensemble([translator.transformer, tagged().transformer])
+    both = translator_of(model, translator.codec, translator.info.decode)
+    options: dict[str, Any] = {"tgt_tag": ES, "beam": 3, "align": True, "token_scores": True}
+    for (a,), (b,) in zip(
+        translator.stream(LINES, **options), both.stream(LINES, **options), strict=True
+    ):
+        assert (a.pieces, a.alignment) == (b.pieces, b.alignment)
+        assert a.token_log_probs == pytest.approx(b.token_log_probs, abs=1e-4)
+
+
+def test_attention_has_no_row_for_the_tag(translator: Translator) -> None:
+    model, codec = translator.transformer, translator.codec
+    pair = ("o can bebe auga", "the dog eats")
+    [with_tag] = attention_maps(model, codec, [pair], SRC, None, ES)
+    [without] = attention_maps(model, codec, [pair], SRC, None)
+    assert (
+        with_tag.weights.shape
+        == without.weights.shape
+        == (
+            len(with_tag.target),
+            len(with_tag.source),
+        )
+    )
+    assert with_tag.target == without.target
+    assert with_tag.weights.sum(1) == pytest.approx([1.0] * len(with_tag.target), abs=1e-5)
+    [scored] = translator.score([pair[0]], [pair[1]], tag=SRC, tgt_tag=ES, align=True)
+    pieces = with_tag.weights[:-1, 1:-1].argmax(1)
+    ends = codec.word_ends(with_tag.source[1:-1]), codec.word_ends(with_tag.target[:-1])
+    words = {(sum(ends[0][:i]), sum(ends[1][:j])) for j, i in enumerate(pieces)}
+    assert scored.alignment == sorted(words)
+
+
+# ---------------------------------------------------------------- which tag
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"tgt_tag": "<pt>"}, "the model has no target tag <pt>; its target tags are <es>, <fr>"),
+        ({"tgt_tag": SRC}, "the model has no target tag <gl>"),
+        ({"tag": ES}, "the model has no tag <es>; its tags are <gl>"),
+    ],
+)
+def test_a_tag_of_the_other_side_or_an_unknown_one_is_an_error(
+    translator: Translator, options: dict[str, Any], message: str
+) -> None:
+    with pytest.raises(UserError) as caught:
+        translator.stream(LINES, **options)
+    assert message in str(caught.value)
+    with pytest.raises(UserError, match="trained without target tags"):
+        untrained().stream(LINES, tgt_tag=ES)
+
+
+def test_the_only_tag_is_the_default_and_one_of_several_is_required() -> None:
+    translator = tagged()
+    expected = translator.translate(LINES, tag=SRC, tgt_tag=FR)
+    scored = translator.score(LINES, LINES, tag=SRC, tgt_tag=FR)
+    other = translator.translate(LINES, tag=SRC, tgt_tag=ES)
+    plain = translator.info
+    translator.info = replace(plain, default_tags={"tag": SRC, "tgt_tag": FR})
+    assert translator.translate(LINES) == expected
+    assert translator.score(LINES, LINES) == scored
+    assert translator.translate(LINES, tgt_tag=ES) == other
+    translator.info = replace(plain, tgt_tag_required=True)
+    for call in (translator.translate, lambda lines: translator.score(lines, lines)):
+        with pytest.raises(UserError, match="its target tags are <es>, <fr>") as caught:
+            call(LINES)
+        assert caught.value.at == "tgt_tag"
+
+
+def test_the_target_tag_decides_the_rules_of_the_language() -> None:
+    translator = tagged()
+    translator.codec.tag_targets = {FR: "fr", SRC: "it"}
+    assert translator.codec.for_tag(FR).tgt == "fr"
+    for options, language in (
+        ({"tgt_tag": FR}, "fr"),
+        ({"tgt_tag": FR, "tag": SRC}, "fr"),
+        ({"tgt_tag": ES, "tag": SRC}, "en"),
+        ({"tag": SRC}, "it"),
+    ):
+        checked = translator.check_options(options)
+        assert translator.codec.for_tag(checked.target_tag).tgt == language
+
+
+# ---------------------------------------------------------------- a reverse model
+
+
+@pytest.mark.parametrize("default", [False, True])
+def test_the_reverse_model_has_a_target_tag_of_its_own(default: bool) -> None:
+    back = tagged(7, "en", "es", tags=("<gl>", "<pt>"))
+    back.codec.tag_targets = {"<gl>": "gl", "<pt>": "pt"}
+    both = tagged()
+    (candidates,) = both.n_best([LINES[0]], 4, tgt_tag=ES)
+    sums = [
+        one.score + 3 * back.score([one.text], [LINES[0]], tgt_tag="<gl>")[0].score
+        for one in candidates
+    ]
+    options: dict[str, Any] = {"tgt_tag": ES, "candidates": 4, "reverse_weight": 3}
+    if default:
+        back.info = replace(back.info, default_tags={"tgt_tag": "<gl>"})
+    else:
+        options["reverse_tgt_tag"] = "<gl>"
+    both.reverse = back
+    assert both.translate([LINES[0]], **options) == [candidates[sums.index(max(sums))].text]
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"reverse_tgt_tag": "<es>"}, "no target tag <es>; its target tags: <gl>, <pt>"),
+        ({}, "always saw a target tag; its target tags: <gl>, <pt>"),
+        ({"reverse_tgt_tag": "<pt>"}, "translates en to pt, but it must translate en to gl"),
+    ],
+)
+def test_a_reverse_model_that_does_not_fit_is_an_error(
+    options: dict[str, Any], message: str
+) -> None:
+    both, back = tagged(), tagged(7, "en", "gl", tags=("<gl>", "<pt>"))
+    back.codec.tag_targets = {"<pt>": "pt"}
+    back.info = replace(back.info, tgt_tag_required=True)
+    both.reverse = back
+    with pytest.raises(UserError) as caught:
+        both.stream(LINES, tgt_tag=ES, **options)
+    assert message in str(caught.value)

@@ -1,0 +1,395 @@
+"""One model into two languages, chosen by the target tag alone, through the commands."""
+
+from __future__ import annotations
+
+import json
+import runpy
+import subprocess
+import sys
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+import nmt
+from nmt.apps.evaluate import command as evaluate
+from nmt.apps.serve.limits import Limits
+from nmt.apps.serve.model import ServedModel
+from nmt.cli import train, translate
+from nmt.config.load import load_recipe
+from nmt.data.prepare import Prepared, prepare
+from nmt.data.vocab import tag_piece
+from nmt.errors import UserError
+from nmt.export.folder import export
+from nmt.training.trainer import Trainer
+from tests.test_resume import difference, result, stop_and_resume
+from tests.toy import lines_of_digits, reverse, toy_recipe, write_pairs
+
+EN, FR = "<en>", "<fr>"
+TO_EN, TO_FR = {"tgt_tag": EN}, {"tgt": "fr", "tgt_tag": FR}
+
+
+@pytest.fixture(scope="module")
+def corpus(tmp_path_factory) -> Path:
+    """The same digits are copied into English and reversed into French."""
+    folder = tmp_path_factory.mktemp("two")
+    lines = lines_of_digits(540, shortest=1, longest=3)
+    for split, some in (("train", lines[:500]), ("dev", lines[500:])):
+        for side, make in (("gl", str), ("en", str), ("fr", reverse)):
+            text = "".join(f"{make(line)}\n" for line in some)
+            (folder / f"{split}.{side}").write_text(text)
+    return folder
+
+
+def recipe_for(corpus: Path, data: dict[str, Any] | None = None, **groups: Any) -> str:
+    entries = {
+        "train": [{"path": "train", **TO_EN}, {"path": "train", **TO_FR}],
+        "dev": [{"path": "dev", **TO_EN}, {"path": "dev", **TO_FR}],
+        "test": [{"path": "dev", **TO_EN}, {"path": "dev", **TO_FR}],
+        "checks": "off",
+    }
+    return str(toy_recipe(corpus, {"data": {**entries, **(data or {})}, **groups}))
+
+
+LEARNING: dict[str, Any] = {
+    "data": {"batch_tokens": 384},
+    "model": {"dim": 32, "ffn_dim": 64, "dropout": 0.0, "word_dropout": 0.0},
+    "optim": {"label_smoothing": 0.0},
+    "schedule": {"kind": "linear", "lr": 0.01, "warmup_updates": 30, "total_updates": 400},
+    "train": {"validate_every": 400, "max_validations": 1, "log_every": 200},
+}
+SHORT: dict[str, Any] = {"train": {"validate_every": 2, "max_validations": 1}}
+
+
+@pytest.fixture(scope="module")
+def learned(corpus, tmp_path_factory) -> Path:
+    run = tmp_path_factory.mktemp("learned") / "run"
+    assert train.main([recipe_for(corpus, **LEARNING), f"out={run}"]) == 0
+    return run
+
+
+def texts(capsys, *argv: object) -> list[str]:
+    capsys.readouterr()
+    assert translate.main(list(map(str, argv))) == 0
+    return capsys.readouterr().out.splitlines()
+
+
+def test_the_tag_alone_decides_between_a_copy_and_the_reverse(learned, corpus, capsys):
+    lines = (corpus / "dev.gl").read_text().splitlines()
+    for tag, make in ((EN, str), (FR, reverse)):
+        found = texts(capsys, learned, "--input", corpus / "dev.gl", "--tgt-tag", tag)
+        right = sum(a == make(b) for a, b in zip(found, lines, strict=True))
+        assert right >= 0.9 * len(lines)
+        name = {EN: "gl-en", FR: "gl-fr"}[tag]
+        # validation forces the tag of its set
+        assert (learned / "dev" / f"u000400.{name}.hyp").read_text().splitlines() == found
+    for options, message in (
+        ([], "its target tags are <en>, <fr>"),
+        (["--tgt-tag", "<pt>"], "the model has no target tag <pt>; its target tags are <en>, <fr>"),
+        (["--tgt-tag", EN, "--tag", FR], "the model has no tag <fr>"),
+    ):
+        assert translate.main([str(learned), "--input", str(corpus / "dev.gl"), *options]) == 2
+        assert message in capsys.readouterr().err
+
+
+def test_the_command_at_the_end_of_a_training_has_the_tag(corpus, tmp_path):
+    ended = nmt.train(recipe_for(corpus, **SHORT), [f"out={tmp_path / 'run'}"], quiet=True)
+    assert f"nmt-translate {tmp_path / 'run'} --tgt-tag '<en>'\n" in ended.text
+
+
+def test_scores_of_the_command_are_those_of_the_search(learned, corpus, tmp_path, capsys):
+    source, target = corpus / "dev.gl", tmp_path / "target"
+    options = (learned, "--input", source, "--tgt-tag", FR)
+    found = [json.loads(line) for line in texts(capsys, *options, "--token-scores", "--align")]
+    target.write_text("".join(f"{one['text']}\n" for one in found))
+    scored = texts(capsys, *options, "--score-target", target)
+    for one, line in zip(found, scored, strict=True):
+        assert len(one["token_log_probs"]) == len(one["pieces"]) + 1
+        assert FR not in "".join(one["pieces"])
+        assert float(line.split("\t")[0]) == pytest.approx(one["log_prob"], abs=2e-3)  # as printed
+        # each word is the digit that it was translated from
+        words = len(one["pieces"])
+        assert {j for _, j in one["alignment"]} == set(range(words))
+    assert evaluate.main([str(learned), "--split", "test.gl-fr", "--metrics", "bleu"]) == 0
+
+
+def test_both_sets_have_their_own_scores_and_perplexities(learned, corpus):
+    """The perplexity counts the tag, pieces and EOS."""
+    records = [json.loads(line) for line in (learned / "metrics.jsonl").read_text().splitlines()]
+    [dev] = [record for record in records if record["kind"] == "dev"]
+    assert dev["gl-en/bleu"] > 60
+    assert dev["gl-fr/bleu"] > 60
+    translator = nmt.Translator.load(learned, "cpu")
+    vocab, model = translator.codec.vocab, translator.transformer
+    prepared = prepare(load_recipe(recipe_for(corpus, **LEARNING), [f"out={learned}"]), False)
+    for held_out, tag in zip(prepared.dev, (EN, FR), strict=True):
+        total, count = 0.0, 0
+        for row in range(len(held_out.corpus)):
+            src, tgt = held_out.corpus.src(row), held_out.corpus.tgt(row)
+            assert vocab.pieces(tgt[:1].tolist()) == tag_piece(tag)
+            [scores] = translator.engine.score(
+                [(src, tgt.astype(np.int64), 1)], options_of(translator)
+            )
+            total += sum(scores.log_probs)
+            count += len(tgt) + 1
+        name = held_out.name.partition(".")[2]
+        assert dev[f"{name}/ppl"] == pytest.approx(float(np.exp(-total / count)), rel=1e-4)
+    assert model.allowed[vocab.ids([*tag_piece(EN), *tag_piece(FR)])].all()
+
+
+def options_of(translator: nmt.Translator) -> Any:
+    """Return options without a target tag: the ids that are scored begin with it."""
+    checked = translator.check_options({"tgt_tag": EN})
+    return checked.model_copy(update={"tgt_tag": None})
+
+
+def test_pairs_are_named_after_the_language_of_the_tag(learned, corpus, tmp_path, capsys):
+    for tag, lang in ((EN, "en"), (FR, "fr")):
+        prefix = tmp_path / lang
+        options = ("--pairs", prefix, "--max-copied", 1, "--tgt-tag", tag)
+        texts(capsys, learned, "--input", corpus / "dev.gl", *options)
+        sides = [Path(f"{prefix}.{side}").read_text().splitlines() for side in ("gl", lang)]
+        make = {"en": str, "fr": reverse}[lang]
+        assert sum(make(a) == b for a, b in zip(*sides, strict=True)) >= 0.8 * len(sides[0]) > 0
+
+
+def test_a_served_model_takes_the_tag(learned):
+    served = ServedModel("m", nmt.Translator.load(learned, "cpu"), "torch", Limits())
+    assert served.description()["tgt_tags"] == [EN, FR]
+    assert served.description()["tags"] == []
+    assert served.scores
+    assert served.align
+    [one] = served.translate(["4 2"], {"tgt_tag": FR, "token_scores": True}, 0, lambda: None)
+    assert one["translations"][0]["text"] == "2 4"
+    assert served.target({"tgt_tag": FR}) == "fr"
+    with pytest.raises(UserError, match="its target tags are <en>, <fr>"):
+        served.translate(["4 2"], {}, 0, lambda: None)
+    served.batcher.close()
+
+
+# ---------------------------------------------------------------- CTranslate2
+
+
+def test_an_exported_model_finds_and_scores_the_same(learned, corpus, tmp_path, capsys):
+    pytest.importorskip("ctranslate2")
+    translator, folder = nmt.Translator.load(learned, "cpu"), tmp_path / "model"
+    export(translator, folder)
+    exported = nmt.load_translator(folder, "cpu")
+    lines = (corpus / "dev.gl").read_text().splitlines()
+    for options in (
+        {"tgt_tag": EN, "beam": 1},
+        {"tgt_tag": FR, "beam": 1},
+        {"tgt_tag": FR, "beam": 4, "n_best": 4, "stop_rule": "count"},
+        {"tgt_tag": FR, "beam": 3, "stop_rule": "count", "max_len_offset": 1},
+    ):
+        for ours, theirs in zip(
+            translator.stream(lines, **options), exported.stream(lines, **options), strict=True
+        ):
+            assert [one.pieces for one in theirs] == [one.pieces for one in ours]
+            for a, b in zip(ours, theirs, strict=True):
+                assert (a.finished, a.log_prob) == (b.finished, pytest.approx(b.log_prob, abs=1e-3))
+                assert a.score == pytest.approx(b.score, abs=1e-3)
+    with pytest.raises(UserError, match="its target tags are <en>, <fr>"):
+        exported.translate(lines)
+
+    program = runpy.run_path(str(folder / "translate.py"))
+    alone = program["Translator"](folder, device="cpu")
+    beam = translator.info.decode.beam
+    expected = exported.translate(lines, tgt_tag=FR, beam=beam)
+    assert [alone.translate(line, tgt_tag=FR) for line in lines] == expected
+    for options, message in (({}, "choose a target tag: <en>, <fr>"), ({"tgt_tag": "<x>"}, "<x>")):
+        with pytest.raises(ValueError, match=message):
+            alone.translate("4", **options)
+    for options, message in (
+        (["--tgt-tag", FR], b""),
+        ([], b"choose a target tag: <en>, <fr>"),
+    ):
+        ran = subprocess.run(
+            [sys.executable, "-B", folder / "translate.py", *options],
+            input=b"4 2\n",
+            capture_output=True,
+            check=False,
+        )
+        assert (ran.returncode == 0) == (not message)
+        assert message in ran.stderr
+        assert ran.stdout == (b"" if message else b"2 4\n")
+
+
+# ---------------------------------------------------------------- the only tags are the defaults
+
+
+@pytest.fixture(scope="module")
+def one_way(corpus, tmp_path_factory) -> Path:
+    """Return a run whose training data has one tag of sources and one of targets."""
+    run = tmp_path_factory.mktemp("one-way") / "run"
+    entry = {"path": "train", "tgt": "fr", "tag": "<gl>", "tgt_tag": FR}
+    data = {"train": [entry, {**entry, "weight": 2}], "dev": {"path": "dev", "tgt": "fr"}}
+    recipe = recipe_for(corpus, {**data, "test": {"path": "dev", "tgt": "fr"}}, **SHORT)
+    assert train.main([recipe, f"out={run}"]) == 0
+    return run
+
+
+def test_without_an_option_the_only_tags_are_used(one_way, corpus, tmp_path, capsys):
+    given = ["--tag", "<gl>", "--tgt-tag", FR]
+    for more in ([], ["--token-scores"], ["--score-target", corpus / "dev.fr"]):
+        options = (one_way, "--input", corpus / "dev.gl", *more)
+        found = texts(capsys, *options)
+        assert "tag" not in capsys.readouterr().err
+        assert found == texts(capsys, *options, *given)
+    # dev and test sets are scored with the same tags
+    found = texts(capsys, one_way, "--input", corpus / "dev.gl")
+    assert (one_way / "test.hyp").read_text().splitlines() == found
+    texts(capsys, one_way, "--input", corpus / "dev.gl", "--pairs", tmp_path / "bt")
+    assert Path(f"{tmp_path / 'bt'}.fr").exists()  # the tag's language, not the recipe's tgt
+
+
+def test_an_export_has_the_defaults(one_way, corpus, tmp_path):
+    pytest.importorskip("ctranslate2")
+    folder = tmp_path / "model"
+    translator = nmt.Translator.load(one_way, "cpu")
+    export(translator, folder)
+    settings = json.loads((folder / "nmt.json").read_text())
+    assert settings["default_tags"] == {"tag": "<gl>", "tgt_tag": FR}
+    lines = (corpus / "dev.gl").read_text().splitlines()
+    exported = nmt.load_translator(folder, "cpu")
+    expected = translator.translate(lines, stop_rule="count")
+    assert exported.translate(lines) == expected
+    assert exported.translate(lines, tag="<gl>", tgt_tag=FR) == expected
+    alone = runpy.run_path(str(folder / "translate.py"))["Translator"](folder, device="cpu")
+    explicit = [alone.translate(line, "<gl>", tgt_tag=FR) for line in lines]
+    assert [alone.translate(line) for line in lines] == explicit
+
+
+# ---------------------------------------------------------------- encoding, noise, resume
+
+
+def prepared(recipe: str, run: Path, *more: str) -> Prepared:
+    return prepare(load_recipe(recipe, [f"out={run}", *more]), False)
+
+
+@pytest.fixture(scope="module")
+def numbers(tmp_path_factory) -> str:
+    """Return a recipe with BPE-dropout for numbers of several digits."""
+    folder, rng = tmp_path_factory.mktemp("numbers"), Random(1)
+    for split, size in {"train": 60, "dev": 6, "test": 6}.items():
+        lines = (" ".join(str(rng.randint(0, 999)) for _ in range(4)) for _ in range(size))
+        write_pairs(folder / split, [f"{line} {split} {i}" for i, line in enumerate(lines)])
+    tagged = {"tag": "<gl>", "tgt_tag": EN}
+    data = {
+        "train": [{"path": "train", **tagged}, {"path": "train", **tagged, "tgt_tag": FR}],
+        "dev": {"path": "dev", **tagged},
+        "test": {"path": "test", **tagged},
+        "checks": "off",
+        "batch_tokens": 128,
+    }
+    segment = {"kind": "fastbpe", "merges": 30, "dropout": 0.3}
+    return str(toy_recipe(folder, {"data": data, "segment": segment}))
+
+
+def test_noise_leaves_the_tags(numbers, tmp_path):
+    from nmt.data.epochs import Epochs
+
+    recipe = load_recipe(numbers, [f"out={tmp_path / 'run'}"])
+    data = prepare(recipe, False)
+    en, fr, gl = data.vocab.ids([*tag_piece(EN), *tag_piece(FR), *tag_piece("<gl>")])
+    noise = data.segmenter.noise(recipe.segment)
+    epochs = Epochs(data.train, data.vocab, None, noise, 1, recipe.data.max_pieces)
+    changed = 0
+    rows = np.arange(len(data.train))
+    half = data.train.sizes[0]
+    for epoch in range(2):
+        pairs = epochs[epoch].select(rows)
+        for row in rows:
+            src, tgt = pairs.src(row), pairs.tgt(row)
+            assert (src[0], tgt[0]) == (gl, en if row < half else fr)
+            assert not {*src[1:].tolist(), *tgt[1:].tolist()} & {en, fr, gl}
+            changed += not np.array_equal(tgt, data.train.tgt(row))
+    assert changed > half
+
+
+def test_max_pieces_does_not_count_tags(numbers, tmp_path):
+    plain = prepared(numbers, tmp_path / "run")
+    longest = int(max(plain.train.src_len.max(), plain.train.tgt_len.max())) - 1
+    for limit, all_kept in ((longest, True), (longest - 1, False)):
+        data = prepared(numbers, tmp_path / "run", f"data.max_pieces={limit}")
+        assert (len(data.train) == len(plain.train)) == all_kept
+        assert len(data.train) > 0
+
+
+def test_the_tag_of_targets_changes_the_prepared_data(corpus, tmp_path):
+    """Two recipes that differ in it alone must not share a cache."""
+
+    def data(entry: dict[str, Any]) -> Prepared:
+        recipe = recipe_for(
+            corpus, {"train": [{"path": "train", **entry}], "dev": "dev", "test": "dev"}
+        )
+        return prepared(recipe, tmp_path / "run")
+
+    made = [data(entry) for entry in ({}, {"tgt_tag": EN}, {"tgt_tag": FR}, {"tag": EN})]
+    assert len({one.data_hash for one in made}) == 4
+    assert [one.vocab.tgt_tags for one in made] == [[], [EN], [FR], []]
+    assert [one.vocab.tags for one in made] == [[], [], [], [EN]]
+    first = {len(one.train.tgt(0)) - len(made[0].train.tgt(0)) for one in made[1:3]}
+    assert first == {1}
+    assert [one.dev[0].tgt_tag for one in made] == [None, EN, FR, None]
+
+
+def test_a_resumed_run_with_noise_and_tags_equals_an_uninterrupted_one(
+    numbers, tmp_path, monkeypatch
+):
+    whole = tmp_path / "whole"
+    assert train.main([numbers, f"out={whole}"]) == 0
+    found = stop_and_resume(numbers, tmp_path / "run", monkeypatch, Trainer, "update", 5)
+    assert not difference(found, result(whole))
+
+
+def test_another_tag_is_refused_on_resume(corpus, tmp_path, capsys):
+    run = tmp_path / "run"
+    recipe = recipe_for(corpus, {"dev": {"path": "dev", **TO_EN}, "test": "none"}, **SHORT)
+    assert train.main([recipe, f"out={run}"]) == 0
+    files = corpus / "train"
+    entries = f"{{path: {files}, tgt_tag: <en>}}, {{path: {files}, tgt: fr, tgt_tag: <pt>}}"
+    assert train.main([recipe, f"out={run}", "--resume", f"data.train=[{entries}]"]) == 2
+    assert "tgt_tag: <fr> -> <pt>" in capsys.readouterr().err
+
+
+def test_without_a_logit_mask_the_forced_tag_is_the_only_one(corpus, tmp_path):
+    run = tmp_path / "run"
+    assert train.main([recipe_for(corpus, **SHORT), f"out={run}", "model.logit_mask=false"]) == 0
+    translator = nmt.Translator.load(run, "cpu")
+    with torch.no_grad():
+        translator.transformer.out_bias[translator.codec.vocab.reserved_ids] = 100.0
+    assert "<" not in "".join(translator.translate(["1 2 3"], tgt_tag=FR))
+    pytest.importorskip("ctranslate2")
+    export(translator, tmp_path / "model")
+    exported = nmt.load_translator(tmp_path / "model", "cpu")
+    assert "<" not in "".join(exported.translate(["1 2 3"], tgt_tag=FR))
+
+
+# ---------------------------------------------------------------- several models
+
+
+def test_an_ensemble_and_a_reverse_model_take_tags(learned, corpus, tmp_path, capsys):
+    back = tmp_path / "back"
+    entries = [
+        {"path": "train", "src": "fr", "tgt": "gl", "tgt_tag": "<gl>"},
+        {"path": "train", "src": "fr", "tgt": "en", "tgt_tag": EN},
+    ]
+    dev = {"path": "dev", "src": "fr", "tgt": "gl", "tgt_tag": "<gl>"}
+    recipe = recipe_for(corpus, {"train": entries, "dev": dev, "test": dev}, **SHORT)
+    assert train.main([recipe, f"out={back}", "src=fr", "tgt=en"]) == 0
+    source = corpus / "dev.gl"
+    one = texts(capsys, learned, "--input", source, "--tgt-tag", FR)
+    assert texts(capsys, learned, learned, "--input", source, "--tgt-tag", FR) == one
+    options = (learned, "--input", source, "--tgt-tag", FR, "--reverse", back)
+    tag = ("--reverse-tgt-tag", "<gl>")
+    found = texts(capsys, *options, *tag, "--candidates", 3, "--reverse-weight", 0.01)
+    assert sum(a == b for a, b in zip(found, one, strict=True)) >= 0.9 * len(one)
+    assert translate.main([*map(str, options)]) == 2
+    assert "always saw a target tag; its target tags: <en>, <gl>" in capsys.readouterr().err
+    argv = [str(learned), "--input", str(source), "--tgt-tag", FR, *tag]
+    assert translate.main(argv) == 2
+    assert "--reverse-tgt-tag requires --reverse" in capsys.readouterr().err
