@@ -65,6 +65,9 @@ class _Entry(ConfigBase):
     tag: Tag | None = key(None, "Johnson 2017, Caswell 2019")
     """special piece that is put before each source; text can never produce it; nmt-translate --tag
     puts it before the lines to translate"""
+    tgt_tag: Tag | None = key(None, "Liu 2020")
+    """special piece that each target begins with, such as the target language of NLLB-200; a search
+    is given it, and translations are without it"""
     tokenized: bool | None = key(None, "O")
     """true = the files are Moses-tokenized, false = they are plain text; if data.tokenized differs,
     they are converted; none = as data.tokenized"""
@@ -75,8 +78,9 @@ class _Entry(ConfigBase):
         return {"path": str(value)} if isinstance(value, (str, Path)) else value
 
     def _broken_rules(self) -> Iterator[str]:
-        if self.tag in SPECIAL_NAMES:
-            yield f"tag: {self.tag} is a special of the vocabulary; choose another name"
+        for name in ("tag", "tgt_tag"):
+            if (tag := getattr(self, name)) in SPECIAL_NAMES:
+                yield f"{name}: {tag} is a special of the vocabulary; choose another name"
 
     @model_serializer(mode="wrap")
     def _without_defaults(self, dump: SerializerFunctionWrapHandler) -> Any:
@@ -849,7 +853,7 @@ class Recipe(ConfigBase):
             for i, entry in enumerate(entries):
                 at = f"data.{role}[{i}]"
                 src, tgt = entry.langs(self)
-                unused = sorted({"tgt", "tag", "other_refs"} & entry.model_fields_set)
+                unused = sorted({"tgt", "tag", "tgt_tag", "other_refs"} & entry.model_fields_set)
                 if unused and not self.translates:
                     it = "it" if len(unused) == 1 else "them"
                     yield (
