@@ -26,7 +26,7 @@ from nmt.errors import UserError
 from nmt.model.transformer import Transformer
 from nmt.run.checkpoint import load_checkpoint
 from nmt.run.folder import RunFolder
-from nmt.run.parent import TextOfParent, prepare_with, with_segment_of_parent
+from nmt.run.parent import TextOfParent, prepare_with, with_keys_of_parent
 from nmt.training.init import Parent, Transfer, freeze, make_transfer
 from nmt.training.task import Task
 from nmt.training.tasks import make_task, model_without_memory
@@ -70,12 +70,13 @@ def child(folder: Path, parent: Path, *overrides: str) -> list[str]:
 def started(words: Sequence[str], out: Path) -> tuple[Task, Transfer, Transformer, Transformer]:
     """Return task, transfer, the child's model and the same model without a parent."""
     recipe = load_recipe(words[0], [*words[1:], f"out={out}"])
-    recipe = with_segment_of_parent(recipe, resume=False)
+    recipe = with_keys_of_parent(recipe, resume=False)
     parent = Parent.of(recipe)
     assert parent is not None
-    task = make_task(recipe, prepare_with(parent.text_for(recipe), recipe), CPU, "fp32")
+    text = parent.text.for_recipe(recipe)
+    task = make_task(recipe, prepare_with(text, recipe), CPU, "fp32")
     empty = model_without_memory(recipe, len(task.prepared.vocab))
-    transfer = make_transfer(recipe, empty, task.prepared.vocab, parent)
+    transfer = make_transfer(recipe, empty, task.prepared.vocab, parent, text)
     model, fresh = task.make_model(), task.make_model()
     transfer.load_into(model)
     return task, transfer, model, fresh
@@ -510,7 +511,7 @@ def test_noise_of_the_segmentation_may_differ_from_the_parent(tmp_path):
     values = yaml.safe_load(recipe)
     values |= {"init": {"from": str(FIXTURES / "fastbpe" / "run"), "vocab": "parent"}}
     values["segment"] = {"dropout": 0.25}
-    found = with_segment_of_parent(recipe_from_text(yaml.safe_dump(values), "recipe"), False)
+    found = with_keys_of_parent(recipe_from_text(yaml.safe_dump(values), "recipe"), False)
     assert (found.segment.dropout, found.segment.merges) == (0.25, 90)
 
 
@@ -523,9 +524,9 @@ def test_noise_of_the_parent_that_the_recipe_excludes(tmp_path):
     values["data"]["rebatch"] = False
     values |= {"init": {"from": str(parent), "vocab": "parent"}}
     with pytest.raises(UserError, match=r"parent:\n  data\.rebatch: false excludes"):
-        with_segment_of_parent(recipe_from_text(yaml.safe_dump(values), "recipe"), False)
+        with_keys_of_parent(recipe_from_text(yaml.safe_dump(values), "recipe"), False)
     values["segment"] = {"dropout": 0}
-    found = with_segment_of_parent(recipe_from_text(yaml.safe_dump(values), "recipe"), False)
+    found = with_keys_of_parent(recipe_from_text(yaml.safe_dump(values), "recipe"), False)
     assert recipe_from_text(dump_recipe(found), "config.yaml") == found
 
 
@@ -536,7 +537,7 @@ def test_a_loaded_recipe_takes_the_segmentation_of_the_parent_as_its_file_does(t
     path = tmp_path / "child.yaml"
     path.write_text(yaml.safe_dump({**kept, "init": {"from": str(parent), "vocab": "parent"}}))
     for recipe in (path, load_recipe(path)):
-        found = with_segment_of_parent(as_recipe(recipe), resume=False)
+        found = with_keys_of_parent(as_recipe(recipe), resume=False)
         assert found.segment == RunFolder(parent).recipe().segment
     assert as_recipe(load_recipe(path)) == as_recipe(path)
 
@@ -605,7 +606,7 @@ def test_a_language_model_takes_a_segmentation_that_its_parent_learned_on_pairs(
     data = {key: values["data"][key] for key in ("train", "dev", "tokenized", "normalize")}
     init = {"from": str(parent), "vocab": "parent"}
     recipe = yaml.safe_dump({"task": "causal_lm", "src": "en", "data": data, "init": init})
-    found = with_segment_of_parent(recipe_from_text(recipe, "recipe"), resume=False)
+    found = with_keys_of_parent(recipe_from_text(recipe, "recipe"), resume=False)
     assert found.segment == RunFolder(parent).recipe().segment
     assert recipe_from_text(dump_recipe(found), "config.yaml") == found
 
