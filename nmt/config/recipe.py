@@ -942,9 +942,7 @@ class Recipe(ConfigBase):
         if self.init.parent is None:
             yield "lora.rank requires init.from: the weights of a parent stay as they are"
         if self.init.vocab == "extend":
-            yield (
-                "lora.rank excludes init.vocab: extend: the embeddings of new pieces would not train"
-            )
+            yield "lora.rank excludes init.vocab: extend, whose new embeddings would not train"
         if self.init.freeze:
             yield "init.freeze has no effect with lora.rank, which freezes all weights; remove it"
         if self.train.shard == "full":

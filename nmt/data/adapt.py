@@ -155,7 +155,7 @@ def _lines(recipe: Recipe, change: Change, types: list[int], parts: Collection[s
         "  training text: {:,} -> {:,} pieces, {:.2%} -> {:.2%} of them unknown; ".format(
             *change.pieces, *shares
         )
-        + f"{change.changed / max(1, change.lines):.1%} of {change.lines:,} sentences are segmented "
-        "in another way"
+        + f"{change.changed / max(1, change.lines):.1%} of {change.lines:,} sentences have other "
+        "pieces"
     )
     return lines

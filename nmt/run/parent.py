@@ -37,7 +37,7 @@ class TextOfParent:
 
     segmenter: Segmenter
     vocab: Vocab
-    adaptation: Adaptation = Adaptation()
+    adaptation: Adaptation = Adaptation()  # noqa: RUF009  it cannot change
 
     @classmethod
     def of(cls, parent: RunFolder) -> TextOfParent:

@@ -2,8 +2,9 @@
 
 A run takes the parent's weights by parameter name. Rows of the vocabulary (embeddings and output
 bias) are taken by piece, so the two vocabularies may differ (Nguyen and Chiang 2017, "Transfer
-Learning across Low-Resource, Related Languages for Neural Machine Translation"). What the parent
-lacks keeps its random start. The optimizer and the schedule start from the beginning.
+Learning across Low-Resource, Related Languages for Neural Machine Translation"). Rows of new pieces
+that replace pieces of the parent, and of new tags, start as means of its rows. What the parent
+lacks otherwise keeps its random start. The optimizer and the schedule start from the beginning.
 
 Nothing here depends on the class of the parent's model. A language model has the parameter names of
 an encoder or a decoder, so a translation model takes that part of it.
@@ -350,10 +351,13 @@ def _tables(shapes: Shapes, parent: Parent) -> tuple[dict[str, Tensor], set[str]
 def _sources_of_new(
     recipe: Recipe, vocab: Vocab, parent: Parent, text: TextOfParent | None
 ) -> dict[int, list[int]]:
-    """Return rows of the parent for each row of new pieces and tags, which is their mean.
+    """Return the rows of the parent whose mean each row of a new piece or tag is; none = all rows.
 
     A new piece replaces some pieces of the parent; a tag begins as its relative, or as the mean of
-    all tags. Without known ones, the mean is that of all types.
+    all tags.
+
+    Raises:
+        UserError: ``init.tag_rows`` names a tag that does not exist, or one that needs no relative.
     """
     theirs, relatives = parent.text.vocab, recipe.init.tag_rows
     tags, their_tags = set(vocab.tags), theirs.tags
@@ -378,17 +382,16 @@ def _sources_of_new(
     for tag in sorted(tags.difference(their_tags)):
         chosen = [relatives[tag]] if tag in relatives else their_tags
         pieces[TAG_MARK + tag] = [TAG_MARK + tag for tag in chosen]
-    everything = list(range(len(SPECIALS), len(theirs)))
-    sources: dict[int, list[int]] = {}
-    for piece, row in zip(pieces, vocab.ids(pieces), strict=True):
-        known_rows = [i for i in theirs.ids(pieces[piece]) if i != UNK]
-        sources[row] = known_rows or everything
-    return sources
+    return {
+        row: [i for i in theirs.ids(pieces[piece]) if i != UNK]
+        for piece, row in zip(pieces, vocab.ids(pieces), strict=True)
+    }
 
 
-def _means(table: Tensor, sources: Mapping[int, Sequence[int]]) -> list[Tensor]:
-    """Return the mean of the source rows of each new row, [1, ...] each."""
-    return [table[list(rows)].mean(0, keepdim=True) for rows in sources.values()]
+def _means(table: Tensor, sources: Mapping[int, list[int]]) -> list[Tensor]:
+    """Return the new rows, [1, ...] each."""
+    overall = table[len(SPECIALS) :].mean(0, keepdim=True)
+    return [table[rows].mean(0, keepdim=True) if rows else overall for rows in sources.values()]
 
 
 def _damaged(parent: Parent, name: str, what: str) -> UserError:

@@ -156,7 +156,7 @@ def test_rows_go_by_piece_and_specials_by_position():
     assert not transfer.missing
     assert not transfer.unexpected
     assert transfer.record["rows"] == {
-        "pieces": 4, "from_parent": 2, "new": 2, "share": {"src": 0.5, "tgt": 0.5}
+        "pieces": 4, "from_parent": 2, "new": 2, "share": {"src": 0.5, "tgt": 0.5}, "means": 0
     }  # fmt: skip
     assert "2 of 4 pieces take the rows of the parent (50.0% of the source" in transfer.lines[2]
 
@@ -374,11 +374,42 @@ def test_freezing_needs_patterns_that_match():
     with pytest.raises(UserError, match=r"these: decoder.\*, embed.\*, encoder.\*, out_bias"):
         freeze(model, ["x"])
     with pytest.raises(UserError, match="nothing is left to train"):
-        freeze(model, ["e*", "decoder.*", "out_bias"])
+        freeze(model, ["e*", "decoder", "out_bias"])
     assert all(p.requires_grad for p in model.parameters())
     freeze(model, ["*.bias", "embed.*"])
     for name, parameter in model.named_parameters():
         assert parameter.requires_grad != (name.endswith(".bias") or "embed." in name), name
+
+
+@pytest.mark.parametrize(
+    ("word", "model", "expected"),
+    [
+        ("embeddings", {"tie": "src_tgt_out"}, {"embed.weight"}),
+        (
+            "embeddings",
+            {"tie": "none", "positions": "learned", "embed_norm": True, "norm": "layernorm"},
+            {"embed", "src_embed", "out_embed", "src_input", "tgt_input"},
+        ),
+        ("encoder", {}, {"encoder"}),
+        ("decoder", {}, {"decoder"}),
+    ],
+)
+def test_words_of_freeze_are_parts_of_the_model(word, model, expected):
+    recipe = synthetic(vocab("a", "b"), **model).recipe
+    transformer = Transformer(model_config(recipe.model), 6)
+    freeze(transformer, [word])
+    frozen = {name for name, p in transformer.named_parameters() if not p.requires_grad}
+    first = {name.partition(".")[0] for name in expected}
+    assert {name.partition(".")[0] for name in frozen} == first
+    assert frozen == {n for n, _ in transformer.named_parameters() if n.partition(".")[0] in first}
+
+
+def test_a_word_of_freeze_that_matches_nothing():
+    model = torch.nn.Module()
+    model.encoder = torch.nn.Linear(2, 2)
+    model.embed = torch.nn.Embedding(3, 2)
+    with pytest.raises(UserError, match='no parameter of the model matches "decoder"'):
+        freeze(model, ["decoder"])
 
 
 @pytest.mark.parametrize(
@@ -452,6 +483,72 @@ def test_keys_of_init_stay_in_a_resumed_run(digits, letters, tmp_path, capsys):
         assert "is not the parent that this run started from" in capsys.readouterr().err
         if not (wrong / "checkpoints" / "u000020").exists():
             (wrong / "checkpoints" / "u000004").rename(wrong / "checkpoints" / "u000020")
+
+
+# --- the model keys of the parent ---------------------------------------------------------------
+
+
+def test_model_keys_that_a_recipe_does_not_set_are_those_of_the_parent(digits, tmp_path, capsys):
+    values = yaml.safe_load((digits / "toy.yaml").read_text())
+    del values["model"]
+    path = digits / "without-model.yaml"
+    path.write_text(yaml.safe_dump(values))
+    words = [str(path), f"init.from={digits / 'run'}", "model.dropout=0", f"out={tmp_path / 'run'}"]
+    recipe = load_recipe(path, words[1:])
+    found = with_keys_of_parent(recipe, resume=False)
+    theirs = RunFolder(digits / "run").recipe().model
+    assert found.model == theirs.model_copy(update={"dropout": 0.0, "word_dropout": 0.1})
+    assert main([*words, "train.validate_every=1", "train.max_validations=1"]) == 0
+    assert RunFolder(tmp_path / "run").recipe().model == found.model
+    capsys.readouterr()
+    assert main([*words, "model.dim=32", f"out={tmp_path / 'other'}"]) == 2
+    assert "model.dim: 16 -> 32" in capsys.readouterr().err
+    # a resumed run takes its own keys, although its parent is gone
+    more = [word for word in words if not word.startswith("init.from")]
+    more += [f"init.from={tmp_path / 'gone'}", "train.validate_every=1", "train.max_validations=2"]
+    (tmp_path / "run" / "init.json").unlink()
+    assert main([*more, "--resume"]) == 0
+
+
+def test_each_model_key_either_belongs_to_the_parent_or_to_the_run():
+    """A key that decides what weights compute, or the shape of the model, is the parent's."""
+    from nmt.run.parent import OWN_MODEL_KEYS
+    from nmt.training.init import ADDITIONS, SAME_FUNCTION
+
+    assert OWN_MODEL_KEYS.isdisjoint({*SAME_FUNCTION, *ADDITIONS, "enc_layers", "dec_layers"})
+    own = {"dropout", "attn_dropout", "ffn_dropout", "word_dropout", "init", "logit_mask"}
+    assert own | {"normformer"} == OWN_MODEL_KEYS
+
+
+def test_layers_of_a_stack_that_the_parent_lacks_are_those_of_the_recipe(tmp_path):
+    parent = shutil.copytree(FIXTURES / "plain" / "run", tmp_path / "parent")
+    values = yaml.safe_load(dump_recipe(RunFolder(parent).recipe()))
+    values |= {"task": "causal_lm", "src": "en", "tgt": ""}
+    for key, defaults in {"score": {"select_by": "ppl"}, "decode": {}, "segment": None}.items():
+        values[key] = defaults if defaults is not None else values[key]
+    values["data"].pop("max_len")
+    values["model"] |= {"enc_layers": 6, "dec_layers": 3, "tie": "none"}
+    (parent / "config.yaml").write_text(yaml.safe_dump(values))
+    child = {
+        "src": "gl", "tgt": "en", "data": {"train": "t", "dev": "d"},
+        "model": {"enc_layers": 2}, "init": {"from": str(parent)},
+    }  # fmt: skip
+    found = with_keys_of_parent(recipe_from_text(yaml.safe_dump(child), "recipe"), False).model
+    assert (found.enc_layers, found.dec_layers, found.tie) == (2, 3, "src_tgt_out")
+    assert found.dim == values["model"]["dim"]
+
+
+def test_a_recipe_that_does_not_fit_the_keys_of_its_parent(tmp_path):
+    parent = shutil.copytree(FIXTURES / "plain" / "run", tmp_path / "parent")
+    values = yaml.safe_load(dump_recipe(RunFolder(parent).recipe()))
+    values["model"] |= {"norm": "scalenorm", "scalenorm_gain": "fixed"}
+    (parent / "config.yaml").write_text(yaml.safe_dump(values))
+    child = {
+        "src": "gl", "tgt": "en", "data": {"train": "t", "dev": "d"},
+        "model": {"norm": "layernorm"}, "init": {"from": str(parent)},
+    }  # fmt: skip
+    with pytest.raises(UserError, match=r"scalenorm_gain: fixed contradicts model.norm: layer"):
+        with_keys_of_parent(recipe_from_text(yaml.safe_dump(child), "recipe"), False)
 
 
 # --- the vocabulary of the parent ---------------------------------------------------------------
@@ -659,7 +756,7 @@ def other_words(run: Path) -> None:
         (None, ["init.checkpoint=avg"], "make one with: nmt-average {parent} --last 5"),
         (None, ["init.checkpoint=u000007"], "no checkpoint 'u000007'; the run has: u000020"),
         (None, ["init.checkpoint=last"], "best, latest, avg or the name of a checkpoint"),
-        (None, ["init.freeze=encoder"], 'did you mean "encoder.*"?'),
+        (None, ["init.freeze=encode"], 'did you mean "encoder.*"?'),
         (None, ["init.from=none", "init.vocab=parent"], "init.vocab requires init.from"),
     ],
 )
