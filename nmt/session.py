@@ -30,7 +30,7 @@ from nmt.run.checkpoint import (
 from nmt.run.folder import RunFolder
 from nmt.run.lifecycle import TrainingFolder
 from nmt.run.metrics_log import Logger, MetricsLog, require_trackers, trackers_of
-from nmt.run.parent import TextOfParent, prepare_with, with_segment_of_parent
+from nmt.run.parent import TextOfParent, prepare_with, with_keys_of_parent
 from nmt.run.results import read_metrics, read_summary
 from nmt.runtime.cpus import limit_processes
 from nmt.runtime.device import emulation_note, resolve_device, resolve_precision
@@ -177,7 +177,7 @@ def open_run(
     """
     require_trackers(recipe.train)
     _resolve_machine(recipe, world)
-    recipe = with_segment_of_parent(recipe, resume)
+    recipe = with_keys_of_parent(recipe, resume)
     obtain_corpus(recipe)
     return TrainingFolder(recipe.out, recipe, resume=resume, fresh=fresh)
 
@@ -224,17 +224,17 @@ class Training:
         device, precision = _resolve_machine(recipe, world)
         self.resumed: ResumedRun | None = None
         self.transfer: Transfer | None = None
-        parent = None
+        parent = text = None
         if run.resuming:
             self.resumed = read_run(run, world.size, device, progress=not quiet)
             prepared, precision = self.resumed.prepared, self.resumed.precision
         else:
             parent = Parent.of(recipe)
-            text = parent.text_for(recipe) if parent else None
+            text = parent.text.for_recipe(recipe, not quiet) if parent else None
             prepared = prepare_with(text, recipe, progress=not quiet)
         model = model_without_memory(recipe, len(prepared.vocab))
         if parent is not None:
-            self.transfer = make_transfer(recipe, model, prepared.vocab, parent)
+            self.transfer = make_transfer(recipe, model, prepared.vocab, parent, text)
         self._print(describe_report(prepared.report))
         self.parameters = parameter_count(model)
         if sharded := recipe.train.shard == "full" and world.size > 1:

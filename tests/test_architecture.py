@@ -181,8 +181,8 @@ model.embed_norm model.norm model.norm_place
 model.norm_eps model.scalenorm_gain model.fixnorm model.tie model.out_bias model.logit_mask
 model.init model.dropout model.attn_dropout model.ffn_dropout model.word_dropout model.normformer
 model.head_scale model.head_scale_place model.post_attn_norm model.ffn_norm model.qkv_norm
-model.res_scale model.extra_norm init.from init.checkpoint init.vocab init.freeze lora.rank
-lora.alpha lora.targets
+model.res_scale model.extra_norm init.from init.checkpoint init.vocab init.new_pieces
+init.trim init.keep_pieces init.tag_rows init.freeze lora.rank lora.alpha lora.targets
 optim.kind optim.betas optim.eps optim.weight_decay optim.clip_norm
 optim.label_smoothing optim.accumulate schedule[inverse_sqrt].scale
 schedule[inverse_sqrt].warmup_updates schedule[val_decay].scale schedule[val_decay].warmup_updates

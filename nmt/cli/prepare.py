@@ -43,13 +43,17 @@ def body(args: argparse.Namespace) -> None:
     """Prepare the corpora and print what the checks found."""
     recipe = recipe_of(args)
     from nmt.data.report import summary
-    from nmt.run.parent import TextOfParent, open_parent, prepare_with, with_segment_of_parent
+    from nmt.run.parent import TextOfParent, open_parent, prepare_with, with_keys_of_parent
 
     enable_gc()
-    recipe = with_segment_of_parent(recipe, resume=False)
+    recipe = with_keys_of_parent(recipe, resume=False)
     obtain_corpus(recipe)
-    uses_parent = recipe.init.vocab == "parent"
-    prepared = prepare_with(TextOfParent.of(open_parent(recipe)) if uses_parent else None, recipe)
+    text = None
+    if recipe.init.vocab != "new":
+        text = TextOfParent.of(open_parent(recipe)).for_recipe(recipe)
+        for line in text.adaptation.lines if text else ():
+            print(line.strip())
+    prepared = prepare_with(text, recipe)
     print(summary(prepared.report))
     train = prepared.train
     if recipe.translates:

@@ -29,6 +29,8 @@ from nmt.runtime.missing import missing_fix, url_of
 MAX_BYTES = 1 << 20  # of a recipe file
 _MODEL = TypeVar("_MODEL", bound=BaseModel)
 
+# keys that an override may give as a mapping
+MAPPINGS = (*ENTRIES, ("init", "tag_rows"))
 # keys that hold a path -> whether a text is not a path but has a meaning of its own
 PATHS: dict[tuple[str, str], Callable[[str], bool]] = {
     ("data", "train"): lambda text: False,
@@ -102,7 +104,7 @@ def as_recipe(
     if variant is not None:
         raise UserError("a variant is chosen from a file", fix="pass the path of the file")
     if isinstance(recipe, Recipe):
-        # a key that nobody has set stays so: under init.vocab: parent, the parent decides it
+        # a key that nobody has set stays so: a parent may decide it
         recipe = recipe.model_dump(by_alias=True, exclude_unset=True)
     document = absolute_paths(as_document(recipe, "recipe"), Path.cwd())
     resolved = _resolve(document, overrides)
@@ -269,7 +271,7 @@ def _read_overrides(overrides: Sequence[str], problems: list[Problem]) -> dict[K
             problems.append(Problem(COMMAND_LINE, what))
         elif path in given:
             problems.append(Problem(COMMAND_LINE, f'"{name}" is set twice', "pass it once"))
-        elif text.startswith("[") or (text.startswith("{") and path in ENTRIES):
+        elif text.startswith("[") or (text.startswith("{") and path in MAPPINGS):
             require_usable(text, str(COMMAND_LINE))
             found: list[Problem] = []
             try:

@@ -19,6 +19,7 @@ from pydantic import (
     GetJsonSchemaHandler,
     SerializerFunctionWrapHandler,
     ValidationInfo,
+    WithJsonSchema,
     WrapSerializer,
     field_validator,
     model_serializer,
@@ -472,6 +473,18 @@ Patterns: TypeAlias = Annotated[
 ]
 
 
+TagRows: TypeAlias = Annotated[
+    dict[Tag, Tag],
+    WithJsonSchema(
+        {
+            "type": "object",
+            "additionalProperties": {"type": "string"},
+            "form": "a mapping of tags to tags, such as {<glg_Latn>: <por_Latn>}",
+        }
+    ),
+]
+
+
 class InitConfig(ConfigBase):
     """Start from a trained model, the parent: transfer (Zoph et al. 2016) and fine-tuning."""
 
@@ -485,17 +498,49 @@ class InitConfig(ConfigBase):
         pattern=r"^(best|latest|avg|u\d{6,12}(-(avg|best)\d{1,4})?)$",
     )
     """checkpoint of the parent: best, latest, a name, or avg for its newest average"""
-    vocab: Literal["new", "parent"] = key("new", "O")
+    vocab: Literal["new", "parent", "extend"] = key("new", "O")
     """new = make a vocabulary from this corpus as segment says; pieces that the parent also has
     take its embedding rows; parent = use the segmentation and vocabulary of the parent; pieces that
-    it does not have become UNK"""
+    it does not have become UNK; extend = those of the parent, and new pieces for text that they do
+    not fit, learned from segment.learn_from or data.train"""
+    new_pieces: int = key(2000, "O", ge=1, le=MAX_VOCAB)
+    """maximum number of new pieces of vocab: extend; their rows start as the mean of the rows that
+    they replace"""
+    trim: bool = key(False, "O")
+    """true = with vocab: parent or extend, keep only the pieces of the corpora (data.train,
+    data.dev, data.test, segment.learn_from), single characters, bytes, tags, new pieces, and the
+    most frequent pieces of the parent"""
+    keep_pieces: int = key(8000, "O", ge=0, le=MAX_VOCAB)
+    """number of the most frequent pieces of the parent that trim keeps even if the corpora do not
+    have them"""
+    tag_rows: TagRows = key({}, "O")
+    """new tag -> tag of the parent whose rows it starts from, such as {<glg_Latn>: <por_Latn>};
+    without, a tag that the parent lacks starts as the mean of its tags, or of all its rows"""
     freeze: Patterns = key([], "O")
-    """patterns of the names of parameters that do not train; * stands for any text"""
+    """patterns of the names of parameters that do not train; * stands for any text; the words
+    embeddings, encoder and decoder stand for these parts"""
+
+    @property
+    def adapts(self) -> bool:
+        """Return whether the segmentation of the parent gets or loses pieces."""
+        return self.vocab == "extend" or self.trim
 
     def _broken_rules(self) -> Iterator[str]:
-        for name, field in keys_of(type(self)).items():
-            if self.parent is None and name != "from" and getattr(self, name) != field.default:
+        own = {name: f for name, f in keys_of(type(self)).items() if name != "from"}
+        changed = [name for name, field in own.items() if getattr(self, name) != field.default]
+        if self.parent is None:
+            for name in changed:
                 yield f"init.{name} requires init.from"
+            return
+        if "new_pieces" in changed and self.vocab != "extend":
+            yield "init.new_pieces requires init.vocab: extend"
+        if self.trim and self.vocab == "new":
+            yield (
+                "init.trim requires init.vocab: parent or extend; the vocabulary of init.vocab: "
+                "new has only pieces of this corpus"
+            )
+        if "keep_pieces" in changed and not self.trim:
+            yield "init.keep_pieces requires init.trim: true"
 
 
 class OptimConfig(ConfigBase):
@@ -854,7 +899,7 @@ class Recipe(ConfigBase):
                 "data.rebatch: false excludes data.temperature and weights such as 2.5, which draw "
                 "other pairs in each epoch; set data.rebatch: true, or use whole numbers"
             )
-        if segment.learning_entries and segment.file is not None:
+        if segment.learning_entries and segment.file is not None and not self.init.adapts:
             yield (
                 f"segment.learn_from has no effect with segment.{segment.file_key}, a file that is "
                 "learned already; remove one of them"
@@ -865,7 +910,7 @@ class Recipe(ConfigBase):
                 if getattr(source, name) is not None:
                     yield f"{at}.{name} has no effect; remove it"
             # with the vocabulary of a parent, these are the parent's entries, which are not read
-            if source.tgt is not None and not self.translates and self.init.vocab != "parent":
+            if source.tgt is not None and not self.translates and self.init.vocab == "new":
                 yield f"{at}.tgt has no effect with task: {self.task}; remove it"
         for role, entries in data.entries.items():
             labels: list[str] = []
@@ -928,6 +973,8 @@ class Recipe(ConfigBase):
             return
         if self.init.parent is None:
             yield "lora.rank requires init.from: the weights of a parent stay as they are"
+        if self.init.vocab == "extend":
+            yield "lora.rank excludes init.vocab: extend, whose new embeddings would not train"
         if self.init.freeze:
             yield "init.freeze has no effect with lora.rank, which freezes all weights; remove it"
         if self.train.average:

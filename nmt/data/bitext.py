@@ -120,7 +120,8 @@ class CorpusFiles:
         train: each training corpus; a corpus may occur twice.
         held_out: the dev and test sets by name, see ``held_out_entries``.
         segment: codes or model file that the recipe names.
-        learn: the corpora to learn the segmentation from; empty = those of ``train``.
+        learn: the corpora to learn the segmentation from, or new pieces of it; empty = those of
+            ``train``.
     """
 
     train: list[Bitext]
@@ -129,15 +130,18 @@ class CorpusFiles:
     learn: list[Bitext]
 
     @classmethod
-    def of(cls, recipe: Recipe) -> CorpusFiles:
+    def of(cls, recipe: Recipe, adapting: bool = False) -> CorpusFiles:
         """Find the files.
+
+        Args:
+            adapting: the segmentation of a parent is adapted, which also reads ``learn``.
 
         Raises:
             UserError: files are missing or not regular files; the error names all of them.
         """
         learn_from, segment_file = recipe.segment.learning_entries, recipe.segment.file
-        if recipe.init.vocab == "parent":  # whose segmentation is learned already
-            learn_from, segment_file = [], None
+        if recipe.init.vocab != "new":  # the segmentation of the parent is learned already
+            learn_from, segment_file = learn_from if adapting else [], None
         roles = {**recipe.data.entries, "learn": learn_from}
         located = {}
         for entry in itertools.chain.from_iterable(roles.values()):

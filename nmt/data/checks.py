@@ -244,8 +244,8 @@ def _cause_of_unknown(checked: Checked) -> str:
     words, and the characters of other words get no embedding.
     """
     segment, train = checked.segment, checked.report.splits.get("train")
-    if train is not None and train.coverage is not None:  # init.vocab: parent
-        return "the vocabulary of the parent does not fit it, so set init.vocab=new"
+    if train is not None and train.coverage is not None:  # init.vocab: parent or extend
+        return "the vocabulary of the parent does not fit it, so set init.vocab=new or extend"
     size = train.kept if train else 0
     check = "check that its language and script are those of the training data"
     if segment.kind == "sentencepiece" and segment.file is None:
@@ -405,7 +405,7 @@ CHECKS = [
         0.02,
         "train: the vocabulary of the parent lacks {share:.1%} of the {side}pieces, for example "
         "{pieces}; they become UNK",
-        "set init.vocab=new",
+        "set init.vocab=new or init.vocab=extend",
     ),
     Check(
         "pieces that the training data lacks",

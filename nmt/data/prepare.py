@@ -7,13 +7,14 @@ Worker processes do these for large corpora.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
 
 from nmt.config.recipe import Recipe
-from nmt.data.bitext import Bitext, CorpusFiles, InputFiles, TrainingText, read_in_form
+from nmt.data.bitext import Bitext, Chunk, CorpusFiles, InputFiles, TrainingText, read_in_form
 from nmt.data.cache import build_cache, data_hash, versions
 from nmt.data.checks import all_warnings, raise_on_failures
 from nmt.data.encoded import EncodeChunk, EncodedCorpus, encode_held_out, encode_training
@@ -183,13 +184,22 @@ def _write(
 
 def _learn(recipe: Recipe, files: CorpusFiles, training: TrainingText, progress: bool) -> Segmenter:
     """Learn the segmentation on the weighted mixture of ``segment.learn_from`` or data.train."""
-    data, text, temperature = recipe.data, training, recipe.data.temperature
-    if files.learn:  # recipes with the same ``learn_from`` learn the same
-        text, temperature = read_to_learn_from(files.learn, data, progress), 1.0
+    data, text = recipe.data, training
+    if files.learn:
+        text = read_to_learn_from(files.learn, data, progress)
+    chunks = read_mixture(text, 1.0 if files.learn else data.temperature)
+    return learn_segmenter(recipe.segment, data.tokenized, data.normalize, chunks, progress)
+
+
+def read_mixture(text: TrainingText, temperature: float) -> Iterator[Chunk]:
+    """Yield the weighted mixture of some corpora to learn a segmentation from.
+
+    Args:
+        temperature: 1 for ``segment.learn_from``: recipes that have the same learn the same.
+    """
     mixture = mixture_of([corpus.weight for corpus in text.corpora], text.sizes, temperature)
     copies = None if mixture is None else mixture.copies(LEARNING_SEED, epoch=0)
-    chunks = text.read("learning", copies)
-    return learn_segmenter(recipe.segment, data.tokenized, data.normalize, chunks, progress)
+    return text.read("learning", copies)
 
 
 def _open(

@@ -128,8 +128,16 @@ def read_corpora(
     return report, text, held_out
 
 
-def read_to_learn_from(corpora: Sequence[Bitext], data: DataConfig, progress: bool) -> TrainingText:
+def read_to_learn_from(
+    corpora: Sequence[Bitext],
+    data: DataConfig,
+    progress: bool,
+    key: str = "segment.learn_from",
+) -> TrainingText:
     """Read corpora that only the segmentation is learned from: filtered, and not checked.
+
+    Args:
+        key: recipe key of the corpora, for the error.
 
     Raises:
         UserError: no pair is left.
@@ -150,7 +158,7 @@ def read_to_learn_from(corpora: Sequence[Bitext], data: DataConfig, progress: bo
         kind = Kind.of(corpora[0].monolingual)
         raise UserError(
             f"no {kind.unit} has text{kind.both}",
-            at=f"segment.learn_from ({', '.join(str(corpus.sides[0]) for corpus in corpora)})",
+            at=f"{key} ({', '.join(str(corpus.sides[0]) for corpus in corpora)})",
             fix=f"check the files, {LENGTHS}",
         )
     return text

@@ -13,7 +13,7 @@ import functools
 import hashlib
 import math
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from pathlib import Path
 from typing import Literal
 
@@ -80,6 +80,22 @@ class Vocab:
         counts = added.reshape(-1, 2)
         counts[: len(self._types)] += self._counts
         return Vocab(types, counts)
+
+    def with_types(self, kept: Collection[str]) -> Vocab:
+        """Return the vocabulary with some of its types, in the same order with the same counts."""
+        rows = [row for row, text in enumerate(self._types) if text in kept]
+        return Vocab([self._types[row] for row in rows], self._counts[rows])
+
+    @property
+    def types(self) -> list[str]:
+        """The types, in order of their ids."""
+        return list(self._types)
+
+    @property
+    def most_frequent(self) -> list[str]:
+        """The types in order of frequency on both sides together, ties in order of their ids."""
+        order = np.argsort(-self._counts.sum(1), kind="stable")
+        return [self._types[row] for row in order]
 
     def __len__(self) -> int:
         return len(SPECIALS) + len(self._types)

@@ -8,8 +8,8 @@ No file contains the folder's own path, so a run folder can be moved and still t
     RUN/dev/u000123.hyp      dev hypotheses          RUN/test.hyp              test hypotheses
     RUN/dev/u000123.words    the same, tokenized     RUN/test.words            the same, tokenized
     RUN/data_report.json     corpus checks           RUN/summary.json          how the run ended
-    RUN/init.json            what the run took from  RUN/parent/vocab.txt      the parent's, under
-                             its parent (init.from)                            init.vocab: parent
+    RUN/init.json            what the run took from  RUN/parent/vocab.txt      the parent's, unless
+                             its parent (init.from)                            init.vocab: new
     RUN/report.html          the report              RUN/lock, RUN/lock.json   see lock.py
 """
 

@@ -7,6 +7,7 @@ weights.
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -14,7 +15,8 @@ from typing import Any
 from pydantic import ValidationError
 
 from nmt.config.errors import format_value
-from nmt.config.recipe import Recipe, SegmentConfig
+from nmt.config.recipe import ModelConfig, Recipe, SegmentConfig
+from nmt.data.adapt import Adaptation, adapt
 from nmt.data.cache import NOISE_KEYS
 from nmt.data.prepare import Prepared, prepare
 from nmt.data.segmenters import Segmenter, load_segmenter
@@ -27,20 +29,40 @@ ANOTHER_PARENT = "set init.from to a run folder that nmt-train wrote"
 
 @dataclass(frozen=True)
 class TextOfParent:
-    """How a parent represents text: ``init.vocab: parent`` uses it for the corpora of a run."""
+    """How a parent represents text, adapted to the corpora of a run if its recipe says so.
+
+    Attributes:
+        adaptation: what differs from the parent; a resumed run does not need it.
+    """
 
     segmenter: Segmenter
     vocab: Vocab
+    adaptation: Adaptation = Adaptation()  # noqa: RUF009  it cannot change
 
     @classmethod
     def of(cls, parent: RunFolder) -> TextOfParent:
         """Read it from the folder of the parent."""
         return cls(load_segmenter(parent.path), Vocab.load(parent.path))
 
+    def for_recipe(self, recipe: Recipe, progress: bool = True) -> TextOfParent | None:
+        """Return what a run of a recipe uses of it; None if it makes its own (init.vocab: new).
+
+        Args:
+            progress: show progress bars on a terminal.
+
+        Raises:
+            UserError: the corpora cannot be read, or the segmenter cannot be adapted.
+        """
+        if recipe.init.vocab == "new":
+            return None
+        if not recipe.init.adapts:
+            return self
+        return TextOfParent(*adapt(recipe, self.segmenter, self.vocab, progress))
+
     @classmethod
     def stored(cls, recipe: Recipe, run: RunFolder) -> TextOfParent | None:
         """Read it from the run itself, which has a copy; None if the recipe does not use it."""
-        if recipe.init.vocab != "parent":
+        if recipe.init.vocab == "new":
             return None
         return cls(load_segmenter(run.path), Vocab.load(run.parent_dir))
 
@@ -100,11 +122,18 @@ def checkpoint_of_parent(run: RunFolder, wanted: str) -> str:
     return max(averages, key=lambda name: (update_of(name), name))
 
 
-def with_segment_of_parent(recipe: Recipe, resume: bool) -> Recipe:
-    """Return the recipe with the ``segment`` keys that the run uses under ``init.vocab: parent``.
+# keys of ``model`` that do not decide what weights compute or how many there are, and the preset
+# normformer, whose keys are taken one by one
+OWN_MODEL_KEYS = {
+    "dropout", "attn_dropout", "ffn_dropout", "word_dropout", "init", "logit_mask", "normformer",
+}  # fmt: skip
 
-    Keys that the recipe does not set are those of the parent, and so is ``data.normalize``. Only
-    segmentation noise may differ. The run's config.yaml stores the result.
+
+def with_keys_of_parent(recipe: Recipe, resume: bool) -> Recipe:
+    """Return the recipe with the keys that it does not set and that its parent decides.
+
+    These are keys of ``model``; with ``init.vocab: parent`` or ``extend`` also those of ``segment``
+    and ``data.normalize``. The run's config.yaml stores the result.
 
     Args:
         resume: an existing run may continue, with its own config.yaml and without the parent.
@@ -112,16 +141,52 @@ def with_segment_of_parent(recipe: Recipe, resume: bool) -> Recipe:
     Raises:
         UserError: the recipe contradicts the parent, or the parent cannot be read.
     """
-    if recipe.init.vocab != "parent":
+    if recipe.init.parent is None:
         return recipe
     own = RunFolder(recipe.out)
     if resume and own.config_file.is_file() and own.checkpoints():
         source = own.recipe()
-        if source.init.vocab != "parent":  # refused later, as a changed key
+        if source.init.parent is None:  # refused later, as a changed key
             return recipe
     else:
-        source = open_parent(recipe).recipe()
-    different = _contradictions(recipe.segment, source.segment)
+        resume, source = False, open_parent(recipe).recipe()
+    resolved = recipe.model_copy(update={"model": _model_of(recipe, source)})
+    # another init.vocab than that of the run to resume is refused later, as a changed key
+    if recipe.init.vocab != "new" and not (resume and source.init.vocab == "new"):
+        resolved = _with_segment(resolved, source)
+    try:  # config.yaml stores these keys, and must be a valid recipe
+        Recipe.model_validate(resolved.model_dump(by_alias=True))
+    except ValidationError as failure:
+        rules = "\n  ".join(e["msg"].removeprefix("Value error, ") for e in failure.errors())
+        raise UserError(
+            f"the recipe does not fit the keys of the parent:\n  {rules}",
+            at="init.from",
+            fix="change these keys of the recipe; segment.dropout and segment.sampling_alpha may "
+            "differ from the parent",
+        ) from failure
+    return resolved
+
+
+def _model_of(recipe: Recipe, source: Recipe) -> ModelConfig:
+    """Return the keys ``model`` of a recipe, those that it does not set from its parent."""
+    taken = set(ModelConfig.model_fields) - recipe.model.model_fields_set - OWN_MODEL_KEYS
+    for stack, key in (("encoder", "enc_layers"), ("decoder", "dec_layers")):
+        if stack not in recipe.stacks or stack not in source.stacks:
+            taken.discard(key)
+    if recipe.task != source.task:  # another task may have other embeddings
+        taken.discard("tie")
+    values = {key: getattr(source.model, key) for key in sorted(taken)}
+    return recipe.model.model_copy(update=values)
+
+
+def _with_segment(recipe: Recipe, source: Recipe) -> Recipe:
+    """Return a recipe with the segmentation of its parent, except noise, and what it learns from.
+
+    Raises:
+        UserError: the recipe sets other values.
+    """
+    own_keys = (*NOISE_KEYS, *(("learn_from",) if recipe.init.adapts else ()))
+    different = _contradictions(recipe.segment, source.segment, own_keys)
     if "normalize" not in recipe.data.model_fields_set:
         data = recipe.data.model_copy(update={"normalize": source.data.normalize})
         recipe = recipe.model_copy(update={"data": data})
@@ -134,32 +199,29 @@ def with_segment_of_parent(recipe: Recipe, resume: bool) -> Recipe:
         lines = "\n  ".join(f"{key}: {old} -> {new}" for key, (old, new) in shown.items())
         as_parent = " ".join(f"{key}={old}" for key, (old, _) in shown.items())
         raise UserError(
-            "parent uses the segmentation of the parent, but the recipe sets other values "
-            f"(parent -> this recipe):\n  {lines}",
+            f"{recipe.init.vocab} uses the segmentation of the parent, but the recipe sets other "
+            f"values (parent -> this recipe):\n  {lines}",
             at="init.vocab",
             fix=f"set them as in the parent: {as_parent}; or set init.vocab=new",
         )
-    chosen = recipe.segment.model_fields_set.intersection(NOISE_KEYS)
-    own_noise = {key: getattr(recipe.segment, key) for key in chosen}
-    resolved = recipe.model_copy(update={"segment": source.segment.model_copy(update=own_noise)})
-    try:  # config.yaml stores these keys, and must be a valid recipe
-        Recipe.model_validate(resolved.model_dump(by_alias=True))
-    except ValidationError as failure:
-        rules = "\n  ".join(e["msg"].removeprefix("Value error, ") for e in failure.errors())
-        raise UserError(
-            f"the recipe does not fit the segment keys of the parent:\n  {rules}",
-            at="init.vocab",
-            fix="change the recipe (it may set another segment.dropout or segment.sampling_alpha), "
-            "or set init.vocab=new",
-        ) from failure
-    return resolved
+    chosen = recipe.segment.model_fields_set.intersection(own_keys)
+    own = {key: getattr(recipe.segment, key) for key in chosen}
+    if recipe.init.adapts and hasattr(source.segment, "learn_from"):
+        own.setdefault("learn_from", None)  # the corpora of the parent may be gone
+    return recipe.model_copy(update={"segment": source.segment.model_copy(update=own)})
 
 
-def _contradictions(here: SegmentConfig, parent: SegmentConfig) -> dict[str, tuple[Any, Any]]:
-    """Return the keys that the recipe sets and the parent has otherwise, with both values."""
+def _contradictions(
+    here: SegmentConfig, parent: SegmentConfig, own_keys: Sequence[str]
+) -> dict[str, tuple[Any, Any]]:
+    """Return the keys that the recipe sets and the parent has otherwise, with both values.
+
+    Args:
+        own_keys: that may differ.
+    """
     if here.kind != parent.kind and here.model_fields_set:
         return {"segment.kind": (parent.kind, here.kind)}
     ours, theirs = here.model_dump(), parent.model_dump()
-    keys = here.model_fields_set.difference(NOISE_KEYS)
+    keys = here.model_fields_set.difference(own_keys)
     pairs = {key: (theirs.get(key), ours[key]) for key in sorted(keys)}
     return {f"segment.{key}": (old, new) for key, (old, new) in pairs.items() if old != new}

@@ -2,8 +2,9 @@
 
 A run takes the parent's weights by parameter name. Rows of the vocabulary (embeddings and output
 bias) are taken by piece, so the two vocabularies may differ (Nguyen and Chiang 2017, "Transfer
-Learning across Low-Resource, Related Languages for Neural Machine Translation"). What the parent
-lacks keeps its random start. The optimizer and the schedule start from the beginning.
+Learning across Low-Resource, Related Languages for Neural Machine Translation"). Rows of new pieces
+that replace pieces of the parent, and of new tags, start as means of its rows. What the parent
+lacks otherwise keeps its random start. The optimizer and the schedule start from the beginning.
 
 Nothing here depends on the class of the parent's model. A language model has the parameter names of
 an encoder or a decoder, so a translation model takes that part of it.
@@ -25,7 +26,7 @@ from torch import Tensor, nn
 
 from nmt.config.errors import did_you_mean, format_value
 from nmt.config.recipe import ModelConfig, Recipe
-from nmt.data.vocab import SPECIALS, Vocab
+from nmt.data.vocab import SPECIALS, TAG_MARK, UNK, Vocab
 from nmt.decoding.codec import text_hash
 from nmt.errors import UserError
 from nmt.model.cpu.linear import Linear
@@ -49,6 +50,12 @@ SAME_FUNCTION = (
 # parts that a model may have in addition to its parent, but not lack
 ADDITIONS = ("bias", "head_scale", "post_attn_norm", "ffn_norm", "qkv_norm")
 FEW_PIECES = 0.5  # share of the text below which the lines suggest another vocabulary
+# words of init.freeze -> patterns
+PARTS = {
+    "embeddings": ("embed.*", "src_embed.*", "out_embed.*", "src_input.*", "tgt_input.*"),
+    "encoder": ("encoder.*",),
+    "decoder": ("decoder.*",),
+}
 LAYER = re.compile(r"(.*\.layers)\.(\d+)\.(.*)")
 
 
@@ -106,10 +113,6 @@ class Parent:
             notes=notes,
         )
 
-    def text_for(self, recipe: Recipe) -> TextOfParent | None:
-        """Return the parent's segmenter and vocabulary if the recipe uses them, else None."""
-        return self.text if recipe.init.vocab == "parent" else None
-
     def describe(self) -> str:
         """Return languages, checkpoint and scores in words."""
         recipe = self.recipe
@@ -124,11 +127,12 @@ class Transfer:
 
     Attributes:
         tensors: weights to take, by name.
-        rows: [n, ...] rows to take of each tensor of the vocabulary, by name.
+        rows: [n, ...] rows to take of each tensor of the vocabulary, by name; those of new pieces
+            and tags are means.
         ids: [n] which rows of the model they replace.
         missing: names of the model's tensors that the parent lacks; they keep their random start.
         unexpected: names of the parent's tensors that the model lacks.
-        text: the parent's segmenter and vocabulary, if the run uses them.
+        text: the parent's segmenter and vocabulary, if the run uses them, as the run adapted them.
         lines: all of this for a reader.
         record: all of this for init.json.
     """
@@ -159,33 +163,44 @@ class Transfer:
         write_atomic(run.init_file, text + "\n")
 
 
-def make_transfer(recipe: Recipe, model: nn.Module, vocab: Vocab, parent: Parent) -> Transfer:
+def make_transfer(
+    recipe: Recipe,
+    model: nn.Module,
+    vocab: Vocab,
+    parent: Parent,
+    text: TextOfParent | None = None,
+) -> Transfer:
     """Return what a model takes from its parent.
 
     Args:
         recipe, vocab: of the model.
         model: only names and shapes of its tensors are used, so it may be on torch's meta device;
             ``freeze`` was called.
+        text: what the model uses of the parent's text processing (``TextOfParent.for_recipe``).
 
     Raises:
         UserError: the parent's weights compute something else with this recipe, do not fit the
-            model, or are not those of the parent's recipe.
+            model, or are not those of the parent's recipe; or ``init.tag_rows`` is wrong.
     """
     require_same_function(recipe.model, parent)
     shapes = {name: tensor.shape for name, tensor in merge_lora(model.state_dict()).items()}
     tensors = _layers(shapes, parent)
     ids, parent_ids = map(torch.from_numpy, vocab.rows_in(parent.text.vocab))
     tables, used = _tables(shapes, parent)
-    rows = {name: table[parent_ids] for name, table in tables.items()}
+    sources = _sources_of_new(recipe, vocab, parent, text)
+    rows = {
+        name: torch.cat([table[parent_ids], *_means(table, sources)])
+        for name, table in tables.items()
+    }
     transfer = Transfer(
         tensors=tensors,
         rows=rows,
-        ids=ids,
+        ids=torch.cat([ids, torch.tensor([*sources], dtype=torch.int64)]),
         missing=[name for name in shapes if name not in tensors and name not in rows],
         unexpected=[name for name in parent.tensors if name not in {*tensors, *used}],
-        text=parent.text_for(recipe),
+        text=text,
     )
-    numbers = _numbers(vocab, ids)
+    numbers = _numbers(vocab, ids) | {"means": len(sources)}
     frozen = [
         name for name, p in model.named_parameters() if not p.requires_grad and not recipe.lora.rank
     ]
@@ -194,9 +209,14 @@ def make_transfer(recipe: Recipe, model: nn.Module, vocab: Vocab, parent: Parent
         lines=[
             *_weight_lines(recipe, shapes, parent, transfer),
             *_vocabulary_lines(recipe, parent, numbers),
+            *(_adaptation_lines(shapes, parent, text) if text else ()),
             *(_frozen_lines(recipe, frozen, shapes, transfer, numbers) if frozen else ()),
         ],
-        record={**_record(recipe, parent, transfer, numbers), "frozen": frozen},
+        record={
+            **_record(recipe, parent, transfer, numbers),
+            "frozen": frozen,
+            **(text.adaptation.record if text else {}),
+        },
     )
 
 
@@ -223,7 +243,7 @@ def choose_trained(model: nn.Module, recipe: Recipe) -> None:
 
 
 def freeze(model: nn.Module, patterns: Sequence[str]) -> None:
-    """Exclude parameters from training, by patterns of their names.
+    """Exclude parameters from training, by patterns of their names or the words of PARTS.
 
     Raises:
         UserError: a pattern matches no parameter, or no parameter is left to train.
@@ -231,12 +251,14 @@ def freeze(model: nn.Module, patterns: Sequence[str]) -> None:
     parameters = dict(model.named_parameters())
     frozen: set[str] = set()
     for pattern in patterns:
-        matching = [name for name in parameters if fnmatchcase(name, pattern)]
+        names = PARTS.get(pattern, (pattern,))
+        matching = [p for p in parameters if any(fnmatchcase(p, name) for name in names)]
         if not matching:
             raise UserError(
                 f'no parameter of the model matches "{pattern}"{_near(pattern, parameters)}',
                 at="init.freeze",
-                fix="use a pattern of these: " + ", ".join(sorted(_top_level(parameters))),
+                fix=f"use a pattern of these: {', '.join(sorted(_top_level(parameters)))}; or the "
+                f"words {', '.join(PARTS)}",
             )
         frozen.update(matching)
     if len(frozen) == len(parameters):
@@ -274,7 +296,8 @@ def require_same_function(config: ModelConfig, parent: Parent) -> None:
         f"the weights of {parent.path} do not fit this model (parent -> this recipe):\n  {lines}",
         at="init.from",
         fix="set these keys as in the parent: "
-        + " ".join(f"{key}={old}" for key, (old, _) in values.items()),
+        + " ".join(f"{key}={old}" for key, (old, _) in values.items())
+        + "; or leave them out",
     )
 
 
@@ -351,6 +374,52 @@ def _tables(shapes: Shapes, parent: Parent) -> tuple[dict[str, Tensor], set[str]
     return tables, used
 
 
+def _sources_of_new(
+    recipe: Recipe, vocab: Vocab, parent: Parent, text: TextOfParent | None
+) -> dict[int, list[int]]:
+    """Return the rows of the parent whose mean each row of a new piece or tag is; none = all rows.
+
+    A new piece replaces some pieces of the parent; a tag begins as its relative, or as the mean of
+    all tags.
+
+    Raises:
+        UserError: ``init.tag_rows`` names a tag that does not exist, or one that needs no relative.
+    """
+    theirs, relatives = parent.text.vocab, recipe.init.tag_rows
+    tags, their_tags = set(vocab.tags), theirs.tags
+    for tag, relative in relatives.items():
+        known = f"its tags are {', '.join(their_tags)}" if their_tags else "it has no tags"
+        if relative not in their_tags:
+            raise UserError(
+                f"the parent has no tag {relative}; {known}",
+                at="init.tag_rows",
+                fix="name a tag of the parent, or leave this tag out",
+            )
+        if tag not in tags or tag in their_tags:
+            what = "is a tag of the parent, whose rows it takes" if tag in tags else "is no tag"
+            raise UserError(
+                f"{tag} {what}; the tags of this recipe are {', '.join(sorted(tags)) or 'none'}",
+                at="init.tag_rows",
+                fix="name tags of data.train that the parent lacks",
+            )
+    pieces = {
+        piece: list(parts) for piece, parts in (text.adaptation.parts if text else {}).items()
+    }
+    for tag in sorted(tags.difference(their_tags)):
+        chosen = [relatives[tag]] if tag in relatives else their_tags
+        pieces[TAG_MARK + tag] = [TAG_MARK + tag for tag in chosen]
+    return {
+        row: [i for i in theirs.ids(pieces[piece]) if i != UNK]
+        for piece, row in zip(pieces, vocab.ids(pieces), strict=True)
+    }
+
+
+def _means(table: Tensor, sources: Mapping[int, list[int]]) -> list[Tensor]:
+    """Return the new rows, [1, ...] each."""
+    overall = table[len(SPECIALS) :].mean(0, keepdim=True)
+    return [table[rows].mean(0, keepdim=True) if rows else overall for rows in sources.values()]
+
+
 def _damaged(parent: Parent, name: str, what: str) -> UserError:
     return UserError(
         f"tensor {name} has {what}; it does not fit the recipe and the vocabulary of this parent",
@@ -422,9 +491,12 @@ def _weight_lines(recipe: Recipe, shapes: Shapes, parent: Parent, transfer: Tran
 
 
 def _vocabulary_lines(recipe: Recipe, parent: Parent, numbers: dict[str, Any]) -> list[str]:
-    fresh = f"; {numbers['new']:,} start fresh" if numbers["new"] else ""
-    if recipe.init.vocab == "parent":
-        return [f"  vocabulary: the {numbers['from_parent']:,} pieces of the parent{fresh}"]
+    means, random = numbers["means"], numbers["new"] - numbers["means"]
+    fresh = f"; {means:,} start as means of its rows" if means else ""
+    fresh += f"; {random:,} start fresh" if random else ""
+    if recipe.init.vocab != "new":
+        which = "" if recipe.init.trim else "the "
+        return [f"  vocabulary: {which}{numbers['from_parent']:,} pieces of the parent{fresh}"]
     names = {"src": "source ", "tgt": "target "} if recipe.translates else {"src": "", "tgt": ""}
     shares = {side: s for side, s in numbers["share"].items() if s == s}  # NaN: no text
     text = ", ".join(f"{share:.1%} of the {names[side]}text" for side, share in shares.items())
@@ -437,6 +509,19 @@ def _vocabulary_lines(recipe: Recipe, parent: Parent, numbers: dict[str, Any]) -
             f"  warning: under {FEW_PIECES:.0%} of a side are pieces of the parent; if both share "
             f"a script, segment as the parent did: {_segmentation_of(parent)}"
         )
+    return lines
+
+
+def _adaptation_lines(shapes: Shapes, parent: Parent, text: TextOfParent) -> list[str]:
+    """Return what was adapted, and the size of the model before and after."""
+    lines = list(text.adaptation.lines)
+    if lines:
+        sizes = (
+            sum(t.numel() for t in parent.tensors.values()),
+            sum(s.numel() for s in shapes.values()),
+        )
+        values, megabytes = ([f"{n / part:,.0f}" for n in sizes] for part in (1, 250_000))
+        lines.append(f"  parameters: {' -> '.join(values)}, {' -> '.join(megabytes)} MB in fp32")
     return lines
 
 

@@ -26,7 +26,7 @@ from nmt.errors import UserError
 from nmt.model.transformer import Transformer
 from nmt.run.checkpoint import load_checkpoint
 from nmt.run.folder import RunFolder
-from nmt.run.parent import TextOfParent, prepare_with, with_segment_of_parent
+from nmt.run.parent import TextOfParent, prepare_with, with_keys_of_parent
 from nmt.training.init import Parent, Transfer, freeze, make_transfer
 from nmt.training.task import Task
 from nmt.training.tasks import make_task, model_without_memory
@@ -70,12 +70,13 @@ def child(folder: Path, parent: Path, *overrides: str) -> list[str]:
 def started(words: Sequence[str], out: Path) -> tuple[Task, Transfer, Transformer, Transformer]:
     """Return task, transfer, the child's model and the same model without a parent."""
     recipe = load_recipe(words[0], [*words[1:], f"out={out}"])
-    recipe = with_segment_of_parent(recipe, resume=False)
+    recipe = with_keys_of_parent(recipe, resume=False)
     parent = Parent.of(recipe)
     assert parent is not None
-    task = make_task(recipe, prepare_with(parent.text_for(recipe), recipe), CPU, "fp32")
+    text = parent.text.for_recipe(recipe)
+    task = make_task(recipe, prepare_with(text, recipe), CPU, "fp32")
     empty = model_without_memory(recipe, len(task.prepared.vocab))
-    transfer = make_transfer(recipe, empty, task.prepared.vocab, parent)
+    transfer = make_transfer(recipe, empty, task.prepared.vocab, parent, text)
     model, fresh = task.make_model(), task.make_model()
     transfer.load_into(model)
     return task, transfer, model, fresh
@@ -155,7 +156,7 @@ def test_rows_go_by_piece_and_specials_by_position():
     assert not transfer.missing
     assert not transfer.unexpected
     assert transfer.record["rows"] == {
-        "pieces": 4, "from_parent": 2, "new": 2, "share": {"src": 0.5, "tgt": 0.5}
+        "pieces": 4, "from_parent": 2, "new": 2, "share": {"src": 0.5, "tgt": 0.5}, "means": 0
     }  # fmt: skip
     assert "2 of 4 pieces take the rows of the parent (50.0% of the source" in transfer.lines[2]
 
@@ -373,11 +374,42 @@ def test_freezing_needs_patterns_that_match():
     with pytest.raises(UserError, match=r"these: decoder.\*, embed.\*, encoder.\*, out_bias"):
         freeze(model, ["x"])
     with pytest.raises(UserError, match="nothing is left to train"):
-        freeze(model, ["e*", "decoder.*", "out_bias"])
+        freeze(model, ["e*", "decoder", "out_bias"])
     assert all(p.requires_grad for p in model.parameters())
     freeze(model, ["*.bias", "embed.*"])
     for name, parameter in model.named_parameters():
         assert parameter.requires_grad != (name.endswith(".bias") or "embed." in name), name
+
+
+@pytest.mark.parametrize(
+    ("word", "model", "expected"),
+    [
+        ("embeddings", {"tie": "src_tgt_out"}, {"embed.weight"}),
+        (
+            "embeddings",
+            {"tie": "none", "positions": "learned", "embed_norm": True, "norm": "layernorm"},
+            {"embed", "src_embed", "out_embed", "src_input", "tgt_input"},
+        ),
+        ("encoder", {}, {"encoder"}),
+        ("decoder", {}, {"decoder"}),
+    ],
+)
+def test_words_of_freeze_are_parts_of_the_model(word, model, expected):
+    recipe = synthetic(vocab("a", "b"), **model).recipe
+    transformer = Transformer(model_config(recipe.model), 6)
+    freeze(transformer, [word])
+    frozen = {name for name, p in transformer.named_parameters() if not p.requires_grad}
+    first = {name.partition(".")[0] for name in expected}
+    assert {name.partition(".")[0] for name in frozen} == first
+    assert frozen == {n for n, _ in transformer.named_parameters() if n.partition(".")[0] in first}
+
+
+def test_a_word_of_freeze_that_matches_nothing():
+    model = torch.nn.Module()
+    model.encoder = torch.nn.Linear(2, 2)
+    model.embed = torch.nn.Embedding(3, 2)
+    with pytest.raises(UserError, match='no parameter of the model matches "decoder"'):
+        freeze(model, ["decoder"])
 
 
 @pytest.mark.parametrize(
@@ -453,6 +485,72 @@ def test_keys_of_init_stay_in_a_resumed_run(digits, letters, tmp_path, capsys):
             (wrong / "checkpoints" / "u000004").rename(wrong / "checkpoints" / "u000020")
 
 
+# --- the model keys of the parent ---------------------------------------------------------------
+
+
+def test_model_keys_that_a_recipe_does_not_set_are_those_of_the_parent(digits, tmp_path, capsys):
+    values = yaml.safe_load((digits / "toy.yaml").read_text())
+    del values["model"]
+    path = digits / "without-model.yaml"
+    path.write_text(yaml.safe_dump(values))
+    words = [str(path), f"init.from={digits / 'run'}", "model.dropout=0", f"out={tmp_path / 'run'}"]
+    recipe = load_recipe(path, words[1:])
+    found = with_keys_of_parent(recipe, resume=False)
+    theirs = RunFolder(digits / "run").recipe().model
+    assert found.model == theirs.model_copy(update={"dropout": 0.0, "word_dropout": 0.1})
+    assert main([*words, "train.validate_every=1", "train.max_validations=1"]) == 0
+    assert RunFolder(tmp_path / "run").recipe().model == found.model
+    capsys.readouterr()
+    assert main([*words, "model.dim=32", f"out={tmp_path / 'other'}"]) == 2
+    assert "model.dim: 16 -> 32" in capsys.readouterr().err
+    # a resumed run takes its own keys, although its parent is gone
+    more = [word for word in words if not word.startswith("init.from")]
+    more += [f"init.from={tmp_path / 'gone'}", "train.validate_every=1", "train.max_validations=2"]
+    (tmp_path / "run" / "init.json").unlink()
+    assert main([*more, "--resume"]) == 0
+
+
+def test_each_model_key_either_belongs_to_the_parent_or_to_the_run():
+    """A key that decides what weights compute, or the shape of the model, is the parent's."""
+    from nmt.run.parent import OWN_MODEL_KEYS
+    from nmt.training.init import ADDITIONS, SAME_FUNCTION
+
+    assert OWN_MODEL_KEYS.isdisjoint({*SAME_FUNCTION, *ADDITIONS, "enc_layers", "dec_layers"})
+    own = {"dropout", "attn_dropout", "ffn_dropout", "word_dropout", "init", "logit_mask"}
+    assert own | {"normformer"} == OWN_MODEL_KEYS
+
+
+def test_layers_of_a_stack_that_the_parent_lacks_are_those_of_the_recipe(tmp_path):
+    parent = shutil.copytree(FIXTURES / "plain" / "run", tmp_path / "parent")
+    values = yaml.safe_load(dump_recipe(RunFolder(parent).recipe()))
+    values |= {"task": "causal_lm", "src": "en", "tgt": ""}
+    for key, defaults in {"score": {"select_by": "ppl"}, "decode": {}, "segment": None}.items():
+        values[key] = defaults if defaults is not None else values[key]
+    values["data"].pop("max_len")
+    values["model"] |= {"enc_layers": 6, "dec_layers": 3, "tie": "none"}
+    (parent / "config.yaml").write_text(yaml.safe_dump(values))
+    child = {
+        "src": "gl", "tgt": "en", "data": {"train": "t", "dev": "d"},
+        "model": {"enc_layers": 2}, "init": {"from": str(parent)},
+    }  # fmt: skip
+    found = with_keys_of_parent(recipe_from_text(yaml.safe_dump(child), "recipe"), False).model
+    assert (found.enc_layers, found.dec_layers, found.tie) == (2, 3, "src_tgt_out")
+    assert found.dim == values["model"]["dim"]
+
+
+def test_a_recipe_that_does_not_fit_the_keys_of_its_parent(tmp_path):
+    parent = shutil.copytree(FIXTURES / "plain" / "run", tmp_path / "parent")
+    values = yaml.safe_load(dump_recipe(RunFolder(parent).recipe()))
+    values["model"] |= {"norm": "scalenorm", "scalenorm_gain": "fixed"}
+    (parent / "config.yaml").write_text(yaml.safe_dump(values))
+    child = {
+        "src": "gl", "tgt": "en", "data": {"train": "t", "dev": "d"},
+        "model": {"norm": "layernorm"}, "init": {"from": str(parent)},
+    }  # fmt: skip
+    with pytest.raises(UserError, match=r"scalenorm_gain: fixed contradicts model.norm: layer"):
+        with_keys_of_parent(recipe_from_text(yaml.safe_dump(child), "recipe"), False)
+
+
 # --- the vocabulary of the parent ---------------------------------------------------------------
 
 
@@ -510,7 +608,7 @@ def test_noise_of_the_segmentation_may_differ_from_the_parent(tmp_path):
     values = yaml.safe_load(recipe)
     values |= {"init": {"from": str(FIXTURES / "fastbpe" / "run"), "vocab": "parent"}}
     values["segment"] = {"dropout": 0.25}
-    found = with_segment_of_parent(recipe_from_text(yaml.safe_dump(values), "recipe"), False)
+    found = with_keys_of_parent(recipe_from_text(yaml.safe_dump(values), "recipe"), False)
     assert (found.segment.dropout, found.segment.merges) == (0.25, 90)
 
 
@@ -523,9 +621,9 @@ def test_noise_of_the_parent_that_the_recipe_excludes(tmp_path):
     values["data"]["rebatch"] = False
     values |= {"init": {"from": str(parent), "vocab": "parent"}}
     with pytest.raises(UserError, match=r"parent:\n  data\.rebatch: false excludes"):
-        with_segment_of_parent(recipe_from_text(yaml.safe_dump(values), "recipe"), False)
+        with_keys_of_parent(recipe_from_text(yaml.safe_dump(values), "recipe"), False)
     values["segment"] = {"dropout": 0}
-    found = with_segment_of_parent(recipe_from_text(yaml.safe_dump(values), "recipe"), False)
+    found = with_keys_of_parent(recipe_from_text(yaml.safe_dump(values), "recipe"), False)
     assert recipe_from_text(dump_recipe(found), "config.yaml") == found
 
 
@@ -536,7 +634,7 @@ def test_a_loaded_recipe_takes_the_segmentation_of_the_parent_as_its_file_does(t
     path = tmp_path / "child.yaml"
     path.write_text(yaml.safe_dump({**kept, "init": {"from": str(parent), "vocab": "parent"}}))
     for recipe in (path, load_recipe(path)):
-        found = with_segment_of_parent(as_recipe(recipe), resume=False)
+        found = with_keys_of_parent(as_recipe(recipe), resume=False)
         assert found.segment == RunFolder(parent).recipe().segment
     assert as_recipe(load_recipe(path)) == as_recipe(path)
 
@@ -605,7 +703,7 @@ def test_a_language_model_takes_a_segmentation_that_its_parent_learned_on_pairs(
     data = {key: values["data"][key] for key in ("train", "dev", "tokenized", "normalize")}
     init = {"from": str(parent), "vocab": "parent"}
     recipe = yaml.safe_dump({"task": "causal_lm", "src": "en", "data": data, "init": init})
-    found = with_segment_of_parent(recipe_from_text(recipe, "recipe"), resume=False)
+    found = with_keys_of_parent(recipe_from_text(recipe, "recipe"), resume=False)
     assert found.segment == RunFolder(parent).recipe().segment
     assert recipe_from_text(dump_recipe(found), "config.yaml") == found
 
@@ -659,7 +757,7 @@ def other_words(run: Path) -> None:
         (None, ["init.checkpoint=avg"], "make one with: nmt-average {parent} --last 5"),
         (None, ["init.checkpoint=u000007"], "no checkpoint 'u000007'; the run has: u000020"),
         (None, ["init.checkpoint=last"], "best, latest, avg or the name of a checkpoint"),
-        (None, ["init.freeze=encoder"], 'did you mean "encoder.*"?'),
+        (None, ["init.freeze=encode"], 'did you mean "encoder.*"?'),
         (None, ["init.from=none", "init.vocab=parent"], "init.vocab requires init.from"),
     ],
 )

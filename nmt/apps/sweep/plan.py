@@ -14,7 +14,7 @@ from nmt.config.load import PATHS, changed_keys, dump_recipe
 from nmt.errors import UserError
 from nmt.run.folder import RunFolder
 from nmt.run.lifecycle import EXTENDS_RUN, refused_changes
-from nmt.run.parent import with_segment_of_parent
+from nmt.run.parent import with_keys_of_parent
 from nmt.run.results import read_summary
 
 Status: TypeAlias = Literal["finished", "diverged", "failed", "pruned", "stopped"]
@@ -89,7 +89,7 @@ class PlannedRun:
         """Return the recipe of the existing run, and the one to train."""
         new = self.recipe
         with contextlib.suppress(UserError):  # what contradicts the parent is then a change
-            new = with_segment_of_parent(new, resume=True)
+            new = with_keys_of_parent(new, resume=True)
         return RunFolder(self.folder).recipe(), new
 
 

@@ -336,7 +336,7 @@ def _outcome(run: PlannedRun, code: int, log: Path, pruned: bool, stopping: bool
         stopping: it was asked to end, because the sweep ends.
     """
     ended = run.outcome()
-    if code == 0:  # under init.vocab: parent the stored recipe has more keys than ours
+    if code == 0:  # with a parent, the stored recipe has more keys than ours
         return ended or Outcome("finished")
     if ended is not None and ended.status == "diverged":
         return ended

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from pathlib import Path
 from typing import Any, Literal, TypeAlias
 
 from nmt.data.bitext import Chunk
 from nmt.data.segmenters.noise import Noise
 from nmt.data.tokenizer import Moses
+from nmt.errors import UserError
 
 Side: TypeAlias = Literal["src", "tgt"]
 
@@ -76,6 +77,49 @@ class Segmenter(ABC):
             UserError: this segmenter cannot do what the recipe wants.
         """
         return None
+
+    def extended(
+        self, known: Collection[str], text: Iterable[Chunk], limit: int
+    ) -> tuple[Segmenter, dict[str, list[str]]]:
+        """Return a segmenter with more pieces, and for each new piece those that it replaces.
+
+        Text without new pieces keeps its segmentation. Other text gets it with neighbors joined.
+
+        Args:
+            known: the types of the vocabulary.
+            text: to learn the pieces from; it is read once.
+            limit: maximum number of new pieces; of each side if each has a model.
+
+        Raises:
+            UserError: this segmenter cannot be extended.
+        """
+        raise UserError(
+            f"segment.kind: {self.kind} has no pieces smaller than words, so it cannot be extended",
+            at="init.vocab",
+            fix="set init.vocab=new",
+        )
+
+    def trimmed(
+        self, known: Collection[str], wanted: Collection[str]
+    ) -> tuple[Segmenter, set[str]]:
+        """Return a segmenter with fewer pieces, and the types that it needs.
+
+        Text of wanted pieces keeps its segmentation, and no text that has known pieces only becomes
+        unknown.
+
+        Args:
+            known: the types of the vocabulary.
+            wanted: types to keep; others stay if a text cannot be written without them.
+
+        Raises:
+            UserError: this segmenter cannot be trimmed.
+        """
+        raise UserError(
+            f"segment.kind: {self.kind} has no pieces smaller than words, so words that are left "
+            "out would become UNK",
+            at="init.trim",
+            fix="remove init.trim, or set init.vocab=new",
+        )
 
     def alphabet(self) -> list[str]:
         """Return pieces that the vocabulary has even if the training text does not."""

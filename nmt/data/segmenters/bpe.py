@@ -15,7 +15,7 @@ import re
 import sys
 import tempfile
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from itertools import chain
 from pathlib import Path
 from typing import Any
@@ -24,6 +24,7 @@ from subword_nmt import apply_bpe, learn_bpe
 
 from nmt.data.bitext import Chunk
 from nmt.data.segmenters.base import Segmenter, Side
+from nmt.data.segmenters.extend import learn_symbols
 from nmt.data.segmenters.noise import Merges, Noise, never
 from nmt.data.tokenizer import Moses
 from nmt.data.workers import map_chunks
@@ -60,9 +61,7 @@ class FastBpe(Segmenter):
         learning = config.codes == "learn"
         counts: Counter[str] = Counter()
         if learning or config.vocab_threshold:
-            for of_chunk in map_chunks(functools.partial(count_words, moses), text):
-                counts.update(of_chunk)
-                counts = prune_rare(counts)
+            counts = _count_all(moses, text)
         if learning:
             merges = learn_codes(counts, config.merges, progress)
         else:
@@ -102,6 +101,34 @@ class FastBpe(Segmenter):
             joined=joined if kept is None else {s for s in joined if piece_of(s) in kept},
         )
 
+    def extended(
+        self, known: Collection[str], text: Iterable[Chunk], limit: int
+    ) -> tuple[FastBpe, dict[str, list[str]]]:
+        """Append merges that are learned on a text; see the base class."""
+        words: Counter[tuple[str, ...]] = Counter()
+        for word, count in _count_all(self.moses, text).items():
+            words[tuple(map(_symbol_of, self._splitter([word])))] += count
+        symbols = {_symbol_of(piece) for piece in known}
+        taken = set(map("".join, self._splitter.merges))
+        new = learn_symbols(words, symbols, taken, lambda s: s.removesuffix(WORD_END), limit)
+        kept = self._splitter.kept
+        if kept is not None:
+            kept = kept | set(map(piece_of, new.parts))
+        merges = [*self._splitter.merges, *new.merges]
+        parts = {piece_of(s): list(map(piece_of, symbols)) for s, symbols in new.parts.items()}
+        return FastBpe(self.moses, WordSplitter(merges, kept)), parts
+
+    def trimmed(self, known: Collection[str], wanted: Collection[str]) -> tuple[FastBpe, set[str]]:
+        """Split pieces that are not kept as their merges made them; see the base class."""
+        types = set(known)
+
+        def is_needed(piece: str) -> bool:
+            single = list(map(piece_of, symbols_of(piece)))
+            return piece in wanted or single == [piece] or not types.issuperset(single)
+
+        kept = set(filter(is_needed, types))
+        return FastBpe(self.moses, WordSplitter(self._splitter.merges, kept)), kept
+
     def decode_tokenized(self, pieces: Sequence[str], lang: str) -> str:
         """Return pieces as tokenized text."""
         return join(pieces)
@@ -140,6 +167,11 @@ def piece_of(symbol: str) -> str:
     return symbol + JOINER if inner else symbol.removesuffix(WORD_END)
 
 
+def _symbol_of(piece: str) -> str:
+    """Return a piece as the merges write it."""
+    return piece.removesuffix(JOINER) if piece.endswith(JOINER) else piece + WORD_END
+
+
 def _ends_word(piece: str) -> bool:
     return not piece.endswith(JOINER)
 
@@ -153,6 +185,15 @@ def count_words(moses: Moses, chunk: Chunk) -> Counter[str]:
         for line, lang in zip(pair, langs, strict=True)
     )
     return Counter(chain.from_iterable(words))
+
+
+def _count_all(moses: Moses, text: Iterable[Chunk]) -> Counter[str]:
+    """Count the words of both sides of a text, in worker processes."""
+    counts: Counter[str] = Counter()
+    for of_chunk in map_chunks(functools.partial(count_words, moses), text):
+        counts.update(of_chunk)
+        counts = prune_rare(counts)
+    return counts
 
 
 def prune_rare(counts: Counter[str]) -> Counter[str]:

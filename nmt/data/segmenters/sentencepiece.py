@@ -8,8 +8,10 @@ instead: it gets each line as it is (``raw``), and may have a second model for t
 from __future__ import annotations
 
 import io
+import math
 import re
 import struct
+from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from itertools import chain
@@ -20,14 +22,17 @@ import sentencepiece
 
 from nmt.data.bitext import Chunk
 from nmt.data.segmenters.base import Segmenter, Side
+from nmt.data.segmenters.extend import learn_symbols
 from nmt.data.segmenters.noise import Merges, Noise, Unigram, never
 from nmt.data.text import clean_line
 from nmt.data.tokenizer import Moses
+from nmt.data.workers import map_chunks
 from nmt.errors import UserError
 from nmt.runtime.files import LARGE, read_file
 from nmt.runtime.progress import progress_bar
 
 CHARACTER_COVERAGE = 0.9995  # share of the characters that get pieces; the others become bytes
+MAX_COUNTED_WORDS = 2_000_000  # distinct words in memory when pieces are added; then without rare
 BYTE_SURFACE = "\U000f0000"  # surface of byte 0, in a private plane; byte b is this plus b
 SPACE = "\u2581"  # SentencePiece's sign for a space
 
@@ -167,7 +172,8 @@ class SentencePiece(Segmenter):
         model: Merges | Unigram
         if config.dropout:
             _require_type("dropout", kind, "bpe", "unigram", "sampling_alpha=0.2")
-            model = Merges(config.dropout, _merges(scores), together=False)
+            merged = scores | read_model(self._model, UNUSED)[1]
+            model = Merges(config.dropout, _merges(merged), together=False)
         else:
             _require_type("sampling_alpha", kind, "unigram", "bpe", "dropout=0.1")
             model = Unigram(config.sampling_alpha, scores)
@@ -179,6 +185,105 @@ class SentencePiece(Segmenter):
             ends=never,
             joined={piece for piece in scores if len(piece) > 1},
         )
+
+    def extended(
+        self, known: Collection[str], text: Iterable[Chunk], limit: int
+    ) -> tuple[SentencePiece, dict[str, list[str]]]:
+        """Add pieces that are learned on a text to each model; see the base class.
+
+        A new piece of a BPE model ranks behind all others. One of a unigram model scores a little
+        more than the pieces that it replaces, or the logarithm of its frequency if it has a
+        character that the model lacks.
+        """
+        known = set(known)
+        words = self._count_words(known, text)
+        models: dict[Side, bytes] = {}
+        parts: dict[str, list[str]] = {}
+        for side, model in self._models().items():
+            kind, scores = _unigram_or_bpe(model, "init.vocab", "extended")
+            processor = self._processors[side]
+            taken = {processor.id_to_piece(i) for i in range(processor.get_piece_size())}
+            new = learn_symbols(words[side], known, taken, lambda s: s.replace(SPACE, ""), limit)
+            added = [symbol for symbol in new.parts if symbol not in taken]
+            if kind == "bpe":
+                lowest = min([*scores.values(), *read_model(model, UNUSED)[1].values()])
+                new_scores = {symbol: lowest - rank for rank, symbol in enumerate(added, 1)}
+            else:
+                total = sum(len(word) * count for word, count in words[side].items())
+                new_scores = _unigram_scores(scores, added, new.counts, total)
+            models[side] = edit_model(model, known | new.parts.keys(), new_scores)
+            for symbol, replaced in new.parts.items():
+                parts.setdefault(symbol, [p for one in replaced for p in self._known(one, known)])
+        return self._with_models(models), parts
+
+    def trimmed(
+        self, known: Collection[str], wanted: Collection[str]
+    ) -> tuple[SentencePiece, set[str]]:
+        """Remove pieces from each model; see the base class.
+
+        A BPE model keeps them as unused pieces: SentencePiece splits these as it merged them.
+        """
+        models: dict[Side, bytes] = {}
+        kept, normal = set(wanted).intersection(known), set[str]()
+        for side, model in self._models().items():
+            _, scores = _unigram_or_bpe(model, "init.trim", "trimmed")
+            pieces = scores.keys() & known
+            single = {piece for piece in pieces if len(piece) == 1}
+            needed = {p for p in pieces if p in wanted or p in single or not single.issuperset(p)}
+            models[side] = edit_model(model, needed, {})
+            kept |= needed
+            normal |= scores.keys()
+        return self._with_models(models), kept | (set(known) - normal)
+
+    def _models(self) -> dict[Side, bytes]:
+        """Return the models by side; a model of both sides is that of the source."""
+        models: dict[Side, bytes] = {"src": self._model}
+        if self._target_model is not None:
+            models["tgt"] = self._target_model
+        return models
+
+    def _with_models(self, models: Mapping[Side, bytes]) -> SentencePiece:
+        return SentencePiece(self.moses, models["src"], models.get("tgt"), self.raw)
+
+    def _count_words(
+        self, known: Collection[str], text: Iterable[Chunk]
+    ) -> dict[Side, Counter[tuple[str, ...]]]:
+        """Return the words of a text for each model, as symbols, with their counts."""
+        words: dict[Side, Counter[tuple[str, ...]]] = {side: Counter() for side in self._models()}
+        for of_chunk in map_chunks(CountWords(self, known), text):
+            for side, counts in of_chunk.items():
+                counter = words[side if side in words else "src"]
+                counter.update(counts)
+                if len(counter) > MAX_COUNTED_WORDS:
+                    for word in [word for word, count in counter.items() if count == 1]:
+                        del counter[word]
+        return words
+
+    def words_of(self, line: str, lang: str, side: Side, known: Collection[str]) -> list[list[str]]:
+        """Return the words of a line as symbols: pieces, and the characters of all other text."""
+        words: list[list[str]] = [[]]
+        data = b""
+        for piece in [*self.encode(line, lang, side), ""]:
+            byte = self._bytes.get(piece)
+            if byte is not None:
+                data += bytes([byte])
+                continue
+            words[-1] += data.decode(errors="replace")
+            data = b""
+            if _begins_word(piece):
+                words.append([])
+            is_piece = piece in known or not self._processors[side].is_unknown(
+                self._processors[side].piece_to_id(piece)
+            )
+            words[-1] += [piece] if piece and is_piece else piece
+        return [word for word in words if word]
+
+    def _known(self, symbol: str, known: Collection[str]) -> list[str]:
+        """Return a symbol, or the bytes of a character that is not a type, as far as known."""
+        if symbol in known:
+            return [symbol]
+        names = {byte: piece for piece, byte in self._bytes.items()}
+        return [names[byte] for byte in symbol.encode() if byte in names and names[byte] in known]
 
     def decode_tokenized(self, pieces: Sequence[str], lang: str) -> str:
         """Return pieces as tokenized text."""
@@ -206,7 +311,7 @@ class SentencePiece(Segmenter):
         pieces = (
             model.id_to_piece(i)
             for i in range(model.get_piece_size() if self._bytes else 0)
-            if not (model.is_control(i) or model.is_unknown(i))
+            if not (model.is_control(i) or model.is_unknown(i) or model.is_unused(i))
         )
         # a text cannot give these pieces, and a line of vocab.txt cannot contain them
         return [piece for piece in pieces if not {"\t", "\n"} & set(piece)]
@@ -262,6 +367,25 @@ def load_model(model: bytes) -> Any:
     except RuntimeError as error:
         raise ValueError("not a SentencePiece model") from error
     return processor
+
+
+class CountWords:
+    """Count the words of both sides of a chunk, as symbols; a picklable work of ``map_chunks``."""
+
+    def __init__(self, segmenter: SentencePiece, known: Collection[str]) -> None:
+        self._segmenter, self._known = segmenter, set(known)
+
+    def __call__(self, chunk: Chunk) -> dict[Side, Counter[tuple[str, ...]]]:
+        """Return the counts by side."""
+        sides: tuple[Side, Side] = ("src", "tgt")
+        return {
+            side: Counter(
+                tuple(word)
+                for line in lines
+                for word in self._segmenter.words_of(line, lang, side, self._known)
+            )
+            for side, lines, lang in zip(sides, chunk.sides(), chunk.corpus.langs, strict=True)
+        }
 
 
 class _Spelling:
@@ -325,7 +449,38 @@ def _single_spaces(line: str) -> str:
     return " ".join(line.replace(SPACE, "_").split())
 
 
-NORMAL = 1  # type of a piece that text is segmented into
+def _unigram_or_bpe(model: bytes, key: str, what: str) -> tuple[str, dict[str, float]]:
+    """Return type and scores of a model; UserError if it is of another type."""
+    kind, scores = read_model(model)
+    if kind not in ("unigram", "bpe"):
+        raise UserError(
+            f"the SentencePiece model of the parent is of type {kind}, which cannot be {what}; "
+            "unigram and bpe can",
+            at=key,
+            fix="set init.vocab=new" + (" and remove init.trim" if key == "init.trim" else ""),
+        )
+    return kind, scores
+
+
+def _unigram_scores(
+    scores: Mapping[str, float], added: Iterable[str], counts: Mapping[str, int], total: int
+) -> dict[str, float]:
+    """Return the scores of new pieces of a unigram model; each part of a piece comes before it."""
+    all_scores = dict(scores)
+    for piece in added:
+        frequency = math.log(counts[piece] / total)
+        best = [0.0] + [-math.inf] * len(piece)  # score of the best way to write each beginning
+        for start in range(len(piece)):
+            for end in range(start + 1, len(piece) + 1):
+                score = best[start] + all_scores.get(piece[start:end], -math.inf)
+                best[end] = max(best[end], score)
+        is_new = any(c not in scores for c in piece)
+        all_scores[piece] = max(best[-1] + MARGIN, frequency if is_new else -math.inf)
+    return {piece: score for piece, score in all_scores.items() if piece not in scores}
+
+
+MARGIN = 0.01  # of the score of a new piece above the best way to write it without
+NORMAL, UNUSED = 1, 5  # types of pieces: text is segmented into normal ones
 MODEL_TYPES = {1: "unigram", 2: "bpe", 3: "word", 4: "char"}
 _PIECES, _TRAINER = 1, 2  # fields of ModelProto
 _TEXT, _SCORE, _TYPE = 1, 2, 3  # fields of a piece
@@ -333,22 +488,59 @@ _MODEL_TYPE = 3  # field of TrainerSpec
 _WIDTHS = {1: 8, 5: 4}  # bytes of the wire types of fixed size
 
 
-def read_model(data: bytes) -> tuple[str, dict[str, float]]:
-    """Return the type of a model file, and the scores of its normal pieces.
+def read_model(data: bytes, of_type: int = NORMAL) -> tuple[str, dict[str, float]]:
+    """Return the type of a model file, and the scores of its normal pieces, or of another type.
 
-    These are not special, bytes, unused or user-defined. SentencePiece's Python package reports
-    neither, so this reads the wire format of protocol buffers (sentencepiece_model.proto).
+    Normal pieces are not special, bytes, unused or user-defined. SentencePiece's Python package
+    reports neither, so this reads the wire format of protocol buffers (sentencepiece_model.proto).
     """
     kind, scores = 1, {}  # SentencePiece's default is unigram
     for field, value in _fields(data):
         if field == _PIECES:
             parts = dict(_fields(value))
-            if parts.get(_TYPE, NORMAL) == NORMAL:
+            if parts.get(_TYPE, NORMAL) == of_type:
                 score = struct.unpack("<f", parts.get(_SCORE, b"\0\0\0\0"))[0]
                 scores[parts[_TEXT].decode()] = score
         elif field == _TRAINER:
             kind = dict(_fields(value)).get(_MODEL_TYPE, kind)
     return MODEL_TYPES[kind], scores
+
+
+def edit_model(data: bytes, kept: Collection[str], added: Mapping[str, float]) -> bytes:
+    """Return a model without some of its normal pieces, and with new ones at the end.
+
+    Args:
+        kept: other normal pieces are removed; those of a BPE model become unused instead.
+        added: new pieces with their scores.
+    """
+    is_bpe = read_model(data)[0] == "bpe"
+    messages: list[bytes] = []
+    for field, value in _fields(data):
+        if field == _PIECES:
+            parts = dict(_fields(value))
+            if parts.get(_TYPE, NORMAL) == NORMAL and parts[_TEXT].decode() not in kept:
+                if not is_bpe:
+                    continue
+                value += _number(_TYPE << 3) + _number(UNUSED)  # the last value of a field counts
+        messages.append(_message(field, value))
+    for text, score in added.items():
+        piece = _message(_TEXT, text.encode()) + _number(_SCORE << 3 | 5) + struct.pack("<f", score)
+        messages.append(_message(_PIECES, piece))
+    return b"".join(messages)
+
+
+def _message(field: int, data: bytes) -> bytes:
+    """Return a field that holds text or a message."""
+    return _number(field << 3 | 2) + _number(len(data)) + data
+
+
+def _number(value: int) -> bytes:
+    """Return an integer of 7 bits a byte, lowest first."""
+    data = bytearray()
+    while value > 0x7F:
+        data.append(value & 0x7F | 0x80)
+        value >>= 7
+    return bytes([*data, value])
 
 
 def _fields(data: bytes) -> Iterator[tuple[int, Any]]:

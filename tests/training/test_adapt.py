@@ -1,0 +1,375 @@
+"""A run adapts the vocabulary of its parent: ``init.vocab: extend``, ``init.trim``, new tags."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Sequence
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import pytest
+import torch
+import yaml
+from torch import Tensor
+
+from nmt.cli import prepare as prepare_command
+from nmt.cli.train import main
+from nmt.config.load import load_recipe
+from nmt.config.model import model_config
+from nmt.data.segmenters import load_segmenter
+from nmt.data.vocab import SPECIALS, UNK, Vocab
+from nmt.errors import UserError
+from nmt.model.transformer import Transformer
+from nmt.run.checkpoint import load_checkpoint
+from nmt.run.folder import RunFolder
+from nmt.run.parent import prepare_with, with_keys_of_parent
+from nmt.training.init import Parent, Transfer, make_transfer
+from nmt.training.task import Task
+from nmt.training.tasks import make_task, model_without_memory
+from nmt.training.trainer import Trainer
+from tests.test_resume import terminate_after
+from tests.training.helpers import equal, records
+from tests.training.test_distributed import torchrun
+
+WORDS = {
+    "cero": "zero", "uno": "one", "dos": "two", "tres": "three", "cuatro": "four",
+    "cinco": "five", "seis": "six", "siete": "seven", "ocho": "eight", "nueve": "nine",
+}  # fmt: skip
+GEORGIAN = str.maketrans("acehinorstuvdq", "აცეჰინორსტუვდქ")
+SEGMENTS: dict[str, dict[str, Any]] = {
+    "fastbpe": {"kind": "fastbpe", "merges": 40},
+    "bpe": {"kind": "sentencepiece", "vocab_size": 70},
+    "unigram": {"kind": "sentencepiece", "vocab_size": 60, "model_type": "unigram"},
+    "bytes": {"kind": "sentencepiece", "vocab_size": 320, "byte_fallback": True},
+}
+RECIPE: dict[str, Any] = {
+    "tgt": "en",
+    "device": "cpu",
+    "precision": "fp32",
+    "data": {"batch_tokens": 256, "checks": "off"},
+    "schedule": {"kind": "constant", "lr": 1e-2},
+    "decode": {"beam": 1, "max_len_offset": 4},
+    "score": {"metrics": ["bleu"], "select_by": "ppl"},
+}
+MODEL = {
+    "dim": 32, "ffn_dim": 64, "heads": 2, "enc_layers": 1, "dec_layers": 1, "dropout": 0.0,
+    "word_dropout": 0.0,
+}  # fmt: skip
+
+
+def write_corpus(folder: Path, src: str, georgian: bool) -> None:
+    rng = Random(src)
+    folder.mkdir()
+    for split, size in {"train": 200, "dev": 12, "test": 6}.items():
+        lines = [rng.choices(list(WORDS), k=rng.randint(2, 5)) for _ in range(size)]
+        text = "".join(" ".join(line) + "\n" for line in lines)
+        text = text.translate(GEORGIAN) if georgian else text
+        (folder / f"{split}.{src}").write_text(text, encoding="utf-8")
+        english = "".join(" ".join(map(WORDS.__getitem__, line)) + "\n" for line in lines)
+        (folder / f"{split}.en").write_text(english, encoding="utf-8")
+
+
+def write_recipe(path: Path, corpus: Path, src: str, **changes: Any) -> Path:
+    data = {split: str(corpus / split) for split in ("train", "dev", "test")}
+    values = {**RECIPE, "src": src, "data": {**RECIPE["data"], **data}, **changes}
+    path.write_text(yaml.safe_dump(values), encoding="utf-8")
+    return path
+
+
+@pytest.fixture(scope="module")
+def corpora(tmp_path_factory) -> Path:
+    """Return a folder with Spanish numbers, and the same language in Georgian letters."""
+    folder = tmp_path_factory.mktemp("corpora")
+    write_corpus(folder / "es", "es", georgian=False)
+    write_corpus(folder / "ka", "ka", georgian=True)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def parents(corpora) -> dict[str, Path]:
+    """Return runs that hardly trained, one for each kind of segmenter."""
+    runs = {}
+    for name, segment in SEGMENTS.items():
+        train = {"validate_every": 2, "max_validations": 1}
+        entry = {"path": str(corpora / "es" / "train"), "tag": "<es>"}
+        data = {**RECIPE["data"], "train": [entry], "dev": str(corpora / "es" / "dev")}
+        path = corpora / f"{name}.yaml"
+        values = {**RECIPE, "src": "es", "segment": segment, "model": MODEL, "train": train}
+        path.write_text(yaml.safe_dump({**values, "data": data}))
+        runs[name] = corpora / name
+        assert main([str(path), f"out={runs[name]}"]) == 0
+    return runs
+
+
+def child_recipe(corpora: Path, parent: Path, out: Path, *overrides: str) -> list[str]:
+    """Return the words of nmt-train for a child whose source has Georgian letters."""
+    path = out.parent / "child.yaml"
+    write_recipe(path, corpora / "ka", "ka", train={"validate_every": 3, "max_validations": 2})
+    return [str(path), f"init.from={parent}", f"out={out}", *overrides]
+
+
+def started(words: Sequence[str]) -> tuple[Task, Transfer, Parent, dict[str, Tensor]]:
+    """Return task, transfer, parent, and the first weights of the child."""
+    recipe = with_keys_of_parent(load_recipe(words[0], words[1:]), resume=False)
+    parent = Parent.of(recipe)
+    assert parent is not None
+    text = parent.text.for_recipe(recipe)
+    task = make_task(recipe, prepare_with(text, recipe), torch.device("cpu"), "fp32")
+    empty = model_without_memory(recipe, len(task.prepared.vocab))
+    transfer = make_transfer(recipe, empty, task.prepared.vocab, parent, text)
+    model = task.make_model()
+    transfer.load_into(model)
+    return task, transfer, parent, model.state_dict()
+
+
+# --- extend -------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("kind", SEGMENTS)
+def test_rows_of_new_pieces_are_means_of_the_rows_that_they_replace(
+    kind, corpora, parents, tmp_path
+):
+    words = child_recipe(corpora, parents[kind], tmp_path / "run", "init.vocab=extend")
+    task, transfer, parent, now = started([*words, "init.new_pieces=30"])
+    vocab, theirs = task.prepared.vocab, parent.text.vocab
+    assert transfer.text is not None
+    parts = transfer.text.adaptation.parts
+    assert 12 < len(parts) <= 30
+    assert len(vocab) == len(theirs) + len(parts)
+    for name in ("embed.weight", "out_bias"):
+        table = parent.tensors[name]
+        overall = table[len(SPECIALS) :].mean(0)
+        seen = set()
+        for piece in theirs.types:
+            rows = vocab.ids([piece])[0], theirs.ids([piece])[0]
+            assert torch.equal(now[name][rows[0]], table[rows[1]])
+        for piece, replaced in parts.items():
+            known = [i for i in theirs.ids(replaced) if i != UNK]
+            seen.add(bool(known))
+            expected = table[known].mean(0) if known else overall
+            torch.testing.assert_close(now[name][vocab.ids([piece])[0]], expected)
+        assert (True in seen) == (kind in ("bytes", "bpe", "unigram"))
+    assert not (task.prepared.train.ids("src") == UNK).any()
+    assert f"{len(parts)} start as means of its rows" in "\n".join(transfer.lines)
+    assert transfer.record["new_pieces"] == len(parts)
+    assert transfer.record["training_text"]["unknown"][1] == 0
+    before = transfer.record["training_text"]["unknown"][0]
+    assert (before > 0) == (kind != "bytes")
+
+
+def test_an_unknown_script_is_learned(corpora, tmp_path):
+    """The child needs few updates with new pieces, and cannot learn its source as UNK."""
+    parent = tmp_path / "parent"
+    recipe = write_recipe(
+        tmp_path / "es.yaml", corpora / "es", "es", segment=SEGMENTS["unigram"], model=MODEL,
+        train={"validate_every": 150, "max_validations": 1},
+    )  # fmt: skip
+    assert main([str(recipe), f"out={parent}"]) == 0
+    ppl = {}
+    for vocab in ("parent", "extend"):
+        words = child_recipe(corpora, parent, tmp_path / vocab, f"init.vocab={vocab}")
+        assert main([*words, "train.validate_every=100", "train.max_validations=1"]) == 0
+        ppl[vocab] = records(tmp_path / vocab, "dev")[-1]["ppl"]
+    assert ppl["extend"] < 1.3 < 1.5 < ppl["parent"]
+    assert (tmp_path / "extend" / "test.hyp").read_text().split()
+
+
+def test_new_pieces_are_learned_from_other_texts(corpora, parents, tmp_path, capsys):
+    more = f"segment.learn_from=[{{path: {corpora}/ka/train, src: ka}}]"
+    words = child_recipe(corpora, parents["unigram"], tmp_path / "run", "init.vocab=extend")
+    kind = "segment.kind=sentencepiece"
+    _, one, _, _ = started([*words, kind, more])
+    _, other, _, _ = started([*words, kind, more.replace("ka", "es")])
+    assert one.text is not None
+    assert other.text is not None
+    assert one.text.adaptation.parts
+    assert set(one.text.adaptation.parts) - set(other.text.adaptation.parts)
+    assert main([*words, kind, more, "--dry-run"]) == 0
+    assert "new pieces: " in capsys.readouterr().err
+    assert prepare_command.main([*words, kind, more]) == 0
+    assert "new pieces: " in capsys.readouterr().out
+
+
+# --- trim ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("kind", SEGMENTS)
+def test_logits_of_kept_pieces_are_those_of_the_parent(kind, corpora, parents, tmp_path):
+    """Before any update, on the ids of the same text."""
+    words = child_recipe(corpora, parents[kind], tmp_path / "run", "init.vocab=parent")
+    words += ["init.trim=true", "init.keep_pieces=5", "model.logit_mask=false", "src=es"]
+    words += [f"data.{split}={corpora}/es/{split}" for split in ("train", "dev", "test")]
+    small = tmp_path / "small"
+    small.mkdir()
+    for side in ("es", "en"):
+        lines = (corpora / "es" / f"train.{side}").read_text().splitlines(keepends=True)
+        (small / f"some.{side}").write_text("".join(lines[:2]))
+    words += [f"data.{split}={small}/some" for split in ("train", "dev", "test")]
+    words = list({word.partition("=")[0]: word for word in words}.values())
+    task, transfer, parent, weights = started(words)
+    vocab, theirs = task.prepared.vocab, parent.text.vocab
+    assert len(vocab) < len(theirs)
+    assert set(vocab.types) <= set(theirs.types)
+    rows = torch.tensor([*range(4), *theirs.ids(vocab.types)])
+    config = model_config(task.recipe.model)
+    own, full = Transformer(config, len(vocab)), Transformer(config, len(theirs))
+    own.load_state_dict({**own.state_dict(), **weights, "allowed": own.allowed}, strict=False)
+    full.load_state_dict({**full.state_dict(), **parent.tensors}, strict=False)
+    batch = task.make_batch(0, task.plan(0)[0], pad=False)
+    src, src_layout, tgt, tgt_layout = batch.inputs
+    ours = own.eval()(src, src_layout, tgt, tgt_layout)
+    expected = full.eval()(rows[src], src_layout, rows[tgt], tgt_layout)[:, rows]
+    torch.testing.assert_close(ours, expected, rtol=1e-5, atol=1e-5)
+    assert transfer.record["training_text"]["changed"] == 0
+    lines = "\n".join(transfer.lines)
+    assert f"pieces: {len(theirs) - 4:,} in the parent, {len(vocab) - 4:,} here" in lines
+    assert " MB in fp32" in lines
+    assert "0.0% of 4 sentences have other pieces" in lines
+
+
+def test_the_most_frequent_pieces_and_all_tags_stay(corpora, parents, tmp_path):
+    words = child_recipe(corpora, parents["bpe"], tmp_path / "run", "init.vocab=extend")
+    sizes = []
+    for keep in (0, 10, 10_000):
+        task, _, parent, _ = started([*words, "init.trim=true", f"init.keep_pieces={keep}"])
+        vocab, theirs = task.prepared.vocab, parent.text.vocab
+        frequent = [t for t in theirs.most_frequent if not t.startswith(" ")][:keep]
+        assert set(frequent) <= set(vocab.types)
+        assert "<es>" in vocab.tags
+        assert {t for t in theirs.types if len(t) == 1} <= set(vocab.types)
+        sizes.append(len(vocab))
+    assert sizes == sorted(set(sizes))
+    assert set(theirs.types) <= set(vocab.types)
+
+
+@pytest.mark.parametrize("kind", SEGMENTS)
+def test_a_resumed_run_needs_no_parent(kind, corpora, parents, tmp_path, monkeypatch):
+    parent = shutil.copytree(parents[kind], tmp_path / "parent")
+    words = child_recipe(corpora, parent, tmp_path / "whole", "init.vocab=extend")
+    words += ["init.trim=true", "init.keep_pieces=20", "init.freeze=encoder"]
+    assert main(words) == 0
+    run = tmp_path / "run"
+    words = [f"out={run}" if word.startswith("out=") else word for word in words]
+    with monkeypatch.context() as patch:
+        terminate_after(patch, Trainer, "update", 4)
+        assert main(words) == 143
+    parent.rename(tmp_path / "moved")
+    shutil.rmtree(tmp_path / ".cache")
+    for path in (run, tmp_path / "whole"):
+        assert (path / "parent" / "vocab.txt").exists()
+    config = (run / "config.yaml").read_text()
+    assert main([*words, "--resume"]) == 0
+    assert (run / "config.yaml").read_text() == config
+    latest = [load_checkpoint(RunFolder.open(path), "latest").model for path in
+              (run, tmp_path / "whole")]  # fmt: skip
+    assert equal(*latest)
+    types = Vocab.load(run).types
+    segmenter = load_segmenter(run)
+    for line in (corpora / "ka" / "test.ka").read_text().splitlines():
+        assert set(segmenter.encode(line, "ka")) <= set(types)
+    stored = json.loads((run / "init.json").read_text())
+    assert stored["vocab"] == "extend"
+    assert stored["types"][0] > 0
+    # the run is a parent, too
+    words = child_recipe(corpora, run, tmp_path / "grandchild", "init.vocab=parent")
+    assert main([*words, "--dry-run"]) == 0
+
+
+def test_two_processes_have_the_same_text(corpora, parents, tmp_path):
+    words = child_recipe(corpora, parents["unigram"], tmp_path / "run", "init.vocab=extend")
+    words += ["init.trim=true", "train.max_validations=1"]
+    done = torchrun(*words)
+    assert done.returncode == 0, done.stderr
+
+
+# --- tags ---------------------------------------------------------------------------------------
+
+
+def tagged(corpora: Path, words: Sequence[str], *tags: str) -> list[str]:
+    entries = ", ".join(f"{{path: {corpora}/ka/train, tag: {tag}}}" for tag in tags)
+    return [*words, f"data.train=[{entries}]"]
+
+
+@pytest.mark.parametrize("vocabulary", ["new", "parent", "extend"])
+def test_a_new_tag_starts_as_its_relative_or_as_the_mean(vocabulary, corpora, parents, tmp_path):
+    words = child_recipe(corpora, parents["bpe"], tmp_path / "run", f"init.vocab={vocabulary}")
+    words = tagged(corpora, words, "<es>", "<ka>", "<xx>")
+    task, _, parent, now = started([*words, "init.tag_rows={<ka>: <es>}"])
+    vocab, table = task.prepared.vocab, parent.tensors["embed.weight"]
+    theirs = parent.text.vocab.ids([" <es>"])[0]
+    for tag in ("<es>", "<ka>", "<xx>"):  # the parent has one tag, so it is the mean of all tags
+        assert torch.equal(now["embed.weight"][vocab.ids([f" {tag}"])[0]], table[theirs])
+
+
+def test_the_first_tags_start_as_the_mean_of_all_rows(corpora, tmp_path):
+    recipe = write_recipe(
+        tmp_path / "es.yaml", corpora / "es", "es", segment=SEGMENTS["unigram"], model=MODEL,
+        train={"validate_every": 1, "max_validations": 1},
+    )  # fmt: skip
+    assert main([str(recipe), f"out={tmp_path / 'parent'}"]) == 0
+    words = child_recipe(corpora, tmp_path / "parent", tmp_path / "run", "init.vocab=parent")
+    task, _, parent, now = started(tagged(corpora, words, "<ka>"))
+    row = task.prepared.vocab.ids([" <ka>"])[0]
+    expected = parent.tensors["embed.weight"][len(SPECIALS) :].mean(0)
+    torch.testing.assert_close(now["embed.weight"][row], expected)
+    with pytest.raises(UserError, match="the parent has no tag <es>; it has no tags"):
+        started([*tagged(corpora, words, "<ka>"), "init.tag_rows={<ka>: <es>}"])
+
+
+@pytest.mark.parametrize(
+    ("rows", "message"),
+    [
+        ("{<ka>: <pt>}", "the parent has no tag <pt>; its tags are <es>"),
+        ("{<nl>: <es>}", "<nl> is no tag; the tags of this recipe are <es>, <ka>"),
+        ("{<es>: <es>}", "<es> is a tag of the parent, whose rows it takes"),
+    ],
+)
+def test_wrong_tag_rows(rows, message, corpora, parents, tmp_path):
+    words = child_recipe(corpora, parents["bpe"], tmp_path / "run", "init.vocab=extend")
+    words = tagged(corpora, words, "<es>", "<ka>")
+    with pytest.raises(UserError, match=message) as error:
+        started([*words, f"init.tag_rows={rows}"])
+    assert error.value.at == "init.tag_rows"
+
+
+# --- recipes that are refused -------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("overrides", "message"),
+    [
+        (["init.vocab=extend"], "init.vocab requires init.from"),
+        (["init.trim=true"], "init.trim requires init.from"),
+        (["init.from=p", "init.trim=true"], "init.trim requires init.vocab: parent or extend"),
+        (["init.from=p", "init.vocab=extend", "init.new_pieces=0"], "an integer of at least 1"),
+        (["init.from=p", "init.new_pieces=5"], "init.new_pieces requires init.vocab: extend"),
+        (["init.from=p", "init.keep_pieces=5"], "init.keep_pieces requires init.trim: true"),
+        (["init.from=p", "init.tag_rows={a: <b>}"], "init.tag_rows"),
+        (["init.from=p", "init.tag_rows=<b>"], "a mapping of tags to tags"),
+        (["init.from=p", "init.vocab=extend", "lora.rank=4"], "lora.rank excludes init.vocab: ext"),
+    ],
+)
+def test_keys_that_contradict_each_other(overrides, message, corpora, tmp_path):
+    path = write_recipe(tmp_path / "ka.yaml", corpora / "ka", "ka")
+    with pytest.raises(UserError, match=message):
+        load_recipe(path, overrides)
+
+
+@pytest.mark.parametrize("key", ["init.vocab=extend", "init.trim=true"])
+def test_a_parent_of_words_is_refused_before_anything_is_written(key, corpora, tmp_path, capsys):
+    parent = tmp_path / "parent"
+    recipe = write_recipe(
+        tmp_path / "es.yaml", corpora / "es", "es", segment={"kind": "whitespace"}, model=MODEL,
+        train={"validate_every": 1, "max_validations": 1},
+    )  # fmt: skip
+    assert main([str(recipe), f"out={parent}"]) == 0
+    words = child_recipe(corpora, parent, tmp_path / "run")
+    given = {"init.vocab": "init.vocab=parent", key.partition("=")[0]: key}
+    capsys.readouterr()
+    assert main([*words, *given.values()]) == 2
+    printed = capsys.readouterr().err
+    assert "segment.kind: whitespace has no pieces smaller than words" in printed
+    assert "set init.vocab=new" in printed
+    assert not (tmp_path / "run").exists()
