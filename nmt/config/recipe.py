@@ -1,8 +1,8 @@
 """Every recipe key, once: type, default, range, meaning and source.
 
 docs/recipe-keys.md and the JSON schemas for editors are generated from these classes. The keys of
-learning-rate schedules are in ``nmt.config.schedules``. Reading a recipe from YAML is the task of
-``nmt.config.load``; this module knows neither files nor line numbers.
+learning-rate schedules are in ``nmt.config.schedules``; ``nmt.config.load`` reads recipes from YAML.
+``nmt.config.schema.key`` explains the sources, such as "T table 1".
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ class _Entry(ConfigBase):
 
     @model_validator(mode="before")
     @classmethod
-    def _path_alone(cls, value: Any) -> Any:
+    def _from_path(cls, value: Any) -> Any:
         return {"path": str(value)} if isinstance(value, (str, Path)) else value
 
     def _broken_rules(self) -> Iterator[str]:
@@ -81,13 +81,13 @@ class _Entry(ConfigBase):
     @model_serializer(mode="wrap")
     def _without_defaults(self, dump: SerializerFunctionWrapHandler) -> Any:
         values = dump(self)
-        if "path" not in values:  # excluded
+        if "path" not in values:  # the caller of model_dump excluded it
             return values
         set_keys = {k: v for k, v in values.items() if v != type(self).model_fields[k].default}
         return self.path if set_keys.keys() == {"path"} else set_keys
 
     def langs(self, recipe: Recipe) -> tuple[str, str]:
-        """Return the source and target language in a recipe; twice the same for text of one."""
+        """Return the source and target language; they are equal if the text has only one."""
         src = self.src or recipe.src
         return src, self.tgt or recipe.tgt or src
 
@@ -124,7 +124,7 @@ class HeldOutEntry(_Entry):
     references, perplexity only PATH.TGT"""
 
     def label(self, recipe: Recipe) -> str:
-        """Return ``name``, or SRC-TGT if the entry has none, or SRC of text of one language."""
+        """Return ``name``; without one, SRC-TGT, or SRC for text of one language."""
         return self.name or "-".join(dict.fromkeys(self.langs(recipe)))
 
 
@@ -215,7 +215,7 @@ class DataConfig(ConfigBase):
 
     @property
     def draws_differ(self) -> bool:
-        """Return whether each epoch draws other pairs of ``train``."""
+        """Return whether the epochs have different pairs of ``train``."""
         return self.temperature != 1 or any(entry.weight % 1 for entry in self.train)
 
 
@@ -423,16 +423,6 @@ class ModelConfig(ConfigBase):
                     f"model.{part}: false contradicts model.normformer: true; leave normformer "
                     f"out and set {', '.join(PRESET)} one by one"
                 )
-
-    @property
-    def attention_dropout(self) -> float:
-        """Return ``attn_dropout``, or ``dropout`` if it is none."""
-        return self.dropout if self.attn_dropout is None else self.attn_dropout
-
-    @property
-    def feedforward_dropout(self) -> float:
-        """Return ``ffn_dropout``, or ``dropout`` if it is none."""
-        return self.dropout if self.ffn_dropout is None else self.ffn_dropout
 
 
 _PATTERN_FORM = "a pattern of parameter names, such as encoder.*"
@@ -672,7 +662,7 @@ class Recipe(ConfigBase):
         return list(dict.fromkeys(entry.langs(self)[0] for entry in self.data.train))
 
     def src_option(self, entry: HeldOutEntry) -> str | None:
-        """Return the ``src`` that a translation of an entry's source needs; None = no option."""
+        """Return the ``--src-lang`` that translates the source of an entry; None = not needed."""
         lang, _ = entry.langs(self)
         return lang if lang != self.src and lang in self.sources else None
 
