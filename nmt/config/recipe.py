@@ -1,8 +1,8 @@
 """Every recipe key, once: type, default, range, meaning and source.
 
-docs/recipe-keys.md and the JSON schemas for editors are generated from these classes. The keys of
-learning-rate schedules are in ``nmt.config.schedules``; ``nmt.config.load`` reads recipes from YAML.
-``nmt.config.schema.key`` explains the sources, such as "T table 1".
+docs/recipe-keys.md and the JSON schemas for editors are generated from these classes, and
+``nmt.config.load`` reads a recipe from YAML. ``nmt.config.schedules`` has the keys of learning-rate
+schedules. ``nmt.config.schema.key`` explains the sources, such as "T table 1".
 """
 
 from __future__ import annotations
