@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 
 from nmt.config.recipe import Recipe
-from nmt.data.bitext import Bitext, RecipeFiles, InputFiles, TrainingText, read_in_form
+from nmt.data.bitext import Bitext, InputFiles, RecipeFiles, TrainingText, read_in_form
 from nmt.data.cache import build_cache, data_hash, versions
 from nmt.data.checks import all_warnings, raise_on_failures
 from nmt.data.encoded import EncodeChunk, EncodedCorpus, encode_held_out, encode_training

@@ -18,8 +18,8 @@ import numpy as np
 from nmt.data.bitext import (
     Bitext,
     Converted,
-    RecipeFiles,
     NumberedPair,
+    RecipeFiles,
     TrainingText,
     pairs_in_form,
 )
