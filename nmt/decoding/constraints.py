@@ -182,7 +182,7 @@ class TargetPieces:
 
 
 @dataclass
-class Progress:
+class PhraseProgress:
     """How much of the required phrases a hypothesis contains.
 
     Attributes:
@@ -242,9 +242,9 @@ class Requirement:
                     symbols[index] = max(candidates, key=lambda candidate: candidate[0])[1]
         return symbols
 
-    def progress(self, ids: Sequence[int]) -> Progress:
+    def progress(self, ids: Sequence[int]) -> PhraseProgress:
         """Return the progress of a hypothesis."""
-        symbols, progress = self.symbols(ids), Progress()
+        symbols, progress = self.symbols(ids), PhraseProgress()
         begun = []  # (phrase that is not met, how many of its tokens are last), every possibility
         for phrase in self.phrases:
             starts = list(self._met(symbols, phrase))

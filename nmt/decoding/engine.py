@@ -38,7 +38,7 @@ def listed(runs: Runs | None) -> Sequence[str | Path]:
 
 @dataclass(frozen=True)
 class SearchInput:
-    """What one search translates: a line, or a part of one.
+    """What one search translates: a line, or a part of a line.
 
     Attributes:
         ids: of its tag, if any, and of its source pieces, at least one; without EOS.
@@ -125,7 +125,7 @@ class NonFiniteScores(ArithmeticError):
 
 @dataclass(frozen=True)
 class ModelInfo:
-    """What is known of a model besides its weights and its text.
+    """What is known of a model besides its weights, segmenter and vocabulary.
 
     Attributes:
         decode: defaults of the search options.
