@@ -120,7 +120,7 @@ def prepare(
     if mixture is not None or vocab.tags:
         shares = [1.0] * len(weights) if mixture is None else mixture.weights
         report.draws = [
-            f"{corpus.name}: {quantity(size, report.kind.unit)}, each {_times(share)} an epoch"
+            f"{corpus.name}: {quantity(size, report.wording.unit)}, each {_times(share)} an epoch"
             + (f", with the tag {corpus.tag}" if corpus.tag else "")
             for corpus, size, share in zip(files.train, train.sizes, shares, strict=True)
         ]

@@ -30,13 +30,13 @@ from nmt.data.report import (
     CorpusForm,
     CorpusReport,
     Finding,
-    Kind,
     LanguageFindings,
     OtherForm,
     Overlap,
     RoundTrip,
     SharedPairs,
     SplitReport,
+    Wording,
 )
 from nmt.data.segmenters.base import Segmenter
 from nmt.data.sentences import split_sentences
@@ -75,7 +75,7 @@ def read_corpora(
         UserError: a split has no pair with text on both sides, or no training pair is left, in all
             entries or in one.
     """
-    data, kind = recipe.data, Kind.of(not recipe.translates)
+    data, wording = recipe.data, Wording.of(not recipe.translates)
     held_out: dict[str, list[Pair]] = {}
     checks: dict[str, SplitCheck] = {}
     for name, corpus in files.held_out.items():
@@ -85,7 +85,7 @@ def read_corpora(
         list(check.filter(corpus, pairs))
         if not check.split.kept:
             raise UserError(
-                f"no {kind.unit} has text{kind.both} ({check.report().why_empty()})",
+                f"no {wording.unit} has text{wording.both} ({check.report().why_empty()})",
                 at=f"data.{name} ({corpus})",
                 fix="scores need text: check the files",
             )
@@ -105,7 +105,7 @@ def read_corpora(
         before = train.split.pairs
         text.add(corpus, train.filter(corpus, shown, both_ways))
         if not train.forms[-1].kept and len(files.train) > 1:
-            too_few = f"all {kind.unit}s {kind.blank} or are too long"
+            too_few = f"all {wording.unit}s {wording.blank} or are too long"
             raise UserError(
                 too_few if train.split.pairs > before else "the files are empty",
                 at=f"data.train[{len(text.corpora) - 1}] ({corpus})",
@@ -147,9 +147,9 @@ def read_to_learn_from(corpora: Sequence[Bitext], data: DataConfig, progress: bo
         )
         text.add(corpus, usable)
     if not any(text.sizes):
-        kind = Kind.of(corpora[0].monolingual)
+        wording = Wording.of(corpora[0].monolingual)
         raise UserError(
-            f"no {kind.unit} has text{kind.both}",
+            f"no {wording.unit} has text{wording.both}",
             at=f"segment.learn_from ({', '.join(str(corpus.sides[0]) for corpus in corpora)})",
             fix=f"check the files, {LENGTHS}",
         )
@@ -178,7 +178,7 @@ def round_trip(segmenter: Segmenter, training: TrainingText) -> RoundTrip:
 def require_training_pairs(train: SplitReport, files: RecipeFiles) -> None:
     """Raise UserError if no training pair is left."""
     if not train.kept:
-        unit = Kind.of(files.train[0].monolingual).unit
+        unit = Wording.of(files.train[0].monolingual).unit
         raise UserError(
             f"no training {unit} is left ({train.why_empty()})",
             at=f"data.train ({', '.join(map(str, files.train))})",
