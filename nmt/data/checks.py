@@ -78,7 +78,9 @@ class Check:
         wording = checked.report.wording
         for measured in self.measure(checked, subject):
             if measured["share"] > threshold:
-                yield template.format(name=subject, unit=wording.unit, both=wording.both, **measured)
+                yield template.format(
+                    name=subject, unit=wording.unit, both=wording.both, **measured
+                )
 
 
 # ---------------------------------------------------------------- pairs
@@ -248,14 +250,15 @@ def _cause_of_unknown(checked: Checked) -> str:
     if train is not None and train.coverage is not None:  # init.vocab: parent
         return "the vocabulary of the parent does not fit it, so set init.vocab=new"
     size = train.kept if train else 0
+    pairs = quantity(size, checked.report.wording.unit)
     check = "check that its language and script are those of the training data"
     if segment.kind == "sentencepiece" and segment.file is None:
         smaller = max(SMALLEST_VOCAB, size // 200 * 100)
         if segment.vocab_size > max(size, smaller):
             return (
                 f"segment.vocab_size ({segment.vocab_size:,}) is probably too large for "
-                f"{quantity(size, checked.report.wording.unit)}, so most pieces are complete words: "
-                f"set segment.vocab_size={smaller}; if that does not help, {check}"
+                f"{pairs}, so most pieces are complete words: set segment.vocab_size={smaller}; if "
+                f"that does not help, {check}"
             )
         return check
     return f"{check}, and that segment.codes or segment.model fits the corpus"
