@@ -262,8 +262,8 @@ def make_batches(
     """Return the batches of an epoch as arrays of indices: a pure function of the arguments.
 
     Pairs are shuffled into pools. Each pool is sorted by length and cut into batches with
-    sentences x max(longest source, longest target) <= batch_tokens [A], lengths including EOS. A
-    pair longer than that is a batch of its own. Then the batches are shuffled.
+    sentences x max(longest source, longest target) <= batch_tokens (A's code), lengths including
+    EOS. A longer pair is a batch of its own. Then the batches are shuffled.
 
     Args:
         src_len, tgt_len: [n] pieces without EOS of each pair of the epoch.

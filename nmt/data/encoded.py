@@ -150,8 +150,7 @@ class Pieces(NamedTuple):
     Attributes:
         types: its distinct pieces.
         rows: the sentences as indices into ``types``.
-        reachable: pieces that noise can make, where earlier chunks of this process have not had
-            them.
+        reachable: pieces that noise can make of words that are new to this process.
     """
 
     types: list[str]
@@ -203,10 +202,10 @@ class EncodeChunk:
 
 
 class CountedSide:
-    """The pieces of one side of the training text, counted before their ids are known.
+    """The pieces of one side of the training text, as numbers until their ids are known.
 
     Args:
-        numbers: of the pieces of both sides, in order of appearance.
+        numbers: provisional ids of the pieces of both sides, in order of appearance.
     """
 
     def __init__(self, numbers: dict[str, int]) -> None:
@@ -230,7 +229,7 @@ class CountedSide:
         return self.counts + Counter(self._reachable - self.counts.keys())
 
     def encoded(self, ids: np.ndarray) -> Iterator[Ragged]:
-        """Yield the chunks with ``ids[n]`` in place of the number n, and forget them."""
+        """Yield each chunk with ``ids[n]`` in place of the number n, and free it."""
         self._chunks.reverse()
         while self._chunks:
             numbers, lengths = self._chunks.pop()
@@ -253,7 +252,7 @@ def encode_training(
     Args:
         min_count: types that occur less often are UNK.
         fixed: use these types, and add the counts of the corpus to theirs.
-        new: pieces that the vocabulary gets although no text has them.
+        new: pieces to add to the vocabulary, although no text has them.
 
     Returns:
         The vocabulary, the pairs with too many pieces, and by side what a fixed vocabulary lacks.

@@ -37,7 +37,8 @@ class ModelBase(nn.Module):
 
     Attributes:
         dropout_rng: the generator of all dropout masks.
-        step_layout: makes the layout of one position of a search; ``nmt.model.cpu`` has another.
+        step_layout: makes the layout of one position of a search: ``StepLayout.of``, or a faster
+            function of ``nmt.model.cpu``.
         allowed: [V] bool, the types that the output does not mask.
     """
 

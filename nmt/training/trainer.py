@@ -306,14 +306,14 @@ class Trainer:
         Raises:
             Stopped: a stop was requested meanwhile; nothing is kept of the validation.
         """
-        trained = self.interval.elapsed()
+        training_seconds = self.interval.elapsed()
         with self.progress.validation():
             try:
-                self._validate(trained)
+                self._validate(training_seconds)
             finally:
-                self.interval.start_clock(trained)  # a validation is not training time
+                self.interval.start_clock(training_seconds)  # a validation is not training time
 
-    def _validate(self, trained: float) -> None:
+    def _validate(self, training_seconds: float) -> None:
         measured = None
         self.parallel.update_complete()
         if self.world.is_main:
@@ -341,7 +341,7 @@ class Trainer:
             warning = equal_scores_warning(self.run_folder, state, select_by)
             if warning is not None:
                 self.log.text(warning)
-        self.interval.start_clock(trained)
+        self.interval.start_clock(training_seconds)
         self.save()
         if self.world.is_main:
             self.view.record(record)
