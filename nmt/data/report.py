@@ -164,7 +164,7 @@ class SplitReport:
 
     @property
     def checked(self) -> int:
-        """Return how many pairs the checks saw."""
+        """Return the number of pairs that the checks saw."""
         return self.kept + self.dropped_later
 
     def drop(self, reason: str, pairs: Finding) -> None:
@@ -293,7 +293,7 @@ _REPORT: TypeAdapter[Any] = TypeAdapter(CorpusReport)
 
 
 def usual_line(text: str) -> UsualLine:
-    """Return what the training lines are like, as far as a stored report of any version says it.
+    """Read the usual line of the training data from a stored report of any version.
 
     Raises:
         ValueError: the text is not the JSON of a report.

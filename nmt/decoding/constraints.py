@@ -274,7 +274,7 @@ class Requirement:
                 yield start
 
     def _begun(self, symbols: Symbols, phrase: Symbols) -> list[int]:
-        """Return how many first tokens of a phrase are the last ones: 0 if it may begin now."""
+        """Return each length at which a phrase has begun at the end; 0 = it may begin now."""
         return [
             length
             for length in range(min(len(phrase) - 1, len(symbols)) + 1)

@@ -63,14 +63,14 @@ class SearchInput:
 
     @property
     def required_length(self) -> int:
-        """Return how many tokens, with EOS, suffice for the prefix and the required phrases.
+        """Return a number of tokens, with EOS, that suffices for prefix and required phrases.
 
         Before each phrase, a piece may have to end a word.
         """
         return len(self.prefix.ids) + sum(len(phrase.ids) + 1 for phrase in self.require) + 1
 
     def requirement(self, strings: PieceStrings) -> Requirement:
-        """Return what its hypotheses must contain."""
+        """Return the prefix and the phrases that its hypotheses must contain."""
         phrases = [phrase.symbols for phrase in self.require]
         return Requirement(self.prefix.symbols, phrases, strings.of)
 

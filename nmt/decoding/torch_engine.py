@@ -254,7 +254,7 @@ def load_run(run: str | Path, checkpoint: str) -> tuple[Transformer, TextCodec, 
 
 
 def _usual_line(run: RunFolder) -> UsualLine:
-    """Return what the training lines of a run are like, as far as its corpus report says it."""
+    """Read the usual line of the training data from the corpus report of a run."""
     if not run.data_report_file.exists():
         return UsualLine()
     try:

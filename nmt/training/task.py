@@ -266,9 +266,7 @@ class Task(ABC, Generic[ModelT, BatchT]):
         stop_requested: Callable[[], bool],
         intervals: bool = False,
     ) -> Evaluation:
-        """Return what the model scores on dev or test, without dropout.
-
-        Of a split with several sets, these are the means over the sets.
+        """Evaluate the model on dev or test, without dropout: the mean over several sets.
 
         Args:
             stop_requested: called between batches.
@@ -291,7 +289,7 @@ class Task(ABC, Generic[ModelT, BatchT]):
     def evaluate_set(
         self, model: ModelT, held_out: EvalSet, stop_requested: Callable[[], bool], intervals: bool
     ) -> Evaluation:
-        """Return what the model scores on one dev or test set; see ``evaluate``."""
+        """Evaluate the model on one dev or test set; see ``evaluate``."""
 
     @abstractmethod
     def describe(self) -> str:

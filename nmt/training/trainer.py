@@ -348,7 +348,7 @@ class Trainer:
             self.on_validation(Validation(state.update, state.epoch, values, improved))
 
     def evaluate(self, split: Split, intervals: bool = False) -> Evaluation:
-        """Return what the current model scores on dev or test; see ``Task.evaluate``."""
+        """Evaluate the current model on dev or test; see ``Task.evaluate``."""
 
         def stop_requested() -> bool:
             self.view.refresh()
