@@ -580,7 +580,7 @@ class AnalysisConfig(ConfigBase):
             yield "analysis.every and analysis.observe require each other; set both or neither"
 
 
-def _with_kind(kind: str) -> BeforeValidator:
+def _fill_kind(kind: str) -> BeforeValidator:
     def fill(value: Any) -> Any:
         value = {} if is_none(value) else value
         return {"kind": kind, **value} if isinstance(value, dict) else value
@@ -636,11 +636,11 @@ class Recipe(ConfigBase):
     """hours of training, in all sessions of the run together, after which the run saves its state,
     scores the test set and ends; none = no limit"""
     data: DataConfig
-    segment: Annotated[SegmentConfig, _with_kind("fastbpe")] = FastBpeConfig()
+    segment: Annotated[SegmentConfig, _fill_kind("fastbpe")] = FastBpeConfig()
     model: ModelConfig = ModelConfig()
     init: InitConfig = InitConfig()
     optim: OptimConfig = OptimConfig()
-    schedule: Annotated[Schedule, _with_kind("inverse_sqrt")] = InverseSqrt()
+    schedule: Annotated[Schedule, _fill_kind("inverse_sqrt")] = InverseSqrt()
     train: TrainConfig = TrainConfig()
     decode: DecodeConfig = DecodeConfig()
     score: ScoreConfig = ScoreConfig()

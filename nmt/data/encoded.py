@@ -237,7 +237,7 @@ class CountedSide:
 
 
 def encode_training(
-    work: EncodeChunk,
+    encode_chunk: EncodeChunk,
     text: TrainingText,
     min_count: int,
     folder: Path,
@@ -263,7 +263,7 @@ def encode_training(
     numbers: dict[str, int] = {}
     sides = {side: CountedSide(numbers) for side in SIDES}
     left_out, sizes = Finding(), [0] * len(text.chunks)
-    encoded = map_chunks(work, text.read("encoding"))
+    encoded = map_chunks(encode_chunk, text.read("encoding"))
     chunks = [(entry, chunk) for entry, chunks in enumerate(text.chunks) for chunk in chunks]
     for (entry, chunk), (pieces, too_long) in zip(chunks, encoded, strict=True):
         sizes[entry] += len(chunk) - len(too_long)
@@ -274,7 +274,7 @@ def encode_training(
     new = [*new, *(piece for corpus in text.corpora for piece in tag_piece(corpus.tag))]
     src, tgt = (sides[side].counts_with_noise() for side in SIDES)
     if fixed is None:
-        vocab = Vocab.build(src, tgt, min_count, [*work.segmenter.alphabet(), *new])
+        vocab = Vocab.build(src, tgt, min_count, [*encode_chunk.segmenter.alphabet(), *new])
     else:
         vocab = fixed.with_counts(src, tgt, new)
     if len(vocab) > MAX_TYPES:

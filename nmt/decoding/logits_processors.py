@@ -272,7 +272,7 @@ class RequiredPhrases:
         return expand_beams(beams, token, log_prob, alpha, select)
 
     def _missing(self, beams: Beams, token: Tensor) -> list[list[int] | None]:
-        """Count the missing tokens of continuations [K * C]; None for a sentence without phrases."""
+        """Count the missing tokens of continuations [K * C]; None for sentences without phrases."""
         missing: list[list[int] | None] = []
         for row, (sentence, row_beams) in enumerate(
             zip(beams.sentence.tolist(), token.tolist(), strict=True)

@@ -191,14 +191,14 @@ class TorchEngine:
                     max_len,
                     options.length_alpha,
                     torch.tensor(forbidden, device=self.device),
-                    options.beam if diverse else options.wanted,
-                    processors,
-                    strategy,
+                    n_best=options.beam if diverse else options.wanted,
+                    processors=processors,
+                    strategy=strategy,
                     # each sample is a group: all start, and none displaces another
-                    options.beam if options.sample else options.groups,
-                    types,
-                    stop,
-                    options.stop_rule,
+                    groups=options.beam if options.sample else options.groups,
+                    types=types,
+                    stop=stop,
+                    stop_rule=options.stop_rule,
                 )
         except NonFiniteScores as error:
             raise NonFiniteScores(inputs[error.number].line) from None
