@@ -98,7 +98,7 @@ class TextCodec:
     """Converts between text and ids for one pair of languages.
 
     Args:
-        usual: decides which lines are split into sentences, and which translations are short.
+        usual: what the lines of the training data are like.
         tag_targets: target language of the tags for which it is not ``tgt``; "" = no tag.
 
     Attributes:

@@ -151,11 +151,11 @@ def attention_maps(
         pairs: source and target, plain text; not blank.
         tag, src: as in ``SearchOptions``.
     """
-    tag_ids = codec.tag_ids(tag)
+    mark = codec.tag_ids(tag)
     maps = []
     for number, (source, target) in enumerate(pairs, 1):
         src_pieces, tgt_pieces = codec.source_pieces(source, src), codec.target_pieces(target)
-        src_ids = np.concatenate([tag_ids, codec.source_ids(number, src_pieces)])
+        src_ids = np.concatenate([mark, codec.source_ids(number, src_pieces)])
         tgt_ids = np.array(codec.vocab.ids(tgt_pieces), np.int64)
         batch = collate(_Pairs([(src_ids, tgt_ids, number)]), np.zeros(1, dtype=np.int64))
         with _recorded_attention(model) as attention:

@@ -154,7 +154,7 @@ class Transfer:
 
 
 def make_transfer(recipe: Recipe, model: nn.Module, vocab: Vocab, parent: Parent) -> Transfer:
-    """Choose the weights that a model takes from its parent.
+    """Return what a model takes from its parent.
 
     Args:
         recipe, vocab: of the model.
