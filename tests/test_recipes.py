@@ -129,7 +129,7 @@ def test_recipe_has_the_settings_of_table_1_and_appendix_a(row):
     found += (t.validate_every, t.max_validations, t.stop_patience)
     assert found == tuple(map(float, expected))
     assert (m.dim, m.ffn_dim, m.activation, m.word_dropout) == (512, 2048, "relu", 0.1)
-    assert m.attention_dropout == m.feedforward_dropout == m.dropout
+    assert m.attn_dropout is m.ffn_dropout is None
     assert (m.tie, m.logit_mask, m.init) == ("src_tgt_out", True, "small")
     assert (o.kind, o.betas, o.eps, o.clip_norm) == ("adam", (0.9, 0.999), 1e-8, 1.0)
     assert (o.label_smoothing, o.accumulate, r.data.batch_tokens) == (0.1, 1, 4096)
@@ -143,7 +143,7 @@ def test_wmt14_has_the_settings_of_appendix_c():
     base = (m.dim, m.ffn_dim, m.heads, m.enc_layers, m.dec_layers)
     assert base == (512, 2048, 8, 6, 6)
     assert (m.norm, m.norm_place, m.fixnorm, m.init) == ("layernorm", "post", False, "xavier")
-    assert m.dropout == m.attention_dropout == m.feedforward_dropout == 0.1
+    assert (m.dropout, m.attn_dropout, m.ffn_dropout) == (0.1, None, None)
     assert (m.tie, m.word_dropout) == ("src_tgt_out", 0)
     assert (o.kind, o.betas, o.clip_norm, o.weight_decay) == ("adam", (0.9, 0.98), 1.0, 0)
     assert (o.label_smoothing, o.accumulate, r.data.batch_tokens) == (0.1, 10, 8192)

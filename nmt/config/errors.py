@@ -87,7 +87,7 @@ def explain(
 def _find(
     loc: tuple[int | str, ...], model: type[BaseModel], document: Document, above: KeyPath
 ) -> _Wrong:
-    """Return what pydantic's location names; it also has kinds, union members and list indices."""
+    """Find the key of pydantic's location, which also has kinds, union members, list indices."""
     path, group, key, is_item = above, model, "", False
     models: dict[str, type[BaseModel]] = {"": model}
     for part in loc:

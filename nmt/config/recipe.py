@@ -1,8 +1,8 @@
 """Every recipe key, once: type, default, range, meaning and source.
 
-docs/recipe-keys.md and the JSON schemas for editors are generated from these classes. The keys of
-learning-rate schedules are in ``nmt.config.schedules``. Reading a recipe from YAML is the task of
-``nmt.config.load``; this module knows neither files nor line numbers.
+docs/recipe-keys.md and the JSON schemas for editors are generated from these classes, and
+``nmt.config.load`` reads a recipe from YAML. ``nmt.config.schedules`` has the keys of learning-rate
+schedules. ``nmt.config.schema.key`` explains the sources, such as "T table 1".
 """
 
 from __future__ import annotations
@@ -76,7 +76,7 @@ class _Entry(ConfigBase):
 
     @model_validator(mode="before")
     @classmethod
-    def _path_alone(cls, value: Any) -> Any:
+    def _from_path(cls, value: Any) -> Any:
         return {"path": str(value)} if isinstance(value, (str, Path)) else value
 
     def _broken_rules(self) -> Iterator[str]:
@@ -87,13 +87,13 @@ class _Entry(ConfigBase):
     @model_serializer(mode="wrap")
     def _without_defaults(self, dump: SerializerFunctionWrapHandler) -> Any:
         values = dump(self)
-        if "path" not in values:  # excluded
+        if "path" not in values:  # the caller of model_dump excluded it
             return values
         set_keys = {k: v for k, v in values.items() if v != type(self).model_fields[k].default}
         return self.path if set_keys.keys() == {"path"} else set_keys
 
     def langs(self, recipe: Recipe) -> tuple[str, str]:
-        """Return the source and target language in a recipe; twice the same for text of one."""
+        """Return the source and target language; they are equal if the text has only one."""
         src = self.src or recipe.src
         return src, self.tgt or recipe.tgt or src
 
@@ -138,7 +138,7 @@ class HeldOutEntry(_Entry):
     references, perplexity only PATH.TGT"""
 
     def label(self, recipe: Recipe) -> str:
-        """Return ``name``, or SRC-TGT if the entry has none, or SRC of text of one language."""
+        """Return ``name``; without one, SRC-TGT, or SRC for text of one language."""
         return self.name or "-".join(dict.fromkeys(self.langs(recipe)))
 
 
@@ -229,7 +229,7 @@ class DataConfig(ConfigBase):
 
     @property
     def draws_differ(self) -> bool:
-        """Return whether each epoch draws other pairs of ``train``."""
+        """Return whether the epochs have different pairs of ``train``."""
         return self.temperature != 1 or any(entry.weight % 1 for entry in self.train)
 
 
@@ -450,16 +450,6 @@ class ModelConfig(ConfigBase):
                     f"model.{part}: false contradicts model.normformer: true; leave normformer "
                     f"out and set {', '.join(PRESET)} one by one"
                 )
-
-    @property
-    def attention_dropout(self) -> float:
-        """Return ``attn_dropout``, or ``dropout`` if it is none."""
-        return self.dropout if self.attn_dropout is None else self.attn_dropout
-
-    @property
-    def feedforward_dropout(self) -> float:
-        """Return ``ffn_dropout``, or ``dropout`` if it is none."""
-        return self.dropout if self.ffn_dropout is None else self.ffn_dropout
 
 
 _PATTERN_FORM = "a pattern of parameter names, such as encoder.*"
@@ -683,7 +673,7 @@ class AnalysisConfig(ConfigBase):
             yield "analysis.every and analysis.observe require each other; set both or neither"
 
 
-def _with_kind(kind: str) -> BeforeValidator:
+def _fill_kind(kind: str) -> BeforeValidator:
     def fill(value: Any) -> Any:
         value = {} if is_none(value) else value
         return {"kind": kind, **value} if isinstance(value, dict) else value
@@ -739,12 +729,12 @@ class Recipe(ConfigBase):
     """hours of training, in all sessions of the run together, after which the run saves its state,
     scores the test set and ends; none = no limit"""
     data: DataConfig
-    segment: Annotated[SegmentConfig, _with_kind("fastbpe")] = FastBpeConfig()
+    segment: Annotated[SegmentConfig, _fill_kind("fastbpe")] = FastBpeConfig()
     model: ModelConfig = ModelConfig()
     init: InitConfig = InitConfig()
     lora: LoraConfig = LoraConfig()
     optim: OptimConfig = OptimConfig()
-    schedule: Annotated[Schedule, _with_kind("inverse_sqrt")] = InverseSqrt()
+    schedule: Annotated[Schedule, _fill_kind("inverse_sqrt")] = InverseSqrt()
     train: TrainConfig = TrainConfig()
     decode: DecodeConfig = DecodeConfig()
     score: ScoreConfig = ScoreConfig()
@@ -766,7 +756,7 @@ class Recipe(ConfigBase):
         return list(dict.fromkeys(entry.langs(self)[0] for entry in self.data.train))
 
     def src_option(self, entry: HeldOutEntry) -> str | None:
-        """Return the ``src`` that a translation of an entry's source needs; None = no option."""
+        """Return the ``--src-lang`` that translates the source of an entry; None = not needed."""
         lang, _ = entry.langs(self)
         return lang if lang != self.src and lang in self.sources else None
 

@@ -49,7 +49,7 @@ def recipe_schema() -> str:
 
 
 def files() -> dict[str, Callable[[], str]]:
-    """Return what makes each generated file of docs/."""
+    """Return the generated files of docs/, each with the function that makes it."""
     more = hooks.find("reference")
     own = {"recipe-keys.md": key_tables, "recipe.schema.json": recipe_schema}
     return own if more is None else {**own, **more.FILES}

@@ -165,7 +165,7 @@ def inverse_sqrt_lr(update: int, dim: int, scale: float, warmup_updates: int) ->
 
 
 def count_decays(history: History, patience: int, rule: DecayRule) -> int:
-    """Return how many validation-based decays (T section 2.4) ``history`` has triggered.
+    """Count the validation-based decays (T section 2.4) that ``history`` has triggered.
 
     ``no_gain`` (T) decays when ``patience`` validations bring no new best score, and counts from 0
     again after each decay. ``below_all`` (A) decays when a score is below each of the ``patience``

@@ -107,7 +107,7 @@ def keys_of(model: type[BaseModel]) -> dict[str, FieldInfo]:
 
 
 def meanings(model: type[BaseModel]) -> dict[str, str]:
-    """Return what the keys of a group do: the text below each of them in its class."""
+    """Return the meaning of each key of a group: the text below it in its class."""
     texts: dict[str, str] = {}
     for parent in reversed(model.__mro__):
         if issubclass(parent, ConfigBase):

@@ -16,7 +16,7 @@ from itertools import chain
 from typing import Any, TypeAlias
 
 from nmt.config.recipe import Recipe
-from nmt.data.bitext import Chunk, CorpusFiles, TrainingText
+from nmt.data.bitext import Chunk, RecipeFiles, TrainingText
 from nmt.data.encoded import SIDES
 from nmt.data.prepare import read_mixture
 from nmt.data.scan import read_to_learn_from
@@ -84,7 +84,7 @@ def adapt(
             cannot be extended or trimmed.
     """
     init, data = recipe.init, recipe.data
-    files = CorpusFiles.of(recipe, adapting=True)
+    files = RecipeFiles.of(recipe, adapting=True)
     train = read_to_learn_from(files.train, data, progress, "data.train")
     learn = read_to_learn_from(files.learn, data, progress) if files.learn else train
     own_segmenter, own, parts = segmenter, vocab, dict[str, list[str]]()

@@ -106,7 +106,7 @@ class Corpus(Protocol):
 
 
 class SelectedPairs(NamedTuple):
-    """Some pairs of id sequences, by row."""
+    """Some pairs of id sequences, by the index that selected them."""
 
     pairs: Mapping[int, tuple[np.ndarray, np.ndarray]]
 
@@ -125,7 +125,7 @@ class FlatBatch(ABC):
     A subclass is a frozen dataclass with these fields and its own.
 
     Attributes:
-        rows: [B] rows of the corpus.
+        rows: [B] row of each sentence in the corpus.
         bucket: size that all batches of this bucket have; None = its size may be unique.
         weights: factor of each prediction in the loss; None = 1.
         buffer: bytes that hold all tensors; None = each tensor has its own memory.
@@ -262,8 +262,8 @@ def make_batches(
     """Return the batches of an epoch as arrays of indices: a pure function of the arguments.
 
     Pairs are shuffled into pools. Each pool is sorted by length and cut into batches with
-    sentences x max(longest source, longest target) <= batch_tokens [A], lengths including EOS. A
-    pair longer than that is a batch of its own. Then the batches are shuffled.
+    sentences x max(longest source, longest target) <= batch_tokens (A's code), lengths including
+    EOS. A longer pair is a batch of its own. Then the batches are shuffled.
 
     Args:
         src_len, tgt_len: [n] pieces without EOS of each pair of the epoch.
@@ -352,18 +352,18 @@ def updates(
     Process ``rank`` of ``ranks`` computes every ``ranks``-th of them.
 
     Args:
-        plan: returns the batches of an epoch as numbers of examples.
-        tokens: returns the tokens to predict in these examples of an epoch.
+        plan: returns the batches of an epoch as indices of examples.
+        tokens: returns the number of tokens to predict in these examples of an epoch.
         make: returns the batch of these examples of an epoch, on the device that computes it.
     """
 
-    def places() -> Iterator[tuple[int, int, np.ndarray]]:
+    def numbered_batches() -> Iterator[tuple[int, int, np.ndarray]]:
         batches = plan(epoch)[next_batch:]
         yield from ((epoch, index, examples) for index, examples in enumerate(batches, next_batch))
         for later in itertools.count(epoch + 1):
             yield from ((later, index, examples) for index, examples in enumerate(plan(later)))
 
-    stream = places()
+    stream = numbered_batches()
     while True:
         taken = list(itertools.islice(stream, accumulate * ranks))
         own = [PlannedBatch(e, i, make(e, examples)) for e, i, examples in taken[rank::ranks]]

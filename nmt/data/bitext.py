@@ -113,8 +113,8 @@ def _locate(entry: CorpusEntry | HeldOutEntry, recipe: Recipe) -> list[Path | Us
 
 
 @dataclass(frozen=True)
-class CorpusFiles:
-    """The files of a recipe.
+class RecipeFiles:
+    """The files of all corpora of a recipe, and of its segmentation.
 
     Attributes:
         train: each training corpus; a corpus may occur twice.
@@ -130,7 +130,7 @@ class CorpusFiles:
     learn: list[Bitext]
 
     @classmethod
-    def of(cls, recipe: Recipe, adapting: bool = False) -> CorpusFiles:
+    def of(cls, recipe: Recipe, adapting: bool = False) -> RecipeFiles:
         """Find the files.
 
         Args:
@@ -188,15 +188,15 @@ class CorpusFiles:
         return [*(p for c in corpora for p in (*c.sides, *c.other_refs)), *self.segment]
 
     def hashes_by_role(self, digests: Mapping[Path, str]) -> dict[str, list[str]]:
-        """Return the SHA-256 of each file of train, dev, test and segment, wherever it is."""
+        """Return the SHA-256 of each file of train, dev, test and segment; paths do not count."""
         roles: dict[str, list[Path]] = {
-            "train": [path for text in self.train for path in text.sides],
+            "train": [path for corpus in self.train for path in corpus.sides],
             "dev": [],
             "test": [],
-            "segment": [*self.segment, *(p for text in self.learn for p in text.sides)],
+            "segment": [*self.segment, *(p for corpus in self.learn for p in corpus.sides)],
         }
-        for name, text in self.held_out.items():
-            roles[name.partition(".")[0]] += [*text.sides, *text.other_refs]
+        for name, corpus in self.held_out.items():
+            roles[name.partition(".")[0]] += [*corpus.sides, *corpus.other_refs]
         return {role: [digests[path] for path in paths] for role, paths in roles.items()}
 
     def encoded_size(self) -> int:
@@ -363,14 +363,14 @@ def pairs_in_form(
     return itertools.chain.from_iterable(map_chunks(work, in_chunks(pairs)))
 
 
-def read_in_form(path: Path, lang: str, is_tokenized: bool, tokenized: bool) -> list[str]:
+def read_in_form(path: Path, lang: str, file_tokenized: bool, tokenized: bool) -> list[str]:
     """Return the lines of a side of a dev or test set in the form that scores need.
 
     Args:
-        is_tokenized: whether the file is Moses-tokenized.
+        file_tokenized: whether the file is Moses-tokenized.
         tokenized: the form to return. Text that has it already stays as it is.
     """
-    if is_tokenized == tokenized:
+    if file_tokenized == tokenized:
         return list(read_lines(path, clean=False))
     convert = ConvertLines(tokenized, (lang, lang))
     return [convert.line(line, lang) for line in read_lines(path)]
@@ -381,7 +381,7 @@ def read_in_form(path: Path, lang: str, is_tokenized: bool, tokenized: bool) -> 
 
 @dataclass(frozen=True)
 class Chunk:
-    """Some pairs of a corpus. UTF-8 takes a quarter of the memory of lists of strings.
+    """Some pairs of a corpus, as UTF-8: a quarter of the memory of lists of strings.
 
     Attributes:
         corpus: the files that they are from.
@@ -422,11 +422,10 @@ class Chunk:
 
 
 class TrainingText:
-    """The pairs of some corpora that passed the checks.
+    """The pairs of some corpora that are not too long, in memory.
 
     Attributes:
-        corpora: the corpora.
-        chunks: of each corpus.
+        chunks: the pairs of each of ``corpora``.
         progress: show a bar on a terminal.
     """
 

@@ -72,7 +72,7 @@ def data_hash(
 
 
 def _entry_parts(recipe: Recipe, learned: bool) -> dict[str, Any]:
-    """Return what the entries of the corpora determine; nothing for path prefixes alone.
+    """Return the settings of entries that change the data; nothing for path prefixes alone.
 
     Args:
         learned: the segmentation is learned, on the weighted mixture of the entries.
@@ -106,7 +106,7 @@ def _entry_parts(recipe: Recipe, learned: bool) -> dict[str, Any]:
 
 
 def noise_parts(segment: SegmentConfig) -> dict[str, Any]:
-    """Return what the cache needs of segmentation noise: whether there is any.
+    """Return whether training text gets segmentation noise, as a part of the hash.
 
     The rate and the seed decide the epochs, not what is prepared. Without noise these are the keys
     of earlier versions, so that their caches stay valid.

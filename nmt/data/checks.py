@@ -75,10 +75,12 @@ class Check:
         """Yield the message of each measured share above the threshold."""
         threshold = checked.data.max_overlap if self.threshold is None else self.threshold
         template = f"{self.sentence}; {self.fix}" if self.fix else self.sentence
-        kind = checked.report.kind
+        wording = checked.report.wording
         for measured in self.measure(checked, subject):
             if measured["share"] > threshold:
-                yield template.format(name=subject, unit=kind.unit, both=kind.both, **measured)
+                yield template.format(
+                    name=subject, unit=wording.unit, both=wording.both, **measured
+                )
 
 
 # ---------------------------------------------------------------- pairs
@@ -112,7 +114,7 @@ def _pair_check(
         split = checked.report.splits[split_name]
         by_entry = split.forms and form is not None  # each entry has its own sentence
         if (finding := split.suspicious.get(name)) and not by_entry:
-            yield _counted(finding, split.checked, checked.report.kind.unit)
+            yield _counted(finding, split.checked, checked.report.wording.unit)
 
     sentence = f"{{name}}: {{count}} ({{share:.1%}}) {meaning}, first at {{first}}"
     return Check(name, "split", measure, threshold, sentence, fix, pair=pair, form=form)
@@ -124,7 +126,7 @@ def _entry_check(check: Check, fix: str) -> Check:
     def measure(checked: Checked, entry: str) -> Iterator[Measured]:
         form = _forms(checked.report)[int(entry)]
         if finding := form.signs.get(check.name):
-            unit = checked.report.kind.unit
+            unit = checked.report.wording.unit
             yield {"corpus": form.name, **_counted(finding, form.kept, unit)}
 
     sentence = check.sentence.replace("{name}", "data.train[{name}] ({corpus})")
@@ -193,7 +195,7 @@ def _recurrence(checked: Checked, _: str) -> Iterator[Measured]:
 def _few_pairs(checked: Checked, name: str) -> Iterator[Measured]:
     kept = checked.report.splits[name].kept
     if name != "train" and kept < MIN_HELD_OUT:
-        yield {"share": 1.0, "count": quantity(kept, checked.report.kind.unit)}
+        yield {"share": 1.0, "count": quantity(kept, checked.report.wording.unit)}
 
 
 def _other_form(references: bool) -> Measure:
@@ -203,13 +205,14 @@ def _other_form(references: bool) -> Measure:
     """
 
     def measure(checked: Checked, name: str) -> Iterator[Measured]:
-        split, kind, form = checked.report.splits[name], checked.report.kind, checked.data.normalize
+        split, form = checked.report.splits[name], checked.data.normalize
+        wording = checked.report.wording
         for side, other in split.other_form.items():
             stays = form == "none" or (form == "nfc" and set(other.changes) != {NOT_NFC})
-            is_reference = name != "train" and side == "tgt" and not kind.monolingual
+            is_reference = name != "train" and side == "tgt" and not wording.monolingual
             if is_reference and not stays if references else stays:
                 yield {
-                    **_counted(other.lines, split.checked, f"{kind.sides[side]}line"),
+                    **_counted(other.lines, split.checked, f"{wording.sides[side]}line"),
                     "changes": other,
                     "form": form,
                 }
@@ -225,7 +228,7 @@ def _coverage(key: str, in_train: bool) -> Measure:
             for side, coverage in (checked.report.splits[name].coverage or {}).items():
                 yield {
                     "share": getattr(coverage, key),
-                    "side": checked.report.kind.sides[side],
+                    "side": checked.report.wording.sides[side],
                     "pieces": " ".join(coverage.pieces),
                 }
 
@@ -247,14 +250,15 @@ def _cause_of_unknown(checked: Checked) -> str:
     if train is not None and train.coverage is not None:  # init.vocab: parent or extend
         return "the vocabulary of the parent does not fit it, so set init.vocab=new or extend"
     size = train.kept if train else 0
+    pairs = quantity(size, checked.report.wording.unit)
     check = "check that its language and script are those of the training data"
     if segment.kind == "sentencepiece" and segment.file is None:
         smaller = max(SMALLEST_VOCAB, size // 200 * 100)
         if segment.vocab_size > max(size, smaller):
             return (
                 f"segment.vocab_size ({segment.vocab_size:,}) is probably too large for "
-                f"{quantity(size, checked.report.kind.unit)}, so most pieces are complete words: "
-                f"set segment.vocab_size={smaller}; if that does not help, {check}"
+                f"{pairs}, so most pieces are complete words: set segment.vocab_size={smaller}; if "
+                f"that does not help, {check}"
             )
         return check
     return f"{check}, and that segment.codes or segment.model fits the corpus"

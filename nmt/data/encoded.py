@@ -150,8 +150,7 @@ class Pieces(NamedTuple):
     Attributes:
         types: its distinct pieces.
         rows: the sentences as indices into ``types``.
-        reachable: pieces that noise can make, where earlier chunks of this process have not had
-            them.
+        reachable: pieces that noise can make of words that are new to this process.
     """
 
     types: list[str]
@@ -205,10 +204,10 @@ class EncodeChunk:
 
 
 class CountedSide:
-    """The pieces of one side of the training text, counted before their ids are known.
+    """The pieces of one side of the training text, as numbers until their ids are known.
 
     Args:
-        numbers: of the pieces of both sides, in order of appearance.
+        numbers: provisional ids of the pieces of both sides, in order of appearance.
     """
 
     def __init__(self, numbers: dict[str, int]) -> None:
@@ -232,7 +231,7 @@ class CountedSide:
         return self.counts + Counter(self._reachable - self.counts.keys())
 
     def encoded(self, ids: np.ndarray) -> Iterator[Ragged]:
-        """Yield the chunks with ``ids[n]`` in place of the number n, and forget them."""
+        """Yield each chunk with ``ids[n]`` in place of the number n, and free it."""
         self._chunks.reverse()
         while self._chunks:
             numbers, lengths = self._chunks.pop()
@@ -240,7 +239,7 @@ class CountedSide:
 
 
 def encode_training(
-    work: EncodeChunk,
+    encode_chunk: EncodeChunk,
     text: TrainingText,
     min_count: int,
     folder: Path,
@@ -255,7 +254,7 @@ def encode_training(
     Args:
         min_count: types that occur less often are UNK.
         fixed: use these types, and add the counts of the corpus to theirs.
-        new: pieces that the vocabulary gets although no text has them.
+        new: pieces to add to the vocabulary, although no text has them.
 
     Returns:
         The vocabulary, the pairs with too many pieces, and by side what a fixed vocabulary lacks.
@@ -266,7 +265,7 @@ def encode_training(
     numbers: dict[str, int] = {}
     sides = {side: CountedSide(numbers) for side in SIDES}
     left_out, sizes = Finding(), [0] * len(text.chunks)
-    encoded = map_chunks(work, text.read("encoding"))
+    encoded = map_chunks(encode_chunk, text.read("encoding"))
     chunks = [(entry, chunk) for entry, chunks in enumerate(text.chunks) for chunk in chunks]
     for (entry, chunk), (pieces, too_long) in zip(chunks, encoded, strict=True):
         sizes[entry] += len(chunk) - len(too_long)
@@ -278,7 +277,7 @@ def encode_training(
         new = [*new, *tag_piece(corpus.tag), *tag_piece(corpus.tgt_tag)]
     src, tgt = (sides[side].counts_with_noise() for side in SIDES)
     if fixed is None:
-        vocab = Vocab.build(src, tgt, min_count, [*work.segmenter.alphabet(), *new])
+        vocab = Vocab.build(src, tgt, min_count, [*encode_chunk.segmenter.alphabet(), *new])
     else:
         vocab = fixed.with_counts(src, tgt, new)
     if len(vocab) > MAX_TYPES:

@@ -95,8 +95,8 @@ class NoisyPairs(EpochPairs):
             new = [self._segment(side, chunk)[1] for side in SIDES]
             noisy = np.maximum(*new) <= longest
             self._noisy[chunk] = noisy
-            for kept, side_values in zip((self.src_len, self.tgt_len), new, strict=True):
-                kept[chunk[noisy]] = side_values[noisy]
+            for lengths, noisy_lengths in zip((self.src_len, self.tgt_len), new, strict=True):
+                lengths[chunk[noisy]] = noisy_lengths[noisy]
 
         chunks = range(0, n, CHUNK)
         if threads == 1:  # no pool, because a command would wait for its threads when it ends

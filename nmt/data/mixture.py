@@ -16,7 +16,7 @@ LEARNING_SEED = 0  # of the draw that a segmentation is learned from: all seeds 
 def sampling_weights(
     weights: Sequence[float], sizes: Sequence[int], temperature: float
 ) -> list[float]:
-    """Return how often an epoch has each pair of each entry of ``data.train``, on average.
+    """Return the average number of copies of a pair in an epoch, for each entry of ``data.train``.
 
     With a temperature T >= 1, an entry of n pairs is drawn in proportion to n^(1/T) (Arivazhagan et
     al. 2019, section 4.2), and the largest entry of n_max pairs once: each pair (n_max / n)^(1 -
@@ -42,7 +42,7 @@ class Mixture:
     weights: Sequence[float]
 
     def copies(self, seed: int, epoch: int) -> np.ndarray:
-        """Return how often an epoch has each row: [sum of sizes] int64, a pure function.
+        """Draw the number of copies of each row in an epoch: [sum of sizes] int64, a pure function.
 
         A row of an entry of weight w occurs floor(w) times, and once more with probability
         w - floor(w).
@@ -53,7 +53,7 @@ class Mixture:
         return (always + (draws < weights - always)).astype(np.int64)
 
     def rows(self, seed: int, epoch: int) -> np.ndarray:
-        """Return the rows of an epoch, in order: a row occurs as often as ``copies`` says."""
+        """Return the rows of an epoch, in order, each with its ``copies``."""
         copies = self.copies(seed, epoch)
         return np.repeat(np.arange(len(copies)), copies)
 

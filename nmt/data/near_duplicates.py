@@ -172,7 +172,7 @@ class RecurringTexts:
                     self._examples[name].append(f"{place}: {line}{other}")
 
     def report(self, name: str) -> Recurrence:
-        """Return how many texts of a split recur."""
+        """Count the texts of a split that recur."""
         size, same = self._sizes[name], len(self._same[name])
         near = len(self._near[name] - self._same[name])
         return Recurrence(size, same, near, (same + near) / max(1, size), self._examples[name])

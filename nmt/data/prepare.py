@@ -1,8 +1,8 @@
 """Prepare the corpora of a recipe for training: read and check, learn, encode, cache.
 
-The files are read twice: to hash their content, and to check their pairs. The pairs that train stay
-in memory, about two bytes a character, while the segmentation is learned and the text is encoded.
-Worker processes do these for large corpora.
+Training files are read twice: to hash their content, and to check their pairs. The pairs stay in
+memory, about two bytes a character, while the segmentation is learned and the text is encoded.
+For large corpora, worker processes do both.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from pathlib import Path
 import numpy as np
 
 from nmt.config.recipe import Recipe
-from nmt.data.bitext import Bitext, Chunk, CorpusFiles, InputFiles, TrainingText, read_in_form
+from nmt.data.bitext import Bitext, Chunk, InputFiles, RecipeFiles, TrainingText, read_in_form
 from nmt.data.cache import build_cache, data_hash, versions
 from nmt.data.checks import all_warnings, raise_on_failures
 from nmt.data.encoded import EncodeChunk, EncodedCorpus, encode_held_out, encode_training
@@ -59,7 +59,7 @@ class Prepared:
 
     Attributes:
         data_hash: of everything that determines the prepared data.
-        content: SHA-256 of each file of train, dev, test and segment, wherever it is.
+        content: SHA-256 of each file of train, dev, test and segment; paths do not count.
         mixture: how often an epoch has each training pair; None = once.
     """
 
@@ -97,7 +97,7 @@ def prepare(
             (``data.checks``).
         MachineError: the cache is damaged, the disk is full, or a worker process was killed.
     """
-    files = CorpusFiles.of(recipe)
+    files = RecipeFiles.of(recipe)
     inputs = InputFiles(files.paths())
     digests = inputs.digests()
     content = files.hashes_by_role(digests)
@@ -111,16 +111,19 @@ def prepare(
             (folder / REPORT).write_text(report.to_json(), encoding="utf-8")
 
         cache = build_cache(cache, files.encoded_size(), build)
-    report, segmenter, vocab, corpora = _open(cache, files)
-    train = corpora["train"]
-    sets = [_eval_set(name, text, corpora[name], recipe) for name, text in files.held_out.items()]
+    report, segmenter, vocab, encoded = _open(cache, files)
+    train = encoded["train"]
+    sets = {
+        name: _eval_set(name, corpus, encoded[name], recipe)
+        for name, corpus in files.held_out.items()
+    }
     weights = [corpus.weight for corpus in files.train]
     mixture = mixture_of(weights, train.sizes, recipe.data.temperature)
-    report.lengths = {name: _lengths(corpus) for name, corpus in corpora.items()}
+    report.lengths = {name: _lengths(corpus) for name, corpus in encoded.items()}
     if mixture is not None or vocab.tags or vocab.tgt_tags:
         shares = [1.0] * len(weights) if mixture is None else mixture.weights
         report.draws = [
-            f"{corpus.name}: {quantity(size, report.kind.unit)}, each {_times(share)} an epoch"
+            f"{corpus.name}: {quantity(size, report.wording.unit)}, each {_times(share)} an epoch"
             + (f", with the tag {corpus.tag}" if corpus.tag else "")
             + (f", with the target tag {corpus.tgt_tag}" if corpus.tgt_tag else "")
             for corpus, size, share in zip(files.train, train.sizes, shares, strict=True)
@@ -137,8 +140,8 @@ def prepare(
         segmenter=segmenter,
         vocab=vocab,
         train=train,
-        dev=[one for one in sets if one.name.startswith("dev")],
-        test=[one for one in sets if one.name.startswith("test")] or None,
+        dev=[sets[name] for name in sets if name.startswith("dev")],
+        test=[sets[name] for name in sets if name.startswith("test")] or None,
         report=report,
         data_hash=key,
         content=content,
@@ -148,20 +151,20 @@ def prepare(
 
 def _write(
     recipe: Recipe,
-    files: CorpusFiles,
+    files: RecipeFiles,
     folder: Path,
     progress: bool,
     segmenter: Segmenter | None,
     fixed: Vocab | None,
 ) -> CorpusReport:
-    """Write everything but the report into a folder."""
+    """Read, learn and encode; write everything but the report, which is returned."""
     data = recipe.data
     report, training, held_out = read_corpora(recipe, files, progress)
     segmenter = segmenter or _learn(recipe, files, training, progress)
     save_segmenter(segmenter, folder)
-    train = report.splits["train"]
+    train_report = report.splits["train"]
     if recipe.translates and not data.tokenized:
-        train.round_trip = round_trip(segmenter, training)
+        train_report.round_trip = round_trip(segmenter, training)
     vocab, left_out, unknown = encode_training(
         EncodeChunk(segmenter, data.max_pieces, segmenter.noise(recipe.segment)),
         training,
@@ -170,9 +173,9 @@ def _write(
         fixed,
         [] if recipe.translates else [MASK],
     )
-    train.coverage = unknown or None
-    train.drop(f"longer than {quantity(data.max_pieces, 'piece')}", left_out)
-    require_training_pairs(train, files)
+    train_report.coverage = unknown or None
+    train_report.drop(f"longer than {quantity(data.max_pieces, 'piece')}", left_out)
+    require_training_pairs(train_report, files)
     vocab.save(folder)
     report.types = len(vocab)
     for name, pairs in held_out.items():
@@ -182,7 +185,7 @@ def _write(
     return report
 
 
-def _learn(recipe: Recipe, files: CorpusFiles, training: TrainingText, progress: bool) -> Segmenter:
+def _learn(recipe: Recipe, files: RecipeFiles, training: TrainingText, progress: bool) -> Segmenter:
     """Learn the segmentation on the weighted mixture of ``segment.learn_from`` or data.train."""
     data, text = recipe.data, training
     if files.learn:
@@ -203,9 +206,9 @@ def read_mixture(text: TrainingText, temperature: float) -> Iterator[Chunk]:
 
 
 def _open(
-    cache: Path, files: CorpusFiles
+    cache: Path, files: RecipeFiles
 ) -> tuple[CorpusReport, Segmenter, Vocab, dict[str, EncodedCorpus]]:
-    """Open what ``_write`` wrote, the corpora by name.
+    """Open what ``_write`` wrote; the corpora by name.
 
     Raises:
         MachineError: it is damaged.
@@ -225,28 +228,28 @@ def _open(
         ) from error
 
 
-def _eval_set(name: str, files: Bitext, corpus: EncodedCorpus, recipe: Recipe) -> EvalSet:
+def _eval_set(name: str, corpus: Bitext, encoded: EncodedCorpus, recipe: Recipe) -> EvalSet:
     """Read the lines of a dev or test set in the text form of the recipe.
 
     Raises:
         UserError: a file cannot be read, or a further reference has another number of lines.
     """
-    paths = [*files.sides, *files.other_refs]
-    langs = [*files.langs[: len(files.sides)], *files.langs[1:] * len(files.other_refs)]
+    paths = [*corpus.sides, *corpus.other_refs]
+    langs = [*corpus.langs[: len(corpus.sides)], *corpus.langs[1:] * len(corpus.other_refs)]
     src, *refs = (
-        read_in_form(path, lang, files.tokenized, recipe.data.tokenized)
+        read_in_form(path, lang, corpus.tokenized, recipe.data.tokenized)
         for path, lang in zip(paths, langs, strict=True)
     )
     first, *others = refs or [[""] * len(src)]
-    for path, lines in zip(files.other_refs, others, strict=True):
+    for path, lines in zip(corpus.other_refs, others, strict=True):
         if len(lines) != len(first):
             raise UserError(
-                f"has {quantity(len(lines), 'line')}, but {files.sides[-1].name} has "
+                f"has {quantity(len(lines), 'line')}, but {corpus.sides[-1].name} has "
                 f"{len(first):,}",
                 at=str(path),
                 fix="line n of each reference must be the translation of line n of the source",
             )
-    return EvalSet(src, first, corpus, name, files.langs, others, files.tgt_tag)
+    return EvalSet(src, first, encoded, name, corpus.langs, others, corpus.tgt_tag)
 
 
 def _lengths(corpus: EncodedCorpus) -> dict[str, Lengths]:

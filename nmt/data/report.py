@@ -20,15 +20,14 @@ MAX_LISTED = 100  # places listed in the report for each finding
 MIN_HELD_OUT = 100  # pairs; scores of a smaller split are unreliable
 
 
-class Kind(NamedTuple):
-    """What the splits of a report consist of, in the words of its sentences.
+class Wording(NamedTuple):
+    """The words for pairs, or for lines of text of one language, in sentences of a report.
 
     Attributes:
-        unit: a part of a split.
+        unit: "pair" or "line".
         sides: adjective of each side.
-        both: after "with text".
-        blank: after "all pairs".
-        monolingual: whether this is text of one language.
+        both: follows "has text".
+        blank: follows "all pairs" or "all lines".
     """
 
     unit: str
@@ -38,8 +37,8 @@ class Kind(NamedTuple):
     monolingual: bool
 
     @classmethod
-    def of(cls, monolingual: bool) -> Kind:
-        """Choose the words."""
+    def of(cls, monolingual: bool) -> Wording:
+        """Return the words for text of one language, or for pairs."""
         if monolingual:
             return cls("line", {"src": "", "tgt": ""}, "", "are blank", True)
         sides = {"src": "source ", "tgt": "target "}
@@ -165,7 +164,7 @@ class SplitReport:
 
     @property
     def checked(self) -> int:
-        """Return how many pairs the checks saw."""
+        """Return the number of pairs that the checks saw."""
         return self.kept + self.dropped_later
 
     def drop(self, reason: str, pairs: Finding) -> None:
@@ -271,9 +270,9 @@ class CorpusReport:
     warnings: list[str] = field(default_factory=list)
 
     @property
-    def kind(self) -> Kind:
-        """Return what the splits consist of: pairs, or lines of text of one language."""
-        return Kind.of(any(split.blank is not None for split in self.splits.values()))
+    def wording(self) -> Wording:
+        """Return the words for what the splits consist of."""
+        return Wording.of(any(split.blank is not None for split in self.splits.values()))
 
     def to_json(self) -> str:
         """Return JSON text."""
@@ -294,7 +293,7 @@ _REPORT: TypeAdapter[Any] = TypeAdapter(CorpusReport)
 
 
 def usual_line(text: str) -> UsualLine:
-    """Return what the training lines are like, as far as a stored report of any version says it.
+    """Read the usual line of the training data from a stored report of any version.
 
     Raises:
         ValueError: the text is not the JSON of a report.
@@ -313,7 +312,7 @@ def usual_line(text: str) -> UsualLine:
 
 def summary(report: CorpusReport) -> str:
     """Return the report in a few lines for a reader."""
-    unit, sides = report.kind.unit, report.kind.sides
+    unit, sides = report.wording.unit, report.wording.sides
     lines = []
     for name, split in report.splits.items():
         parts = [quantity(split.pairs, unit)]
@@ -322,8 +321,8 @@ def summary(report: CorpusReport) -> str:
         if split.dropped:
             drops = split.describe_drops()
             count = sum(finding.count for finding in split.dropped.values())
-            kind = "dropped" if name == "train" else "with a blank side, kept for scoring"
-            parts.append(f"{count:,} {kind} ({drops})")
+            fate = "dropped" if name == "train" else "with a blank side, kept for scoring"
+            parts.append(f"{count:,} {fate} ({drops})")
         if split.duplicates:
             parts.append(quantity(split.duplicates, "duplicate"))
         parts += [f"{kind} in {quantity(n, 'line')}" for kind, n in split.normalized.items()]
@@ -339,7 +338,7 @@ def summary(report: CorpusReport) -> str:
             unknown = " and ".join(
                 f"{coverage.unknown:.2%} of {sides[side]}".rstrip()
                 for side, coverage in split.coverage.items()
-                if side == "src" or not report.kind.monolingual
+                if side == "src" or not report.wording.monolingual
             )
             parts.append(f"{unknown} pieces unknown to the parent")
         lines.append(f"{name}: {'; '.join(parts)}")
@@ -361,7 +360,7 @@ def recurrences(report: CorpusReport) -> Iterator[tuple[str, Recurrence]]:
     """Yield how many texts of a side of a split recur, with a sentence about it."""
     for name, overlap in report.overlap.items():
         for side, texts in (("src", overlap.sources), ("tgt", overlap.targets)):
-            count = quantity(texts.of, f"{report.kind.sides[side]}text")
+            count = quantity(texts.of, f"{report.wording.sides[side]}text")
             yield (
                 f"{name}: {texts.share:.1%} of {count} of at least {MIN_WORDS} words are also in "
                 f"the training data: {texts.same:,} exactly, {texts.near:,} nearly",

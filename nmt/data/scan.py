@@ -18,8 +18,8 @@ import numpy as np
 from nmt.data.bitext import (
     Bitext,
     Converted,
-    CorpusFiles,
     NumberedPair,
+    RecipeFiles,
     TrainingText,
     pairs_in_form,
 )
@@ -30,13 +30,13 @@ from nmt.data.report import (
     CorpusForm,
     CorpusReport,
     Finding,
-    Kind,
     LanguageFindings,
     OtherForm,
     Overlap,
     RoundTrip,
     SharedPairs,
     SplitReport,
+    Wording,
 )
 from nmt.data.segmenters.base import Segmenter
 from nmt.data.sentences import split_sentences
@@ -67,7 +67,7 @@ class Limits(NamedTuple):
 
 
 def read_corpora(
-    recipe: Recipe, files: CorpusFiles, progress: bool
+    recipe: Recipe, files: RecipeFiles, progress: bool
 ) -> tuple[CorpusReport, TrainingText, dict[str, list[Pair]]]:
     """Return the report, the training pairs to use, and all pairs of dev and test.
 
@@ -75,17 +75,17 @@ def read_corpora(
         UserError: a split has no pair with text on both sides, or no training pair is left, in all
             entries or in one.
     """
-    data, kind = recipe.data, Kind.of(not recipe.translates)
+    data, wording = recipe.data, Wording.of(not recipe.translates)
     held_out: dict[str, list[Pair]] = {}
     checks: dict[str, SplitCheck] = {}
     for name, corpus in files.held_out.items():
         check = checks[name] = SplitCheck()
-        both = list(pairs_in_form(corpus, data.tokenized, check.normalized))
-        held_out[name] = [pair for pair, _ in both]
-        list(check.passed(corpus, both))  # all lines of a set stay
+        pairs = list(pairs_in_form(corpus, data.tokenized, check.normalized))
+        held_out[name] = [pair for pair, _ in pairs]  # all lines of a set stay
+        list(check.filter(corpus, pairs))
         if not check.split.kept:
             raise UserError(
-                f"no {kind.unit} has text{kind.both} ({check.report().why_empty()})",
+                f"no {wording.unit} has text{wording.both} ({check.report().why_empty()})",
                 at=f"data.{name} ({corpus})",
                 fix="scores need text: check the files",
             )
@@ -97,15 +97,15 @@ def read_corpora(
     train = SplitCheck(Limits(data.max_len, data.max_pieces), hashes, recurring)
     text = TrainingText(progress)
     for corpus in files.train:
-        pairs = pairs_in_form(corpus, data.tokenized, train.normalized)
-        shown = counted(pairs, f"checking {corpus.name}", "pairs", show=progress)
+        training_pairs = pairs_in_form(corpus, data.tokenized, train.normalized)
+        shown = counted(training_pairs, f"checking {corpus.name}", "pairs", show=progress)
         both_ways = not corpus.monolingual and any(
             corpus.langs == split.langs[::-1] for split in files.held_out.values()
         )
         before = train.split.pairs
-        text.add(corpus, train.passed(corpus, shown, both_ways))
+        text.add(corpus, train.filter(corpus, shown, both_ways))
         if not train.forms[-1].kept and len(files.train) > 1:
-            too_few = f"all {kind.unit}s {kind.blank} or are too long"
+            too_few = f"all {wording.unit}s {wording.blank} or are too long"
             raise UserError(
                 too_few if train.split.pairs > before else "the files are empty",
                 at=f"data.train[{len(text.corpora) - 1}] ({corpus})",
@@ -155,9 +155,9 @@ def read_to_learn_from(
         )
         text.add(corpus, usable)
     if not any(text.sizes):
-        kind = Kind.of(corpora[0].monolingual)
+        wording = Wording.of(corpora[0].monolingual)
         raise UserError(
-            f"no {kind.unit} has text{kind.both}",
+            f"no {wording.unit} has text{wording.both}",
             at=f"{key} ({', '.join(str(corpus.sides[0]) for corpus in corpora)})",
             fix=f"check the files, {LENGTHS}",
         )
@@ -183,10 +183,10 @@ def round_trip(segmenter: Segmenter, training: TrainingText) -> RoundTrip:
     return trip
 
 
-def require_training_pairs(train: SplitReport, files: CorpusFiles) -> None:
+def require_training_pairs(train: SplitReport, files: RecipeFiles) -> None:
     """Raise UserError if no training pair is left."""
     if not train.kept:
-        unit = Kind.of(files.train[0].monolingual).unit
+        unit = Wording.of(files.train[0].monolingual).unit
         raise UserError(
             f"no training {unit} is left ({train.why_empty()})",
             at=f"data.train ({', '.join(map(str, files.train))})",
@@ -238,16 +238,16 @@ class SplitCheck:
         self._shared: dict[str, set[int]] = {name: set() for name in self.held_out}
         self._examples: dict[str, list[str]] = {name: [] for name in self.held_out}
 
-    def passed(
+    def filter(
         self, corpus: Bitext, pairs: Iterable[Converted], both_ways: bool = False
     ) -> Iterator[NumberedPair]:
-        """Check the pairs of a corpus; yield those with text that are not too long.
+        """Count what is wrong with the pairs of a corpus; yield those with text, not too long.
 
         Args:
             pairs: in the form of the recipe, with the originals. Whether a text is tokenized is
                 checked in the originals.
-            both_ways: compare the pairs with other splits also with their sides exchanged, because
-                a split translates in the other direction.
+            both_ways: compare the pairs with other splits also with their sides exchanged: some
+                split has the other direction.
         """
         split, monolingual = self.split, corpus.monolingual
         if monolingual:

@@ -90,7 +90,7 @@ def is_shapeless(char: str) -> bool:
 
 
 def changes(text: str) -> list[str]:
-    """Return what the form ``clean`` changes in text: NOT_NFC, and ``U+200B ZERO WIDTH SPACE``."""
+    """Name the changes of the form ``clean`` in text: NOT_NFC, and ``U+200B ZERO WIDTH SPACE``."""
     if text.isascii():
         return []
     found = [] if unicodedata.is_normalized("NFC", text) else [NOT_NFC]
@@ -110,7 +110,7 @@ def _without_shapeless(text: str) -> str:
 
 
 def _kept(run: str, base: str, after: str) -> str:
-    """Return what stays of neighboring characters that depend on the characters around them.
+    """Return a run without the characters that have no effect between its neighbors.
 
     Args:
         base: the last character before them that is not a mark; a line feed = none.

@@ -130,17 +130,14 @@ class Vocab:
         return self.ids(t for t in self._types if t.startswith(TAG_MARK))
 
     def types_of(self, side: Literal["src", "tgt"]) -> np.ndarray:
-        """Return [V] bool: the types of one side of the training text, EOS and UNK [A]."""
+        """Return the types of one side of the training text, EOS and UNK (A's code): [V] bool."""
         mask = np.zeros(len(self), dtype=bool)
         mask[[EOS, UNK]] = True
         mask[len(SPECIALS) :] = self._counts[:, 0 if side == "src" else 1] > 0
         return mask
 
     def rows_in(self, other: Vocab) -> tuple[np.ndarray, np.ndarray]:
-        """Return the ids of the types that another vocabulary has too, here and there: [n] each.
-
-        Specials correspond to specials.
-        """
+        """Return the ids of the common types, in this vocabulary and in another one: [n] each."""
         specials = len(SPECIALS)
         pairs = [(i, i) for i in range(specials)]
         pairs += [
@@ -152,7 +149,7 @@ class Vocab:
         return here, there
 
     def share_of_text(self, ids: np.ndarray, side: Literal["src", "tgt"]) -> float:
-        """Return how much of one side of the training text these types are; NaN without a text."""
+        """Return the share of the tokens of one side that have these types; NaN without text."""
         counts = np.zeros(len(self))
         counts[len(SPECIALS) :] = self._counts[:, 0 if side == "src" else 1]
         return float(counts[ids].sum() / counts.sum()) if counts.any() else math.nan

@@ -26,9 +26,9 @@ READ_AHEAD = 2  # chunks submitted per worker before their results are needed
 START_METHOD = "fork" if sys.platform == "linux" else "spawn"
 
 Item = TypeVar("Item")
-Chunk = TypeVar("Chunk")
+Job = TypeVar("Job")
 Result = TypeVar("Result")
-Work: TypeAlias = Callable[[Chunk], Result]
+Work: TypeAlias = Callable[[Job], Result]
 
 
 def in_chunks(items: Iterable[Item]) -> Iterator[list[Item]]:
@@ -37,7 +37,7 @@ def in_chunks(items: Iterable[Item]) -> Iterator[list[Item]]:
     return iter(lambda: list(itertools.islice(rest, CHUNK)), [])
 
 
-def map_chunks(work: Work[Chunk, Result], chunks: Iterable[Chunk]) -> Iterator[Result]:
+def map_chunks(work: Work[Job, Result], chunks: Iterable[Job]) -> Iterator[Result]:
     """Yield ``work(chunk)`` for each chunk; worker processes do the work of many chunks.
 
     Args:

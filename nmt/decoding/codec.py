@@ -122,11 +122,11 @@ class TextCodec:
         self._others: dict[str, TextCodec] = {}  # of other target languages
 
     def for_tag(self, tag: str | None) -> TextCodec:
-        """Return the codec of the language that a model translates to after a tag, or without."""
+        """Return the codec of the target language that a tag selects; None = no tag."""
         return self.for_target(self.tag_targets.get(tag or "", self.tgt))
 
     def for_target(self, tgt: str) -> TextCodec:
-        """Return the codec of another target language, which counts unknown pieces here."""
+        """Return the codec of a target language; all codecs share ``unknown``."""
         if tgt == self.tgt:
             return self
         if tgt not in self._others:
@@ -176,11 +176,11 @@ class TextCodec:
         if count > MAX_SOURCE_PIECES and not (split == "auto" and all(text for text, _ in parts)):
             note = f"line {number} has {count:,} pieces; it is translated in {len(parts):,} parts"
             print(f"note: {note}", file=sys.stderr)
-        mark = self.tag_ids(tag)
+        tag_ids = self.tag_ids(tag)
         ids = self.source_ids(number, [piece for _, pieces in parts for piece in pieces])
         inputs, start = [], 0
         for part, (text, pieces) in enumerate(parts):
-            part_ids = np.concatenate([mark, ids[start : start + len(pieces)]])
+            part_ids = np.concatenate([tag_ids, ids[start : start + len(pieces)]])
             inputs.append(
                 SearchInput(part_ids, number, part, pieces, text, prefix, require, forbid)
             )

@@ -182,7 +182,7 @@ class TargetPieces:
 
 
 @dataclass
-class Progress:
+class PhraseProgress:
     """How much of the required phrases a hypothesis contains.
 
     Attributes:
@@ -242,9 +242,9 @@ class Requirement:
                     symbols[index] = max(candidates, key=lambda candidate: candidate[0])[1]
         return symbols
 
-    def progress(self, ids: Sequence[int]) -> Progress:
+    def progress(self, ids: Sequence[int]) -> PhraseProgress:
         """Return the progress of a hypothesis."""
-        symbols, progress = self.symbols(ids), Progress()
+        symbols, progress = self.symbols(ids), PhraseProgress()
         begun = []  # (phrase that is not met, how many of its tokens are last), every possibility
         for phrase in self.phrases:
             starts = list(self._met(symbols, phrase))
@@ -274,7 +274,7 @@ class Requirement:
                 yield start
 
     def _begun(self, symbols: Symbols, phrase: Symbols) -> list[int]:
-        """Return how many first tokens of a phrase are the last ones: 0 if it may begin now."""
+        """Return each length at which a phrase has begun at the end; 0 = it may begin now."""
         return [
             length
             for length in range(min(len(phrase) - 1, len(symbols)) + 1)

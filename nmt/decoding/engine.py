@@ -38,7 +38,7 @@ def listed(runs: Runs | None) -> Sequence[str | Path]:
 
 @dataclass(frozen=True)
 class SearchInput:
-    """What one search translates: a line, or a part of one.
+    """What one search translates: a line, or a part of a line.
 
     Attributes:
         ids: of its tag, if any, and of its source pieces, at least one; without EOS.
@@ -63,14 +63,14 @@ class SearchInput:
 
     @property
     def required_length(self) -> int:
-        """Return how many tokens, with EOS, suffice for the prefix and the required phrases.
+        """Return a number of tokens, with EOS, that suffices for prefix and required phrases.
 
         Before each phrase, a piece may have to end a word.
         """
         return len(self.prefix.ids) + sum(len(phrase.ids) + 1 for phrase in self.require) + 1
 
     def requirement(self, strings: PieceStrings) -> Requirement:
-        """Return what its hypotheses must contain."""
+        """Return the prefix and the phrases that its hypotheses must contain."""
         phrases = [phrase.symbols for phrase in self.require]
         return Requirement(self.prefix.symbols, phrases, strings.of)
 
@@ -125,7 +125,7 @@ class NonFiniteScores(ArithmeticError):
 
 @dataclass(frozen=True)
 class ModelInfo:
-    """What is known of a model besides its weights and its text.
+    """What is known of a model besides its weights, segmenter and vocabulary.
 
     Attributes:
         decode: defaults of the search options.

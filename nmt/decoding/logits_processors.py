@@ -20,7 +20,7 @@ import torch
 from torch import Tensor
 
 from nmt.data.vocab import EOS, UNK
-from nmt.decoding.constraints import NO_TEXT, PieceStrings, Progress, Requirement
+from nmt.decoding.constraints import NO_TEXT, PhraseProgress, PieceStrings, Requirement
 from nmt.decoding.engine import SearchInput
 from nmt.decoding.options import SearchOptions
 from nmt.decoding.search import Beams, LogitsProcessor, expand_beams
@@ -203,7 +203,7 @@ class RequiredPhrases:
         bounded = (text[:1] == " " or text[-1:] == " " for text in strings if text != NO_TEXT)
         self._word_end = int(not all(bounded))
         self._max_len = max_len.tolist()
-        self._progress: dict[tuple[int, int], Progress] = {}  # (row, beam), at this position
+        self._progress: dict[tuple[int, int], PhraseProgress] = {}  # (row, beam), at this position
 
     def __call__(self, beams: Beams, logits: Tensor, allowed: Tensor) -> Tensor:
         """Forbid EOS until all phrases are produced; near the length limit, allow only progress."""
@@ -219,7 +219,9 @@ class RequiredPhrases:
                         self._restrict(allowed[row, beam], logits[row, beam], progress, left)
         return allowed
 
-    def _restrict(self, allowed: Tensor, logits: Tensor, progress: Progress, left: int) -> None:
+    def _restrict(
+        self, allowed: Tensor, logits: Tensor, progress: PhraseProgress, left: int
+    ) -> None:
         """Change the allowed logits [V] of a hypothesis that can have ``left`` more tokens."""
         next_tokens = progress.next_tokens
         if progress.must_continue:
@@ -270,7 +272,7 @@ class RequiredPhrases:
         return expand_beams(beams, token, log_prob, alpha, select)
 
     def _missing(self, beams: Beams, token: Tensor) -> list[list[int] | None]:
-        """Return what each continuation [K * C] misses; None for a sentence without phrases."""
+        """Count the missing tokens of continuations [K * C]; None for sentences without phrases."""
         missing: list[list[int] | None] = []
         for row, (sentence, row_beams) in enumerate(
             zip(beams.sentence.tolist(), token.tolist(), strict=True)
@@ -280,7 +282,7 @@ class RequiredPhrases:
                 continue
             row_missing: list[int] = []
             for beam, tokens in enumerate(row_beams):
-                progress = self._progress.get((row, beam), Progress())
+                progress = self._progress.get((row, beam), PhraseProgress())
                 row_missing += [progress.next_tokens.get(t, progress.missing) for t in tokens]
             missing.append(row_missing)
         return missing

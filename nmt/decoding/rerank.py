@@ -166,9 +166,9 @@ def _encode(
     sources = [reverse.source_pieces(text, codec.tgt) for text in texts]
     if max(len(target), *map(len, sources)) > MAX_SOURCE_PIECES:
         return []
-    mark, empty = reverse.tag_ids(tag), np.array([], np.int64)
+    tag_ids, empty = reverse.tag_ids(tag), np.array([], np.int64)
     return [
-        (np.append(mark, reverse.vocab.ids(source)) if source else empty, target, part.line)
+        (np.append(tag_ids, reverse.vocab.ids(source)) if source else empty, target, part.line)
         for source in sources
     ]
 

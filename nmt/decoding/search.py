@@ -203,30 +203,31 @@ def beam_search(
     longest_penalty = length_penalty(max_len, alpha)
     results: list[list[Hypothesis]] = [[] for _ in range(batch)]
     done = torch.zeros(batch, dtype=torch.bool, device=device)
-    broken = torch.zeros(batch, dtype=torch.bool, device=device)
-    left = torch.zeros(batch, dtype=torch.int64, device=device)  # hypotheses that left the beam
+    not_finite = torch.zeros(batch, dtype=torch.bool, device=device)
+    ended_count = torch.zeros(batch, dtype=torch.int64, device=device)  # for the rule "count"
     tokens = torch.full((batch, beam), start[0], dtype=torch.int64, device=device)
     first_beam = (torch.arange(beam, device=device) == 0).expand(batch, beam)
     for token in start[1:]:
         state.advance(tokens, first_beam)
         tokens = torch.full_like(tokens, token)
-    banned = _columns(forbidden, types)
-    banned_at_start = torch.cat([banned, _columns(forbidden.new_tensor([EOS]), types)])
+    forbidden_columns = _logit_columns(forbidden, types)
+    with_eos = torch.cat([forbidden, forbidden.new_tensor([EOS])])
+    forbidden_at_start = _logit_columns(with_eos, types)
     while True:
         stop()
         at_start = beams.ids.shape[-1] == 0
         # all beams are equal at the first position; continuations of finished ones are not used
         needed = (first_beam if at_start else ~beams.finished) & ~done[:, None]
         logits = state.advance(tokens, needed)
-        rows = _rows(needed) if len(logits) < needed.numel() else None
+        rows = _logit_rows(needed) if len(logits) < needed.numel() else None
         if needs_all_types:
             logits, rows = _spread(logits.float(), rows, tokens.shape), None
         log_sum_exp = kernels.log_sum_exp(logits)
         infinite = _spread(~log_sum_exp.isfinite(), rows, tokens.shape)[..., 0]
-        broken[beams.sentence] |= (infinite & needed).any(1)
+        not_finite[beams.sentence] |= (infinite & needed).any(1)
         # a processor may read the original logits; a plain search saves the time of a copy
         fill = logits.index_fill if processors else logits.index_fill_
-        allowed = fill(-1, banned_at_start if at_start else banned, -torch.inf)
+        allowed = fill(-1, forbidden_at_start if at_start else forbidden_columns, -torch.inf)
         for processor in processors:
             allowed = processor(beams, logits, allowed)
         if strategy is None:
@@ -240,18 +241,18 @@ def beam_search(
         if by_count:
             best, beams, parents = _split_ended(beams, parents, beam, done_now)
             ended = (best.score > -torch.inf) & ~done[:, None]
-            left[beams.sentence] += ended.sum(1)
+            ended_count[beams.sentence] += ended.sum(1)
             if bool(ended.any()):
                 _collect(best.of_sentences(ended.any(1)), beam, results)
             no_beams = beams.log_prob.isneginf().all(1)
-            done_now = done_now | (left[beams.sentence] >= beam) | no_beams
+            done_now = done_now | (ended_count[beams.sentence] >= beam) | no_beams
         else:
             done_now = done_now | _can_stop(beams, longest_penalty[beams.sentence], n_best)
         newly_done = done_now & ~done
         done = done | done_now
         if bool(newly_done.any()):
-            if bool(broken.any()):  # checked here, where a GPU synchronizes anyway
-                raise NonFiniteScores(int(broken.nonzero()[0]))
+            if bool(not_finite.any()):  # checked here, where a GPU synchronizes anyway
+                raise NonFiniteScores(int(not_finite.nonzero()[0]))
             if not by_count:
                 _collect(beams.of_sentences(newly_done), n_best, results)
             count = int(done.sum())
@@ -268,21 +269,21 @@ def beam_search(
         tokens = beams.ids[:, :, -1]
 
 
-def _rows(needed: Tensor) -> Tensor:
+def _logit_rows(needed: Tensor) -> Tensor:
     """Return the row of the logits that each hypothesis reads, [B, K] int64.
 
-    A needed one reads its own, another that of the last needed one before it.
+    A needed one reads its own, any other that of the last needed one before it.
     """
     return (needed.flatten().cumsum(0) - 1).clamp_(min=0).view(needed.shape)
 
 
 def _spread(x: Tensor, rows: Tensor | None, shape: torch.Size) -> Tensor:
-    """Return what each hypothesis reads: [R, ...] -> [B, K, ...] for a shape (B, K)."""
+    """Give each hypothesis the row that it reads: [R, ...] -> [B, K, ...] for a shape (B, K)."""
     return x.view(*shape, -1) if rows is None else x[rows]
 
 
-def _columns(ids: Tensor, types: Tensor | None) -> Tensor:
-    """Return the columns of the logits of some ids [F]; ids without a column are left out."""
+def _logit_columns(ids: Tensor, types: Tensor | None) -> Tensor:
+    """Return the columns of the logits that stand for some ids [F], where these have a column."""
     return ids if types is None else torch.isin(types, ids).nonzero()[:, 0]
 
 
@@ -346,9 +347,9 @@ def _can_stop(beams: Beams, longest_penalty: Tensor, n_best: int) -> Tensor:
 def _split_ended(
     beams: Beams, parents: Tensor, beam: int, at_limit: Tensor
 ) -> tuple[Beams, Beams, Tensor]:
-    """Return the K best continuations, the K best that have not ended, and what these continue.
+    """Return the K best continuations, the K best running ones, and the beams these continue.
 
-    Among the K best, those that have not ended get the score -inf, except at the length limit.
+    Running ones among the K best get the score -inf, except at the length limit.
 
     Args:
         beams, parents: [B, 2K], continuations in the order of their scores.

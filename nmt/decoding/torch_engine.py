@@ -194,15 +194,15 @@ class TorchEngine:
                     max_len,
                     options.length_alpha,
                     torch.tensor(forbidden, device=self.device),
-                    options.beam if diverse else options.wanted,
-                    processors,
-                    strategy,
+                    n_best=options.beam if diverse else options.wanted,
+                    processors=processors,
+                    strategy=strategy,
                     # each sample is a group: all start, and none displaces another
-                    options.beam if options.sample else options.groups,
-                    types,
-                    stop,
-                    options.stop_rule,
-                    start,
+                    groups=options.beam if options.sample else options.groups,
+                    types=types,
+                    stop=stop,
+                    stop_rule=options.stop_rule,
+                    start=start,
                 )
         except NonFiniteScores as error:
             raise NonFiniteScores(inputs[error.number].line) from None
@@ -266,7 +266,7 @@ def load_run(run: str | Path, checkpoint: str) -> tuple[Transformer, TextCodec, 
 
 
 def _usual_line(run: RunFolder) -> UsualLine:
-    """Return what the training lines of a run are like, as far as its corpus report says it."""
+    """Read the usual line of the training data from the corpus report of a run."""
     if not run.data_report_file.exists():
         return UsualLine()
     try:

@@ -1,4 +1,4 @@
-"""Translate text: from lines to encoded sentences, an engine that searches, and back to lines."""
+"""Translate text: lines to ids (``TextCodec``), a search (``Engine``), and ids to lines."""
 
 from __future__ import annotations
 
@@ -224,8 +224,8 @@ class Translator:
     ) -> Iterator[list[Translation]]:
         codec = self.codec.for_tag(options.target_tag)
         banned = codec.patterns(options.forbid_all, "forbid_all")
-        for chunk, finished in chunks:
-            report = without_first(progress, finished)
+        for chunk, skipped in chunks:
+            report = without_first(progress, skipped)
             parts = [
                 codec.encode_line(*item, banned, options.tag, options.src, options.split)
                 for item in chunk
@@ -247,7 +247,7 @@ class Translator:
                     )
             else:
                 translations = list(map(codec.decode_line, hypotheses, parts))
-            yield from itertools.islice(translations, finished, None)
+            yield from itertools.islice(translations, skipped, None)
 
     def _rerank(
         self,
@@ -326,11 +326,11 @@ class Translator:
             from nmt.decoding.forced import score_pairs
 
             codec = self.codec.for_tag(checked.target_tag)
-            for chunk, finished in chunks:
-                report = without_first(progress, finished)
+            for chunk, skipped in chunks:
+                report = without_first(progress, skipped)
                 with self._finite_scores():
                     translations = score_pairs(scorer, codec, chunk, checked, report)
-                yield from itertools.islice(translations, finished, None)
+                yield from itertools.islice(translations, skipped, None)
 
         return scored()
 
@@ -374,12 +374,12 @@ class Translator:
         checked = self.check_options(options)
         inputs = [SearchInput(ids, line) for line, ids in enumerate(sources, 1) if len(ids)]
         codec = self.codec if tgt is None else self.codec.for_target(tgt)
-        results = [BLANK] * len(sources)
+        translations = [BLANK] * len(sources)
         with self._finite_scores():
-            found = self.engine.search(inputs, checked, stop)
-        for sentence, hypotheses in zip(inputs, found, strict=True):
-            results[sentence.line - 1] = codec.decode_line([hypotheses], [sentence])[0]
-        return results
+            results = self.engine.search(inputs, checked, stop)
+        for sentence, hypotheses in zip(inputs, results, strict=True):
+            translations[sentence.line - 1] = codec.decode_line([hypotheses], [sentence])[0]
+        return translations
 
     def check_options(
         self, given: dict[str, Any], constraints: Set[str] = frozenset()

@@ -41,7 +41,7 @@ CAN_FORK = sys.platform == "linux"  # on other systems some libraries do not sur
 
 
 def all_cores() -> int:
-    """Return how many CPUs are available, OMP_NUM_THREADS allows, and can be used by forks."""
+    """Return the number of available CPUs, at most OMP_NUM_THREADS; 1 if forks are not safe."""
     return within_limit(min(available_cpus(), num_threads())) if CAN_FORK else 1
 
 

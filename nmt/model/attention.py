@@ -35,7 +35,7 @@ class MultiHeadAttention(nn.Module):
         projections: number of features of each input projection.
 
     Attributes:
-        compute: the function that computes the outputs of heads; ``nmt.model.cpu`` has others.
+        compute: ``attend_rows``, or a faster function of ``nmt.model.cpu`` with its arguments.
     """
 
     compute: Callable[..., Tensor]

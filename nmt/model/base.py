@@ -37,7 +37,8 @@ class ModelBase(nn.Module):
 
     Attributes:
         dropout_rng: the generator of all dropout masks.
-        step_layout: makes the layout of one position of a search; ``nmt.model.cpu`` has another.
+        step_layout: makes the layout of one position of a search: ``StepLayout.of``, or a faster
+            function of ``nmt.model.cpu``.
         allowed: [V] bool, the types that the output does not mask.
         states: returns the arguments of ``logits`` for those of ``forward``.
     """
@@ -69,10 +70,11 @@ class ModelBase(nn.Module):
                 so that norm learns its gain even if ``scalenorm_gain`` is fixed.
         """
         config, pre = self.config, self.config.norm_place == "pre"
-        make_last_norm = functools.partial(NORMS[config.norm], eps=config.norm_eps)
-        make_norm = make_last_norm
+        make_learned_norm = functools.partial(NORMS[config.norm], eps=config.norm_eps)
+        make_norm = make_learned_norm
         if config.scalenorm_gain == "fixed":
             make_norm = functools.partial(make_norm, learned=False)
+        last_norm = (make_learned_norm if output else make_norm)(config.dim)
         blocks = [
             Block(
                 config,
@@ -81,14 +83,11 @@ class ModelBase(nn.Module):
                 functools.partial(NORMS[config.extra_norm], eps=config.norm_eps),
                 causal=causal,
                 cross=cross,
-                last_norm=make_last_norm(config.dim)
-                if output and not pre and i == layers - 1
-                else None,
+                last_norm=None if pre or i < layers - 1 else last_norm,
             )
             for i in range(layers)
         ]
-        last = make_last_norm if output else make_norm
-        return Stack(blocks, last(config.dim) if pre else None)
+        return Stack(blocks, last_norm if pre else None)
 
     def make_input(self) -> InputEmbedding:
         """Return what turns the words of a stack into vectors."""

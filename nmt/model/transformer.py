@@ -142,10 +142,10 @@ class Transformer(ModelBase):
             embed,
             lambda x: project(x if last_norm is None else last_norm(x))[:, :columns],
             memory,
-            layout,
-            beam,
-            max_len,
-            self.step_layout,
+            memory_layout=layout,
+            beam=beam,
+            max_len=max_len,
+            make_layout=self.step_layout,
         )
 
     def _output_projection(self, table: Tensor, types: Tensor | None) -> LinearFunction:

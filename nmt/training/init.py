@@ -443,7 +443,7 @@ def _scores(run: RunFolder, checkpoint: str, state: TrainState) -> dict[str, flo
 
 
 def _numbers(vocab: Vocab, ids: Tensor) -> dict[str, Any]:
-    """Return how many pieces the parent has, and which share of the training text they are."""
+    """Count the pieces that the parent has, and their share of the training text."""
     pieces, known = len(vocab) - len(SPECIALS), len(ids) - len(SPECIALS)
     shares = {side: vocab.share_of_text(ids.numpy(), side) for side in ("src", "tgt")}
     return {"pieces": pieces, "from_parent": known, "new": pieces - known, "share": shares}
@@ -532,7 +532,7 @@ def _frozen_lines(
     transfer: Transfer,
     numbers: dict[str, Any],
 ) -> list[str]:
-    """Return what is frozen, and a warning if the parent lacks some of it: it never trains."""
+    """Name the frozen tensors, and warn of those that the parent lacks: they never train."""
     values = sum(shapes[name].numel() for name in frozen)
     lines = [
         f"  frozen ({', '.join(recipe.init.freeze)}): {len(frozen)} of {len(shapes)} tensors, "

@@ -94,8 +94,8 @@ class TextTask(Task[ModelT, BatchT]):
         super().__init__(recipe, prepared, device, precision)
         self.train = self.pack(TokenStream.of(prepared.train), recipe.seed)
         self.held_out = {
-            split.name: self.pack(TokenStream.of(split.corpus), HELD_OUT_SEED)
-            for split in prepared.held_out
+            held_out.name: self.pack(TokenStream.of(held_out.corpus), HELD_OUT_SEED)
+            for held_out in prepared.held_out
         }
         _require_predictions({"train": self.train, **self.held_out}, recipe)
 

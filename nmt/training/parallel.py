@@ -70,7 +70,7 @@ class Replicated:
         return {name: tensor.detach() for name, tensor in tensors.items()}
 
     def part_of(self, value: Tensor, parameter: Tensor) -> Tensor:
-        """Return what this process keeps of a tensor that belongs to a parameter."""
+        """Return the part of a parameter's tensor that this process keeps."""
         return value
 
 
@@ -144,7 +144,7 @@ class Sharded:
         return complete
 
     def part_of(self, value: Tensor, parameter: Tensor) -> Tensor:
-        """Return what this process keeps of a tensor that belongs to a parameter."""
+        """Return the part of a parameter's tensor that this process keeps."""
         from torch.distributed.tensor import DTensor, distribute_tensor
 
         # an optimizer's count of steps has another shape and is not divided

@@ -257,7 +257,7 @@ class _StatusBar(TerminalBar):
 
     @property
     def format_dict(self) -> dict[str, Any]:
-        """Return what the format names; tqdm asks for it only when it draws the line."""
+        """Return the values of the format; tqdm asks for them only when it draws the line."""
         return {**super().format_dict, "status": self._progress.status()}
 
 

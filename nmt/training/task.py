@@ -41,11 +41,11 @@ class Stopped(Exception):
 
 @dataclass
 class HeldOutLoss:
-    """Sums over the predictions of a dev or test set, in nats.
+    """Sums over the predicted tokens of a dev or test set, in nats.
 
     Attributes:
-        tokens: number of predictions.
-        unknown: predictions of UNK, which stands for many words and is easier to predict.
+        tokens: how many there are.
+        unknown: how many are UNK, which stands for many words and is easier to predict.
     """
 
     nll: float = 0.0
@@ -76,8 +76,8 @@ def held_out_loss(
 
     Args:
         batches: on the CPU.
-        targets: returns the predictions of a batch, [M]. A type that the training text lacks is UNK
-            to the model.
+        targets: returns the tokens to predict, [M]; a type that the training text lacks counts as
+            UNK.
         loss: returns the sums over a batch, given its targets.
         stop_requested: called before each batch.
 
@@ -101,10 +101,10 @@ def held_out_loss(
 
 @dataclass(frozen=True)
 class Evaluation(ABC):
-    """The results of a model on one split.
+    """The results of a model on a dev or test set.
 
     Attributes:
-        scores: of the split, with their signatures.
+        scores: with their signatures.
     """
 
     scores: list[Score]
@@ -184,7 +184,7 @@ class Task(ABC, Generic[ModelT, BatchT]):
         device, precision: resolved.
 
     Attributes:
-        unit: name of a row in messages: pair or block.
+        unit: what an example is called in messages: pair or block.
         predicted: side of the training text whose types the model may predict.
     """
 
@@ -220,15 +220,15 @@ class Task(ABC, Generic[ModelT, BatchT]):
     @property
     @abstractmethod
     def size(self) -> int:
-        """Return the number of rows to train on."""
+        """Return the number of examples to train on."""
 
     @abstractmethod
     def plan(self, epoch: int) -> list[np.ndarray]:
-        """Return the batches of an epoch, each as the numbers of its examples."""
+        """Return the batches of an epoch, each as the indices of its examples."""
 
     @abstractmethod
     def tokens(self, epoch: int, examples: np.ndarray) -> int:
-        """Return the number of predicted tokens of any batch, also of another process."""
+        """Return the number of tokens to predict in a batch of this or another process."""
 
     @abstractmethod
     def make_batch(self, epoch: int, examples: np.ndarray, pad: bool) -> BatchT:
@@ -241,10 +241,10 @@ class Task(ABC, Generic[ModelT, BatchT]):
     @staticmethod
     @abstractmethod
     def targets(batch: BatchT) -> Tensor:
-        """Return the predictions of a batch: [M] int64."""
+        """Return the tokens to predict in a batch: [M] int64."""
 
     def loss(self, model: ModelT, batch: BatchT, targets: Tensor | None = None) -> LossSums:
-        """Return the sums of smoothed loss and cross-entropy over the predictions of a batch.
+        """Return the sums of smoothed loss and cross-entropy over the tokens to predict.
 
         Args:
             targets: [M], in place of ``self.targets(batch)``.
@@ -267,9 +267,7 @@ class Task(ABC, Generic[ModelT, BatchT]):
         stop_requested: Callable[[], bool],
         intervals: bool = False,
     ) -> Evaluation:
-        """Return what the model scores on dev or test, without dropout.
-
-        Of a split with several sets, these are the means over the sets.
+        """Evaluate the model on dev or test, without dropout: the mean over several sets.
 
         Args:
             stop_requested: called between batches.
@@ -292,7 +290,7 @@ class Task(ABC, Generic[ModelT, BatchT]):
     def evaluate_set(
         self, model: ModelT, held_out: EvalSet, stop_requested: Callable[[], bool], intervals: bool
     ) -> Evaluation:
-        """Return what the model scores on one dev or test set; see ``evaluate``."""
+        """Evaluate the model on one dev or test set; see ``evaluate``."""
 
     @abstractmethod
     def describe(self) -> str:

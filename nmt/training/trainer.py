@@ -309,14 +309,14 @@ class Trainer:
         Raises:
             Stopped: a stop was requested meanwhile; nothing is kept of the validation.
         """
-        trained = self.interval.elapsed()
+        training_seconds = self.interval.elapsed()
         with self.progress.validation():
             try:
-                self._validate(trained)
+                self._validate(training_seconds)
             finally:
-                self.interval.start_clock(trained)  # a validation is not training time
+                self.interval.start_clock(training_seconds)  # a validation is not training time
 
-    def _validate(self, trained: float) -> None:
+    def _validate(self, training_seconds: float) -> None:
         measured = None
         self.parallel.update_complete()
         if self.world.is_main:
@@ -344,14 +344,14 @@ class Trainer:
             warning = equal_scores_warning(self.run_folder, state, select_by)
             if warning is not None:
                 self.log.text(warning)
-        self.interval.start_clock(trained)
+        self.interval.start_clock(training_seconds)
         self.save()
         if self.world.is_main:
             self.view.record(record)
             self.on_validation(Validation(state.update, state.epoch, values, improved))
 
     def evaluate(self, split: Split, intervals: bool = False) -> Evaluation:
-        """Return what the current model scores on dev or test; see ``Task.evaluate``."""
+        """Evaluate the current model on dev or test; see ``Task.evaluate``."""
 
         def stop_requested() -> bool:
             self.view.refresh()

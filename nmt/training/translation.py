@@ -131,16 +131,16 @@ class Translation(Task[Transformer, Batch]):
         results = test.sets if isinstance(test, MeanEvaluation) else {"": test}
         if isinstance(test, MeanEvaluation):
             lines += ["", "test scores, mean", *map(score_line, test.scores)]
-        for split, result in zip(self.prepared.test or [], results.values(), strict=False):
+        for held_out, result in zip(self.prepared.test or [], results.values(), strict=False):
             assert isinstance(result, TranslationEvaluation), "what evaluate returns"
-            src, tgt = split.langs
-            title = f"test scores {split.name.partition('.')[2]}".rstrip()
+            src, tgt = held_out.langs
+            title = f"test scores {held_out.name.partition('.')[2]}".rstrip()
             lines += ["", title, *map(score_line, result.scores), "", "examples"]
             step = max(1, len(result.texts) // EXAMPLES)
             for row in range(0, len(result.texts), step)[:EXAMPLES]:
-                lines.append(f"  {src:<4} {split.src_lines[row]}")
+                lines.append(f"  {src:<4} {held_out.src_lines[row]}")
                 lines.append(f"  hyp  {result.texts[row]}")
-                lines.append(f"  {tgt:<4} {split.ref_lines[row]}\n")
+                lines.append(f"  {tgt:<4} {held_out.ref_lines[row]}\n")
         folder, source = shlex.quote(str(run)), next(iter(self.prepared.dev[0].src_lines), "")
         entry = self.recipe.data.dev[0]
         options = f" --tag {shlex.quote(entry.tag)}" if entry.tag else ""
@@ -165,12 +165,12 @@ class Translation(Task[Transformer, Batch]):
 
 @dataclass(frozen=True)
 class TranslationEvaluation(Evaluation):
-    """The results of a translation model on one split; tokenized BLEU is its last score.
+    """The results of a translation model on a dev or test set; tokenized BLEU is its last score.
 
     Attributes:
         ppl: exp of the mean cross-entropy per target token, EOS included.
         smoothed_ppl: exp of the mean label-smoothed loss (T table 8).
-        texts: hypotheses as plain text, one per line of the split.
+        texts: hypotheses as plain text, one per line of the set.
         words: the same hypotheses as tokenized text.
         cut_off: hypotheses that the length limit ended, not EOS.
         unknown: hypotheses with UNK, which only decode.allow_unk allows.
@@ -211,7 +211,7 @@ class TranslationEvaluation(Evaluation):
 
 def evaluate(
     translator: Translator,
-    split: EvalSet,
+    held_out: EvalSet,
     recipe: Recipe,
     stop_requested: Callable[[], bool],
     intervals: bool = False,
@@ -235,7 +235,7 @@ def evaluate(
         smoothing = recipe.optim.label_smoothing
         return label_smoothed_loss(model(*batch.inputs), targets, model.allowed, smoothing)
 
-    tgt, model, corpus = split.langs[1], translator.transformer.eval(), split.corpus
+    tgt, model, corpus = held_out.langs[1], translator.transformer.eval(), held_out.corpus
     rows = np.flatnonzero((corpus.src_len > 0) & (corpus.tgt_len > 0))  # no blank line
     plan = make_batches(
         corpus.src_len[rows], corpus.tgt_len[rows], recipe.data.batch_tokens, seed=0, epoch=0
@@ -250,7 +250,7 @@ def evaluate(
         moses.words_to_score(h.text, segmenter.decode_tokenized(h.pieces, tgt), tgt)
         for h in hypotheses
     ]
-    all_lines = [split.ref_lines, *split.other_refs]
+    all_lines = [held_out.ref_lines, *held_out.other_refs]
     references, *others = (
         [moses.detokenize_reference(line, tgt) for line in lines] for lines in all_lines
     )

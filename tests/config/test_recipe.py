@@ -49,11 +49,6 @@ def test_defaults_are_those_of_transformers_without_tears():
     assert (TrainConfig().validate_every, TrainConfig().max_validations) == (1500, 200)
 
 
-def test_the_other_dropouts_follow_dropout_unless_set():
-    model = ModelConfig(dropout=0.2, ffn_dropout=0.0)
-    assert (model.attention_dropout, model.feedforward_dropout) == (0.2, 0.0)
-
-
 def test_every_allowed_name_is_in_the_table_of_classes():
     """A name that is missing in the table would fail only after data preparation."""
     assert set(NORMS) == {"layernorm", "rmsnorm", "scalenorm"}

@@ -36,7 +36,7 @@ NOTHING = Recurrence(of=0, same=0, near=0, share=0.0, examples=[])
 def add(check: SplitCheck, pairs, name: str = "train", tokenized: bool = False) -> list[int]:
     """Check pairs; return the lines of those that passed."""
     corpus = Bitext(name, (), ("glg", "en"), None, tokenized)
-    return [number for number, _ in check.passed(corpus, [(pair, pair) for pair in pairs])]
+    return [number for number, _ in check.filter(corpus, [(pair, pair) for pair in pairs])]
 
 
 def checked(pairs, tokenized: bool = False, **keys) -> SplitCheck:

@@ -70,7 +70,7 @@ def test_an_entry_of_the_other_form_is_converted(tmp_path: Path):
     entry = {"path": str(tmp_path / "gl"), "tokenized": True}
     p = prepared(tmp_path / "raw", [entry, es(tmp_path)], tokenized=False)
     assert text_of(p, 3)[1] == "the cat &apos;s 3 eats bread ."  # by the recipe's tokenizer
-    lines = read_in_form(tmp_path / "gl.en", "en", is_tokenized=True, tokenized=False)
+    lines = read_in_form(tmp_path / "gl.en", "en", file_tokenized=True, tokenized=False)
     assert lines[3] == "the cat's 3 eats bread."
 
 

@@ -16,7 +16,7 @@ import numpy as np
 from nmt import Recipe
 from nmt.apps.suggest.corpus import CorpusPaths
 from nmt.config.recipe import SentencePieceConfig
-from nmt.data.bitext import Bitext, Chunk, CorpusFiles, read_pairs
+from nmt.data.bitext import Bitext, Chunk, RecipeFiles, read_pairs
 from nmt.data.checks import (
     ALREADY_TOKENIZED,
     ESCAPES,
@@ -93,7 +93,7 @@ def collect_facts(paths: CorpusPaths, progress: bool) -> CorpusFacts:
     """
     tokenized = looks_tokenized(find_side(paths.train, lang) for lang in (paths.src, paths.tgt))
     recipe = _bare_recipe(paths, tokenized)
-    report, training, _ = read_corpora(recipe, CorpusFiles.of(recipe), progress)
+    report, training, _ = read_corpora(recipe, RecipeFiles.of(recipe), progress)
     by_hand = "write a recipe by hand, with data.checks: warn,"  # --suggest takes no key=value
     raise_on_failures(report, recipe.data, recipe.segment, by_hand)
     report.warnings = all_warnings(report, recipe.data, recipe.segment)

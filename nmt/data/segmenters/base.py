@@ -64,17 +64,17 @@ class Segmenter(ABC):
 
     @abstractmethod
     def surface(self, piece: str) -> str:
-        """Return what a piece adds to tokenized text, with a space where a word begins or ends."""
+        """Return the text that a piece adds, with a space where a word begins or ends."""
 
     def decode(self, pieces: Sequence[str], lang: str) -> str:
         """Return pieces as plain text."""
         return self.moses.detokenize(self.decode_tokenized(pieces, lang), lang)
 
     def noise(self, config: Any) -> Noise | None:
-        """Return how to segment training text at random; None if the recipe does not want it.
+        """Return the segmentation noise that a recipe asks for; None = none.
 
         Raises:
-            UserError: this segmenter cannot do what the recipe wants.
+            UserError: this segmenter does not have that noise.
         """
         return None
 
@@ -130,7 +130,7 @@ class Segmenter(ABC):
         return {}
 
     def metadata(self) -> dict[str, Any]:
-        """Return what ``load`` needs in addition to the files, as JSON values."""
+        """Return JSON values that ``load`` needs in addition to the files."""
         return {}
 
 

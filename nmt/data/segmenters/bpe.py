@@ -134,7 +134,7 @@ class FastBpe(Segmenter):
         return join(pieces)
 
     def surface(self, piece: str) -> str:
-        """Return what a piece adds to tokenized text; a word ends with a space."""
+        """Return the text that a piece adds; a word ends with a space."""
         return piece.removesuffix(JOINER) if piece.endswith(JOINER) else piece + " "
 
     def files(self) -> dict[str, bytes]:
@@ -361,7 +361,7 @@ class WordSplitter:
         return list(chain.from_iterable(map(self._cache.__getitem__, words)))
 
     def count_pieces(self, words: Mapping[str, int]) -> Counter[str]:
-        """Return how often each piece occurs in a text with these counts of words."""
+        """Count the pieces of a text with these counts of words."""
         counts: Counter[str] = Counter()
         for word, count in words.items():
             for piece in self._cache[word]:

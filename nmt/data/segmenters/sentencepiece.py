@@ -295,7 +295,7 @@ class SentencePiece(Segmenter):
         return self.moses.detokenize(text, lang) if self.moses.tokenized else text
 
     def surface(self, piece: str) -> str:
-        """Return what a piece adds to tokenized text; a word begins with a space.
+        """Return the text that a piece adds; a word begins with a space.
 
         A byte that is not an ASCII character becomes a character of a private plane, so that
         phrases with such bytes can be compared like others.

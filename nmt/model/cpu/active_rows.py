@@ -20,13 +20,13 @@ class ActiveRows(StepLayout):
     """The layout of one position that maps R computed rows to [B, K] and back.
 
     Attributes:
-        indices: [R] int64, the row among the N of each computed row; None = all N, in order.
-        positions: [N] int64, the computed row that each of the N rows reads. A needed row reads its
-            own; any other row reads that of the last needed row before it. None = its own.
+        indices: [R] int64, the hypothesis of each computed row; None = all N, in order.
+        rows: [N] int64, the computed row that each hypothesis reads. A needed one reads its own;
+            any other reads that of the last needed one before it. None = its own.
     """
 
     indices: Tensor | None = None
-    positions: Tensor | None = None
+    rows: Tensor | None = None
 
     @classmethod
     def of(cls, visible: Tensor, needed: Tensor | None) -> ActiveRows:
@@ -42,12 +42,12 @@ class ActiveRows(StepLayout):
         extra = -len(indices) % ROW_MULTIPLE
         if len(indices) == 0 or len(indices) + extra >= len(needed):
             return cls(visible)
-        positions = (needed.cumsum(0) - 1).clamp_(min=0)
-        return cls(visible, torch.cat([indices, (~needed).nonzero()[:extra, 0]]), positions)
+        rows = (needed.cumsum(0) - 1).clamp_(min=0)
+        return cls(visible, torch.cat([indices, (~needed).nonzero()[:extra, 0]]), rows)
 
     def pad(self, x: Tensor) -> Tensor:
         """Return [R, ...] as [B, K, ...]; rows that are not computed repeat others."""
-        return super().pad(x if self.positions is None else x.index_select(0, self.positions))
+        return super().pad(x if self.rows is None else x.index_select(0, self.rows))
 
     def flat(self, x: Tensor) -> Tensor:
         """Return the computed rows: [B, K, ...] -> [R, ...]."""

@@ -44,9 +44,9 @@ def self_attention(
     heads, dim = attention.heads, attention.dim
     if isinstance(layout, ActiveRows) and cache is not None:
         _, beam, used = layout.visible.shape
-        kernels.write_cache(qkv, layout.positions, cache.own, used - beam)
-        rows, visible = layout.indices, layout.visible
-        return kernels.cached_attention(qkv, rows, beam, cache.own, visible, heads, dim)
+        kernels.write_cache(qkv, layout.rows, cache.own, used - beam)
+        indices, visible = layout.indices, layout.visible
+        return kernels.cached_attention(qkv, indices, beam, cache.own, visible, heads, dim)
     assert isinstance(layout, Layout)
     length, visible = layout.shape[1], layout.visible[:, None]
     if length >= MIN_TORCH_LENGTH or attention.causal or attention.dropout.active:

@@ -47,12 +47,12 @@ def supports(x: Tensor) -> bool:
     return _compiled is not None or x.dtype == torch.bfloat16
 
 
-def write_cache(qkv: Tensor, positions: Tensor | None, cache: Tensor, first: int) -> None:
+def write_cache(qkv: Tensor, rows: Tensor | None, cache: Tensor, first: int) -> None:
     """Copy keys and values of one decoding position into a cache, from slot ``first`` on.
 
     Args:
         qkv: [R, 3D], of which the last 2D columns are copied.
-        positions: [N] int64, the row of ``qkv`` of each hypothesis; None = its own.
+        rows: [N] int64, the row of ``qkv`` of each hypothesis; None = its own.
         cache: [B, C, 2D].
         first: the first of the K slots that are written.
 
@@ -61,7 +61,7 @@ def write_cache(qkv: Tensor, positions: Tensor | None, cache: Tensor, first: int
     """
     if qkv.dtype != cache.dtype:
         raise TypeError(f"keys and values are {qkv.dtype}, but their cache is {cache.dtype}")
-    load().write_cache(_array(qkv), _index_array(positions), _array(cache), first)
+    load().write_cache(_array(qkv), _index_array(rows), _array(cache), first)
 
 
 def cached_attention(

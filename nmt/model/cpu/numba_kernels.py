@@ -96,12 +96,12 @@ def _exp2(x):
 
 
 @_kernel
-def write_cache(qkv, positions, cache, first):
+def write_cache(qkv, rows, cache, first):
     """See ``kernels.write_cache``."""
     sentences, _, width = cache.shape
-    beam = (len(positions) or len(qkv)) // sentences
+    beam = (len(rows) or len(qkv)) // sentences
     for n in range(sentences * beam):
-        row = qkv[positions[n] if len(positions) else n, width // 2 :]
+        row = qkv[rows[n] if len(rows) else n, width // 2 :]
         slot = cache[n // beam, first + n % beam]
         for i in range(width):
             slot[i] = row[i]
