@@ -244,7 +244,7 @@ def evaluate(
     losses = held_out_loss(model, batches, Translation.targets, loss, stop_requested)
     sources = [corpus.src(row) for row in range(len(corpus))]
     segmenter, moses = translator.codec.segmenter, translator.codec.segmenter.moses
-    hypotheses = translator.translate_ids(sources, check, tgt, tgt_tag=split.tgt_tag)
+    hypotheses = translator.translate_ids(sources, check, tgt, tgt_tag=held_out.tgt_tag)
     texts = [h.text for h in hypotheses]
     words = [
         moses.words_to_score(h.text, segmenter.decode_tokenized(h.pieces, tgt), tgt)
