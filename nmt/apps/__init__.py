@@ -12,6 +12,10 @@ COMMANDS = {
     "report": ("nmt.apps.report.command", "write an HTML report of one or several runs"),
     "sweep": ("nmt.apps.sweep.command", "train variants with several seeds, and compare them"),
     "serve": ("nmt.apps.serve.command", "serve models over HTTP, with a page to try them on"),
+    "convert": (
+        "nmt.apps.convert.command",
+        "make a run from a public model: OPUS-MT, NLLB-200, M2M-100, mBART-50",
+    ),
     "plot": ("nmt.apps.plot.command", "draw learning curves and the papers' figures"),
 }
 # a point of nmt.hooks -> the module, or the module and its function

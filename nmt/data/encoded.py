@@ -13,13 +13,14 @@ from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
 from itertools import chain, compress
 from pathlib import Path
-from typing import Any, Literal, NamedTuple, TypeAlias
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from nmt.data.bitext import Bitext, Chunk, TrainingText
 from nmt.data.report import Coverage, Finding
 from nmt.data.segmenters import Segmenter
+from nmt.data.segmenters.base import Side
 from nmt.data.segmenters.noise import Noise, ReachablePieces
 from nmt.data.text import Pair, is_blank
 from nmt.data.vocab import MAX_TYPES, UNK, Vocab, tag_piece
@@ -27,7 +28,6 @@ from nmt.data.workers import map_chunks
 from nmt.errors import MachineError, UserError
 from nmt.runtime.files import read_text
 
-Side: TypeAlias = Literal["src", "tgt"]
 SIDES: tuple[Side, Side] = ("src", "tgt")
 SHOWN_PIECES = 10  # pieces listed in a report
 
@@ -185,7 +185,7 @@ class EncodeChunk:
         encode, (src_lang, tgt_lang) = self.segmenter.encode, chunk.corpus.langs
         src_lines, tgt_lines = chunk.sides()
         src = [encode(line, src_lang) for line in src_lines]
-        tgt = [encode(line, tgt_lang) for line in tgt_lines]
+        tgt = [encode(line, tgt_lang, "tgt") for line in tgt_lines]
         longest = map(max, map(len, src), map(len, tgt))
         left_out = [i for i, length in enumerate(longest) if length > self._max_pieces]
         for i in reversed(left_out):
@@ -322,7 +322,7 @@ def encode_held_out(
         SIDES, zip(*pairs, strict=True), corpus.langs, tags, strict=True
     ):
         sentences = [
-            [] if is_blank(line) else [*tag, *segmenter.encode(line, lang)] for line in lines
+            [] if is_blank(line) else [*tag, *segmenter.encode(line, lang, side)] for line in lines
         ]
         rows = Ragged.of([vocab.ids(pieces) for pieces in sentences])
         encoded.append(rows)

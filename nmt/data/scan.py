@@ -166,7 +166,7 @@ def round_trip(segmenter: Segmenter, training: TrainingText) -> RoundTrip:
     for corpus, (_, line) in training.sample("checking the words", step):
         lang = corpus.langs[1]
         before = " ".join(segmenter.moses.normalize(line).split())
-        after = segmenter.decode(segmenter.encode(line, lang), lang)
+        after = segmenter.decode(segmenter.encode(line, lang, "tgt"), lang)
         trip.lines += 1
         if after != before:
             trip.changed += 1

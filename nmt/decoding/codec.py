@@ -16,6 +16,7 @@ import numpy as np
 
 from nmt.data.languages import base_language
 from nmt.data.segmenters import Segmenter, segmenter_hash
+from nmt.data.segmenters.base import Side
 from nmt.data.segmenters.sentencepiece import SPACE
 from nmt.data.sentences import UsualLine, join_in_parts, join_translations, split_sentences
 from nmt.data.text import LONGEST_SENTENCE, clean_line, is_blank
@@ -263,7 +264,8 @@ class TextCodec:
                     "with --forbid",
                 )
             if phrase.strip():
-                self._check_space_sign(phrase, self.segmenter.encode(phrase, self.tgt), at)
+                pieces = self.segmenter.encode(phrase, self.tgt, "tgt")
+                self._check_space_sign(phrase, pieces, at)
                 strings = self.strings.patterns(phrase)
                 if not strings:  # such as U+200B with a SentencePiece model that removes it
                     raise UserError(
@@ -330,11 +332,11 @@ class TextCodec:
 
     def source_pieces(self, line: str, src: str | None = None) -> list[str]:
         """Segment a line of a language, None = that of the model; a blank line has no pieces."""
-        return self._segment(line, src or self.src)
+        return self._segment(line, src or self.src, "src")
 
     def target_pieces(self, line: str) -> list[str]:
         """Segment a translation; a blank line has no pieces."""
-        return self._segment(line, self.tgt)
+        return self._segment(line, self.tgt, "tgt")
 
     def word_ends(self, pieces: Sequence[str]) -> list[bool]:
         """Return whether each piece is the last one of a word of tokenized text.
@@ -353,9 +355,9 @@ class TextCodec:
             ends[last], ends[-1] = False, True
         return ends
 
-    def _segment(self, line: str, lang: str) -> list[str]:
+    def _segment(self, line: str, lang: str, side: Side) -> list[str]:
         line = clean_line(line)
-        return [] if is_blank(line) else self.segmenter.encode(line, lang)
+        return [] if is_blank(line) else self.segmenter.encode(line, lang, side)
 
     def decode_line(
         self, hypotheses: Sequence[list[Hypothesis]], parts: Sequence[SearchInput]

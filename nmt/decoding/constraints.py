@@ -113,8 +113,8 @@ class PieceStrings:
     def patterns(self, phrase: str) -> list[str]:
         """Return the strings of a phrase in tokenized text: alone, and between other words."""
         phrase = clean_line(phrase)
-        alone = self.join(self._segmenter.encode(phrase, self._lang)).strip(" ")
-        between = self.join(self._segmenter.encode(f"x {phrase} x", self._lang)).strip(" ")
+        alone = self.join(self._segmenter.encode(phrase, self._lang, "tgt")).strip(" ")
+        between = self.join(self._segmenter.encode(f"x {phrase} x", self._lang, "tgt")).strip(" ")
         strings = {alone}
         if between[:2] == "x " and between[-2:] == " x":
             strings.add(between[2:-2])

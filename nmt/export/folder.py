@@ -64,7 +64,8 @@ class Metadata:
         quantization: CTranslate2's type of the stored weights; None = fp32.
         segmentation: ``kind`` of the segmenter; whether training text was ``tokenized``; Unicode
             form of the input (``data.normalize``); whether words are ``exact``
-            (``nmt.data.moses``); whether the segmenter has ``byte_fallback``.
+            (``nmt.data.moses``); whether the segmenter has ``byte_fallback``, and gets text
+            ``raw``.
         decode: the recipe's ``decode`` keys.
         length_penalty: CTranslate2's length penalty that is closest to ``decode.length_alpha``.
         suppressed_tokens: tokens that must not be produced, in addition to UNK.
@@ -158,6 +159,7 @@ def write_folder(translator: Translator, folder: Path, quantization: str | None)
             "normalize": segmenter.moses.form,
             "exact": segmenter.moses.exact,
             "byte_fallback": bool(segmenter.alphabet()),
+            "raw": bool(segmenter.metadata().get("raw")),
         },
         length_penalty=round(ctranslate2_length_penalty(decode.length_alpha), 3),
         tags=vocab.tags,

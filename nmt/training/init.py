@@ -15,7 +15,7 @@ import json
 import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -31,6 +31,7 @@ from nmt.errors import UserError
 from nmt.run.checkpoint import load_checkpoint
 from nmt.run.folder import RunFolder, is_average
 from nmt.run.manifest import MODEL, TrainState, weights_hash
+from nmt.run.origin import read_origin
 from nmt.run.parent import TextOfParent, checkpoint_of_parent, open_parent
 from nmt.run.results import as_score, read_summary
 from nmt.runtime.files import read_text, write_atomic
@@ -356,6 +357,7 @@ def _numbers(vocab: Vocab, ids: Tensor) -> dict[str, Any]:
 def _record(
     recipe: Recipe, parent: Parent, transfer: Transfer, numbers: dict[str, Any]
 ) -> dict[str, Any]:
+    origin = read_origin(RunFolder(parent.path))
     return {
         "parent": str(parent.path),
         "checkpoint": parent.checkpoint,
@@ -364,6 +366,7 @@ def _record(
         "src": parent.recipe.src,
         "tgt": parent.recipe.tgt,
         "scores": parent.scores,
+        "origin": origin and asdict(origin),
         "vocab": recipe.init.vocab,
         "rows": numbers,
         "taken": [*transfer.tensors],

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import pickle
@@ -34,6 +35,7 @@ from nmt.data.segmenters.bpe import (
     read_codes,
     unescape,
 )
+from nmt.data.segmenters.sentencepiece import SentencePiece
 from nmt.data.text import clean_line
 from nmt.data.tokenizer import Moses
 from nmt.data.vocab import UNK, Vocab
@@ -238,10 +240,36 @@ def test_sentencepiece_learns_from_normalized_text():
     """Decomposed training text with data.normalize=nfc: the model has the composed letter."""
     text = [("cafe\u0301 \u2581 ba\u0301", "cafe\u0301")] * 20
     segmenter = learn_segmenter(SentencePieceConfig(vocab_size=40), False, "nfc", one_corpus(text))
-    known = {segmenter._processor.id_to_piece(i) for i in range(len(segmenter._processor))}
+    model = spm.SentencePieceProcessor(model_proto=segmenter.files()["spm.model"])
+    known = {model.id_to_piece(i) for i in range(len(model))}
     assert "é" in "".join(known)
     assert "\u0301" not in "".join(known)
     assert all(piece in known for piece in segmenter.encode("cafe\u0301", "gl"))
+
+
+def foreign_model(lines: list[str]) -> bytes:
+    """Return a model with SentencePiece's own normalizer, as other toolkits have it."""
+    file = io.BytesIO()
+    spm.SentencePieceTrainer.train(
+        sentence_iterator=iter(lines), model_writer=file, vocab_size=60, hard_vocab_limit=False
+    )
+    return file.getvalue()
+
+
+def test_a_raw_sentencepiece_has_a_model_for_each_side_and_changes_no_text(tmp_path: Path):
+    texts = [["the cat eats the fish"] * 20, ["o gato come o peixe"] * 20]
+    models = [foreign_model(lines) for lines in texts]
+    segmenter = SentencePiece(Moses(False, "none", exact=True), *models, raw=True)
+    save_segmenter(segmenter, tmp_path)
+    for one in (segmenter, load_segmenter(tmp_path), pickle.loads(pickle.dumps(segmenter))):
+        for side, model in zip(("src", "tgt"), models, strict=True):
+            line = f" {texts[0][0]}\t\u2581{texts[1][0]} \uff21\u00a0 "
+            expected = spm.SentencePieceProcessor(model_proto=model).encode(line, out_type=str)
+            assert one.encode(line, "xx", side) == expected
+    assert segmenter.encode("the fish", "en") != segmenter.encode("the fish", "en", "tgt")
+    with pytest.raises(UserError) as error:
+        segmenter.noise(SentencePieceConfig(model_type="unigram", sampling_alpha=0.2))
+    assert error.value.at == "segment.sampling_alpha"
 
 
 @pytest.mark.parametrize("error", [UserError("line 3 is bad"), KeyboardInterrupt()])

@@ -27,6 +27,7 @@ from nmt.apps.report.recipes import key_rows
 from nmt.apps.report.runs import ReportedRun
 from nmt.data.text import quantity
 from nmt.errors import NmtError
+from nmt.run.origin import read_origin
 from nmt.run.predictions import different_predictions, not_comparable
 from nmt.runtime.files import AGAIN, replace_surrogates, write_atomic
 from nmt.runtime.progress import counted
@@ -152,9 +153,11 @@ def _facts(run: ReportedRun) -> dict[str, str | None]:
     """Return the main figures of a run by name."""
     recipe, summary = run.recipe, run.summary
     select_by = recipe.score.select_by
+    origin = read_origin(run.folder)
     return {
         "Status": run.status,
         "Reason": summary.get("reason") or None,
+        "Weights from": origin.describe() if origin else None,
         "Task": None if recipe.translates else recipe.task,
         **_test_scores(run),
         "Best checkpoint": summary.get("best") or None,

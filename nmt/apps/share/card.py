@@ -15,6 +15,7 @@ import yaml
 import nmt
 from nmt.data.languages import base_language
 from nmt.data.text import quantity
+from nmt.run.origin import Origin
 from nmt.scoring.metrics import METRICS
 from nmt.version import __version__
 
@@ -44,6 +45,7 @@ class Facts:
         packages: what translate.py needs.
         quantization: CTranslate2's type of the stored weights; None = fp32.
         license_id: the hub's name of the model's license; None = not stated.
+        origin: the public model that the weights are from, or started from; None = from none.
         code: the usage example.
         output: what it printed.
     """
@@ -60,6 +62,7 @@ class Facts:
     license_id: str | None
     code: str
     output: str
+    origin: Origin | None = None
 
     @property
     def test_sets(self) -> dict[str, list[dict[str, Any]]]:
@@ -101,12 +104,15 @@ def _head(facts: Facts) -> dict[str, Any]:
     head: dict[str, Any] = {"language": list(languages)}
     if facts.license_id:
         head["license"] = facts.license_id
+    if facts.origin:
+        head["base_model"] = facts.origin.source
     head |= {
         "library_name": "ctranslate2",
         "pipeline_tag": "translation",
         "tags": ["translation", "ctranslate2", "nmt"],
-        "datasets": list(dict.fromkeys(corpus.name for corpus in facts.corpora)),
     }
+    if facts.corpora:
+        head["datasets"] = list(dict.fromkeys(corpus.name for corpus in facts.corpora))
     results = [
         {
             "task": {"type": "translation", "name": f"Translation {recipe.src}-{recipe.tgt}"},
@@ -132,9 +138,14 @@ def _head(facts: Facts) -> dict[str, Any]:
 def _summary(facts: Facts) -> list[str]:
     recipe = facts.recipe
     weights = facts.quantization or "fp32"
+    made = f"It was trained with the toolkit nmt {__version__}"
+    if facts.origin and facts.corpora:
+        made += f", from the weights of {facts.origin.describe()}"
+    elif facts.origin:
+        made = f"It was converted by the toolkit nmt {__version__} from {facts.origin.describe()}"
     return [
         f"A Transformer with {facts.parameters:,} parameters that translates from {recipe.src} to "
-        f"{recipe.tgt}. It was trained with the toolkit nmt {__version__}, and is stored for "
+        f"{recipe.tgt}. {made}, and is stored for "
         f"CTranslate2 with weights in {weights}.",
     ]
 
@@ -172,6 +183,8 @@ def _usage(facts: Facts) -> list[str]:
 
 def _data(facts: Facts) -> list[str]:
     lines = ["| corpus | languages | license | source |", "|---|---|---|---|"]
+    if not facts.corpora and facts.origin:
+        lines = [f"That of {facts.origin.source}, which its own page describes."]
     for corpus in facts.corpora:
         cells = ["; ".join(corpus.licenses) or "not known", ", ".join(corpus.urls) or "not known"]
         lines.append(f"| {corpus.name} | {'-'.join(corpus.langs)} | {' | '.join(cells)} |")

@@ -24,6 +24,7 @@ from nmt.errors import RunError, UserError
 from nmt.export.folder import check_output, packages, write_folder
 from nmt.export.spec import check_supported, require_ctranslate2
 from nmt.run.folder import RunFolder
+from nmt.run.origin import is_converted, read_origin
 from nmt.run.results import read_summary
 from nmt.runtime.files import atomic_folder, read_text
 from nmt.runtime.memory import parameter_count
@@ -80,12 +81,15 @@ def export_hub(
             options += f', src="{src}"'
         code = _CODE.format(lines=_list_literal(lines), options=options)
         report = _read_json(run.data_report_file)
+        origin = read_origin(run)
+        if license_id is None and origin is not None:
+            license_id = origin.license
         facts = Facts(
             name=output.absolute().name,
             recipe=recipe,
             summary=_summary_of_best(run),
             parameters=parameter_count(translator.transformer),
-            corpora=_corpora(run),
+            corpora=[] if is_converted(run) else _corpora(run),
             pairs=_training_pairs(report),
             warnings=[str(warning) for warning in report.get("warnings", [])],
             packages=packages(translator.codec.segmenter),
@@ -93,6 +97,7 @@ def export_hub(
             license_id=license_id,
             code=code,
             output=_run_example(folder, code),
+            origin=origin,
         )
         (folder / "README.md").write_text(model_card(facts), "utf-8")
         check_output(output, force)  # another process may have written it meanwhile

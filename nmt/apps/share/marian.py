@@ -4,9 +4,7 @@ PostNorm fits MarianMTModel, PreNorm fits PegasusForConditionalGeneration. Both 
 positions, a scaled embedding, an output bias and torch's LayerNorm. M2M100 never fits: its
 positions begin at 2 and have other frequencies.
 
-Both classes store all sines before all cosines, where this toolkit alternates them (V section 3.5).
-So ``transformers_weights`` puts the even dimensions of the model before the odd ones, in every
-matrix, which leaves the function as it is. ::
+``nmt.apps.share.layers`` has the names of their layers. ::
 
     DIR/config.json, generation_config.json, model.safetensors    the model
     DIR/tokenizer_config.json, vocab.json, source.spm, target.spm  MarianTokenizer
@@ -28,13 +26,13 @@ from safetensors.torch import save_file
 from torch import Tensor
 
 import nmt
+from nmt.apps.share.layers import sines_first, to_transformers
 from nmt.config.errors import format_value
-from nmt.config.recipe import TAG_KEYS
 from nmt.data import unicode
-from nmt.data.vocab import BOS, EOS, PAD, UNK, Vocab
+from nmt.data.vocab import BOS, EOS, MASK, PAD, TAG_MARK, UNK, Vocab
 from nmt.decoding.codec import MAX_SOURCE_PIECES
 from nmt.errors import UserError
-from nmt.export.fold import fold
+from nmt.export.fold import PARTS, fold
 from nmt.export.folder import check_output
 from nmt.export.spec import ctranslate2_length_penalty
 from nmt.model.config import ModelConfig
@@ -48,11 +46,13 @@ MARKER = "nmt-export.json"
 SPECIAL_NAMES = {PAD: "<pad>", BOS: "<s>", EOS: "</s>", UNK: "<unk>"}
 POSITIONS = 1024
 LAYER_NORM_EPS = 1e-5  # torch's default, which both classes use
+_TAG_NOTE = """
+A text may begin with one of the tokens that nmt-translate knows as tags: {tags}.
+"""
 _FORM_NOTE = """
 The model was trained on text in the Unicode form {form}, which the tokenizer does not make.
 unicode.py in this folder makes it: `normalize("A sentence.", "{form}")`.
 """
-_NAMES = {"self_attn": "self_attn", "cross_attn": "encoder_attn", "ffn": "final"}
 
 
 def check_fits(recipe: nmt.Recipe) -> None:
@@ -62,6 +62,7 @@ def check_fits(recipe: nmt.Recipe) -> None:
         UserError: none does; the message names every key that prevents it, with values that fit.
     """
     model, data = recipe.model, recipe.data
+    tags = sorted({entry.tgt_tag for entry in data.train if entry.tgt_tag})
     wrong = [
         (f"model.{key}", getattr(model, key), fitting)
         for key, fits, fitting in (
@@ -82,9 +83,8 @@ def check_fits(recipe: nmt.Recipe) -> None:
         wrong.append(("segment.kind", recipe.segment.kind, "sentencepiece"))
     if data.tokenized:
         wrong.append(("data.tokenized", True, "false"))
-    for name in TAG_KEYS:
-        if tags := sorted({getattr(entry, name) or "" for entry in data.train} - {""}):
-            wrong.append((f"data.train: {name}", tags, "corpora without tags"))
+    if tags:
+        wrong.append(("data.train: tgt_tag", tags, "corpora without tags of the target"))
     if wrong:
         lines = [f"{key}: {format_value(value)}; fits: {fits}" for key, value, fits in wrong]
         raise UserError(
@@ -154,10 +154,11 @@ def _write(translator: nmt.Translator, folder: Path) -> None:
     ):
         text = json.dumps(values, indent=1, ensure_ascii=False) + "\n"
         (folder / name).write_text(text, encoding="utf-8")
-    (content,) = codec.segmenter.files().values()
-    for name in ("source.spm", "target.spm"):
+    models = [*codec.segmenter.files().values()]  # one, or one for each side
+    for name, content in (("source.spm", models[0]), ("target.spm", models[-1])):
         (folder / name).write_bytes(content)
     form = codec.segmenter.moses.form
+    tags = [TAG_MARK + tag for tag in vocab.tags]
     template = Template(TEMPLATE.read_text(encoding="utf-8"))
     readme = template.substitute(
         src=codec.src,
@@ -166,6 +167,7 @@ def _write(translator: nmt.Translator, folder: Path) -> None:
         length_alpha=f"{decode.length_alpha:g}",
         length_penalty=generation["length_penalty"],
         form_note="" if form == "none" else _FORM_NOTE.format(form=form),
+        tag_note=_TAG_NOTE.format(tags=" ".join(map(_token, tags))) if tags else "",
     )
     if form != "none":
         shutil.copyfile(unicode.__file__, folder / Path(unicode.__file__).name)
@@ -224,55 +226,30 @@ def transformers_weights(
     Args:
         positions: the maximum length of a source or target sentence.
     """
-    order = torch.cat([torch.arange(0, config.dim, 2), torch.arange(1, config.dim, 2)])
+    order = sines_first(config.dim)
     table = weights["embed.weight"]
     bias = weights.get("out_bias", torch.zeros(len(table)))
-    converted = {"model.shared.weight": table[:, order], "final_logits_bias": bias[None]}
-
-    def norm(to: str, name: str) -> None:
-        weight = weights[f"{name}.weight"]
-        converted[f"{to}.weight"] = weight[order]
-        converted[f"{to}.bias"] = weights.get(f"{name}.bias", torch.zeros_like(weight))[order]
-
-    def linear(to: str, name: str, part: slice = slice(None), into: bool = False) -> None:
-        """Add a layer that reads vectors of the model, or writes them if ``into``."""
-        weight = weights[f"{name}.weight"][part]
-        bias = weights.get(f"{name}.bias", torch.zeros(len(weights[f"{name}.weight"])))[part]
-        converted[f"{to}.weight"] = weight[order] if into else weight[:, order]
-        converted[f"{to}.bias"] = bias[order] if into else bias
-
-    def attention(to: str, name: str) -> None:
-        fused = ("qkv", "qkv", "qkv") if f"{name}.qkv.weight" in weights else ("q", "kv", "kv")
-        start = dict.fromkeys(fused, 0)
-        for letter, source in zip("qkv", fused, strict=True):
-            rows = slice(start[source], start[source] + config.dim)
-            start[source] += config.dim
-            linear(f"{to}.{letter}_proj", f"{name}.{source}", rows)
-        linear(f"{to}.out_proj", f"{name}.out", into=True)
-
     sines = sinusoids(positions, config.dim)[:, order]
-    for stack, layers in (("encoder", config.enc_layers), ("decoder", config.dec_layers)):
-        converted[f"model.{stack}.embed_positions.weight"] = sines
-        for number in range(layers):
-            ours, theirs = f"{stack}.layers.{number}", f"model.{stack}.layers.{number}"
-            for part, name in _NAMES.items():
-                if stack == "encoder" and part == "cross_attn":
-                    continue
-                norm(f"{theirs}.{name}_layer_norm", f"{ours}.{part}_res.norm")
-                if part != "ffn":
-                    attention(f"{theirs}.{name}", f"{ours}.{part}")
-            linear(f"{theirs}.fc1", f"{ours}.ffn.fc1")
-            linear(f"{theirs}.fc2", f"{ours}.ffn.fc2", into=True)
-        if config.norm_place == "pre":
-            norm(f"model.{stack}.layer_norm", f"{stack}.norm")
-    return converted
+    return {
+        "model.shared.weight": table[:, order],
+        "final_logits_bias": bias[None],
+        **{f"model.{stack}.embed_positions.weight": sines for stack in PARTS},
+        **to_transformers(config, weights),
+    }
+
+
+def _token(piece: str) -> str:
+    """Return the token of a type: MarianTokenizer reads >>fra<< before a text, our tag <fra>."""
+    is_tag = piece.startswith(TAG_MARK) and piece != MASK
+    return f">>{piece[len(TAG_MARK) :].strip('<>')}<<" if is_tag else piece
 
 
 def _token_ids(vocab: Vocab) -> dict[str, int]:
     """Return the ids by token, as MarianTokenizer reads them."""
     first = len(SPECIAL_NAMES)
     ids = {name: number for number, name in SPECIAL_NAMES.items()}
-    ids |= {piece: first + i for i, piece in enumerate(vocab.pieces(range(first, len(vocab))))}
+    types = vocab.pieces(range(first, len(vocab)))
+    ids |= {_token(piece): first + i for i, piece in enumerate(types)}
     if len(ids) != len(vocab):
         raise UserError(
             f"a piece of the vocabulary is one of {', '.join(SPECIAL_NAMES.values())}, which "

@@ -5,11 +5,13 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal, TypeAlias
 
 from nmt.data.bitext import Chunk
 from nmt.data.segmenters.noise import Noise
 from nmt.data.tokenizer import Moses
+
+Side: TypeAlias = Literal["src", "tgt"]
 
 
 class Segmenter(ABC):
@@ -47,8 +49,13 @@ class Segmenter(ABC):
         """Read the ``files()`` of a segmenter from a folder."""
 
     @abstractmethod
-    def encode(self, line: str, lang: str) -> list[str]:
-        """Return the pieces of an input line."""
+    def encode(self, line: str, lang: str, side: Side = "src") -> list[str]:
+        """Return the pieces of a line.
+
+        Args:
+            lang: its language.
+            side: the side of the model that it is for; a segmenter may have codes for each.
+        """
 
     @abstractmethod
     def decode_tokenized(self, pieces: Sequence[str], lang: str) -> str:
@@ -100,7 +107,7 @@ class Whitespace(Segmenter):
         """Make the segmenter, which has no files."""
         return cls(moses)
 
-    def encode(self, line: str, lang: str) -> list[str]:
+    def encode(self, line: str, lang: str, side: Side = "src") -> list[str]:
         """Return the words of an input line."""
         return self.moses.tokenize(line, lang)
 

@@ -23,7 +23,7 @@ from typing import Any
 from subword_nmt import apply_bpe, learn_bpe
 
 from nmt.data.bitext import Chunk
-from nmt.data.segmenters.base import Segmenter
+from nmt.data.segmenters.base import Segmenter, Side
 from nmt.data.segmenters.noise import Merges, Noise, never
 from nmt.data.tokenizer import Moses
 from nmt.data.workers import map_chunks
@@ -83,7 +83,7 @@ class FastBpe(Segmenter):
             kept = set(read_text(folder / "kept.txt", LARGE).split("\n")[:-1])
         return cls(moses, WordSplitter(merges, kept))
 
-    def encode(self, line: str, lang: str) -> list[str]:
+    def encode(self, line: str, lang: str, side: Side = "src") -> list[str]:
         """Return the pieces of an input line; all but the last of a word end with ``@@``."""
         return self._splitter(self.moses.tokenize(line, lang))
 

@@ -1,7 +1,8 @@
 """SentencePiece: pieces of plain text with its spaces, without a tokenizer.
 
 White space of any kind is read as one space, also U+00A0, U+202F and U+3000, and U+2581 as ``_``.
-All other characters come back as they were.
+All other characters come back as they were. A model of another toolkit has rules of its own
+instead: it gets each line as it is (``raw``), and may have a second model for the target.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from typing import Any
 import sentencepiece
 
 from nmt.data.bitext import Chunk
-from nmt.data.segmenters.base import Segmenter
+from nmt.data.segmenters.base import Segmenter, Side
 from nmt.data.segmenters.noise import Merges, Noise, Unigram, never
 from nmt.data.text import clean_line
 from nmt.data.tokenizer import Moses
@@ -31,14 +32,25 @@ BYTE_SURFACE = "\U000f0000"  # surface of byte 0, in a private plane; byte b is 
 SPACE = "\u2581"  # SentencePiece's sign for a space
 
 
+MODEL, TARGET_MODEL = "spm.model", "target.model"  # files of a run folder
+
+
 class SentencePiece(Segmenter):
-    """A SentencePiece model over plain text, or over tokenized text if the corpus is tokenized."""
+    """A SentencePiece model over plain text, or over tokenized text if the corpus is tokenized.
+
+    Args:
+        model: of both sides, or of the source.
+        target_model: of the target; None = ``model``.
+        raw: the model normalizes text itself, as those of other toolkits do.
+    """
 
     kind = "sentencepiece"
 
-    def __init__(self, moses: Moses, model: bytes) -> None:
+    def __init__(
+        self, moses: Moses, model: bytes, target_model: bytes | None = None, raw: bool = False
+    ) -> None:
         super().__init__(moses)
-        self._model = model
+        self._model, self._target_model, self.raw = model, target_model, raw
         self._open()
 
     @classmethod
@@ -118,12 +130,19 @@ class SentencePiece(Segmenter):
 
     @classmethod
     def load(cls, folder: Path, moses: Moses, metadata: dict[str, Any]) -> SentencePiece:
-        """Read the model from a folder."""
-        return cls(moses, read_file(folder / "spm.model", LARGE))
+        """Read the models from a folder."""
+        model = read_file(folder / MODEL, LARGE)
+        target = None
+        if TARGET_MODEL in metadata["sha256"]:
+            target = read_file(folder / TARGET_MODEL, LARGE)
+        return cls(moses, model, target, metadata.get("raw", False))
 
-    def encode(self, line: str, lang: str) -> list[str]:
-        """Return the pieces of an input line; U+2581 begins a word."""
-        return self._processor.encode(_single_spaces(self.moses.normalize(line)), out_type=str)
+    def encode(self, line: str, lang: str, side: Side = "src") -> list[str]:
+        """Return the pieces of a line; U+2581 begins a word."""
+        line = self.moses.normalize(line)
+        return self._processors[side].encode(
+            line if self.raw else _single_spaces(line), out_type=str
+        )
 
     def noise(self, config: Any) -> Noise | None:
         """Return the BPE-dropout of ``segment.dropout``, or the sampling of ``sampling_alpha``.
@@ -132,10 +151,18 @@ class SentencePiece(Segmenter):
         unknown characters and user-defined symbols stay.
 
         Raises:
-            UserError: the recipe wants noise that the type of the model does not have.
+            UserError: the recipe wants noise that the type of the model does not have, or each side
+                has a model.
         """
         if not config.dropout and config.sampling_alpha is None:
             return None
+        if self._target_model is not None:
+            key = "dropout" if config.dropout else "sampling_alpha"
+            raise UserError(
+                "this segmenter has a model for each side, and noise is for one of both",
+                at=f"segment.{key}",
+                fix=f"remove segment.{key}",
+            )
         kind, scores = read_model(self._model)
         model: Merges | Unigram
         if config.dropout:
@@ -175,7 +202,7 @@ class SentencePiece(Segmenter):
 
     def alphabet(self) -> list[str]:
         """Return all pieces of a model with byte fallback, which can encode any text."""
-        model = self._processor
+        model = self._processors["src"]
         pieces = (
             model.id_to_piece(i)
             for i in range(model.get_piece_size() if self._bytes else 0)
@@ -185,18 +212,23 @@ class SentencePiece(Segmenter):
         return [piece for piece in pieces if not {"\t", "\n"} & set(piece)]
 
     def files(self) -> dict[str, bytes]:
-        """Return the model."""
-        return {"spm.model": self._model}
+        """Return the models."""
+        if self._target_model is None:
+            return {MODEL: self._model}
+        return {MODEL: self._model, TARGET_MODEL: self._target_model}
+
+    def metadata(self) -> dict[str, Any]:
+        """Return whether the model normalizes text itself."""
+        return {"raw": True} if self.raw else {}
 
     def _open(self) -> None:
-        try:
-            self._processor = sentencepiece.SentencePieceProcessor()
-            self._processor.LoadFromSerializedProto(self._model)  # the constructor ignores b""
-        except RuntimeError as error:
-            raise ValueError("not a SentencePiece model") from error
-        ids = range(self._processor.get_piece_size())
-        pieces = map(self._processor.id_to_piece, filter(self._processor.is_byte, ids))
-        self._bytes = {piece: byte for byte, piece in enumerate(pieces)}
+        model = load_model(self._model)
+        target = model if self._target_model is None else load_model(self._target_model)
+        self._processors: dict[Side, Any] = {"src": model, "tgt": target}
+        self._bytes: dict[str, int] = {}
+        for one in (model, target):
+            pieces = map(one.id_to_piece, filter(one.is_byte, range(one.get_piece_size())))
+            self._bytes |= {piece: byte for byte, piece in enumerate(pieces)}
 
     def _text(self, pieces: Sequence[str]) -> str:
         if self._bytes.keys().isdisjoint(pieces):
@@ -210,11 +242,26 @@ class SentencePiece(Segmenter):
         return text.replace(SPACE, " ").strip(" ")
 
     def __getstate__(self) -> dict[str, Any]:
-        return {"moses": self.moses, "_model": self._model}
+        names = ("moses", "_model", "_target_model", "raw")
+        return {name: getattr(self, name) for name in names}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state)
         self._open()
+
+
+def load_model(model: bytes) -> Any:
+    """Return the processor of a model file.
+
+    Raises:
+        ValueError: it is not a model.
+    """
+    processor = sentencepiece.SentencePieceProcessor()
+    try:
+        processor.LoadFromSerializedProto(model)  # the constructor ignores b""
+    except RuntimeError as error:
+        raise ValueError("not a SentencePiece model") from error
+    return processor
 
 
 class _Spelling:

@@ -80,11 +80,12 @@ class SentencePiece:
 
         self.model = SentencePieceProcessor(model_file=str(folder / "spm.model"))
         self.byte_fallback = settings["segmentation"]["byte_fallback"]
+        self.raw = settings["segmentation"]["raw"]
         self.words = Words(folder, settings) if settings["segmentation"]["tokenized"] else None
 
     def encode(self, line: str, lang: str) -> list[str]:
         """Split a line into pieces; the language changes nothing."""
-        return self.model.encode(" ".join(line.split()), out_type=str)
+        return self.model.encode(line if self.raw else " ".join(line.split()), out_type=str)
 
     def decode(self, pieces: list[str], lang: str) -> str:
         """Join pieces into text."""

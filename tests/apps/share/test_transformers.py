@@ -115,7 +115,7 @@ def test_an_error_names_every_key_and_what_fits(
     assert found == [
         ("model.norm", "scalenorm", "layernorm"),
         ("model.norm_eps", "0.001", "1e-05"),
-        ("model.activation", "geglu", "relu, gelu or relu2"),
+        ("model.activation", "geglu", "relu, gelu, relu2 or swish"),
         ("model.tie", "none", "src_tgt_out"),
         ("model.ffn_norm", "true", "false"),
         ("model.post_attn_norm", "true", "false"),

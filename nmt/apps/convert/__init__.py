@@ -1,0 +1,1 @@
+"""nmt-convert: a run folder from a model of transformers."""

@@ -1,0 +1,298 @@
+"""The families of models that become run folders, as data: files, keys, vocabulary.
+
+| family | what it shares with a model of this toolkit |
+|---|---|
+| MarianMT | the Transformer of V with swish, and a SentencePiece model for each side |
+| M2M-100, NLLB-200 | PreNorm, positions of fairseq, one SentencePiece model, language tokens |
+| mBART-50 | PreNorm, learned positions, a norm of the embeddings, language tokens |
+
+A language token is a tag here: it has a type, and no text can produce it.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Collection, Mapping
+from typing import Any, NamedTuple
+
+from nmt.apps.convert.folder import AGAIN, HubFolder
+from nmt.data.segmenters.sentencepiece import SentencePiece, load_model
+from nmt.data.tokenizer import Moses
+from nmt.data.vocab import TAG_MARK
+from nmt.errors import UserError
+
+ACTIVATIONS = {"relu": "relu", "gelu": "gelu", "swish": "swish", "silu": "swish"}
+PIECES = "sentencepiece.bpe.model"
+_SPECIALS = ("<s>", "<pad>", "</s>", "<unk>")  # fairseq's, by id
+_NO_BIAS = "its attention adds learned biases of relative positions, which this model lacks"
+REFUSED = {
+    "t5": f"T5 and MADLAD-400: {_NO_BIAS}",
+    "mt5": f"mT5: {_NO_BIAS}",
+    "umt5": f"umT5: {_NO_BIAS}",
+    "nllb-moe": "NLLB-MoE: a mixture of experts; choose a dense size of NLLB-200",
+    "bart": "BART: its pieces are bytes, not those of SentencePiece",
+}
+
+
+class Side(NamedTuple):
+    """The vocabulary of one side: the rows of its embedding.
+
+    Attributes:
+        rows: by piece, and by type for language tokens.
+        eos, unk: rows of these specials.
+    """
+
+    rows: dict[str, int]
+    eos: int
+    unk: int
+
+
+class Text(NamedTuple):
+    """The text of a model: segmenter, vocabularies, languages.
+
+    Attributes:
+        src, tgt: the sides; the same object if they share a vocabulary.
+        tags: language token by the code of its language, such as swh_Latn: <swh_Latn>.
+        tag_on_target: the target begins with its language token, and the source with its own;
+            false = the source begins with that of the target, if the model has any.
+        langs: source and target language as the tokenizer states them; empty = not stated.
+    """
+
+    segmenter: SentencePiece
+    src: Side
+    tgt: Side
+    tags: dict[str, str]
+    tag_on_target: bool
+    langs: tuple[str, str]
+
+
+class Family(NamedTuple):
+    """Models of one architecture and one kind of tokenizer.
+
+    Attributes:
+        name: as users know it.
+        model_type: in config.json.
+        tokenizer: its class in transformers.
+        files: of the tokenizer.
+        keys: of ``model`` in a recipe, which all of its models have.
+        text: reads the tokenizer.
+    """
+
+    name: str
+    model_type: str
+    tokenizer: str
+    files: tuple[str, ...]
+    keys: Mapping[str, Any]
+    text: Callable[[HubFolder], Text]
+
+
+def family_of(folder: HubFolder) -> Family:
+    """Return the family of a model.
+
+    Raises:
+        UserError: it has none, or files of its tokenizer are missing.
+    """
+    kind = str(folder.config.get("model_type"))
+    near = [family for family in FAMILIES if family.model_type == kind]
+    known = ", ".join(family.name for family in FAMILIES)
+    if not near:
+        reason = REFUSED.get(kind, f"a model of type {kind}")
+        raise UserError(
+            f"cannot be converted: {reason}", at=str(folder.path), fix=f"choose one of: {known}"
+        )
+    settings = folder.read_json("tokenizer_config.json")
+    name = str(settings.get("tokenizer_class") or folder.config.get("tokenizer_class"))
+    name = name.removesuffix("Fast")
+    chosen = [family for family in near if family.tokenizer == name]
+    if name == "MBartTokenizer":
+        raise UserError(
+            "cannot be converted: mBART-25 has its language token at the end of a sentence",
+            at=str(folder.path),
+            fix=f"choose one of: {known}",
+        )
+    complete = [family for family in near if all(map(folder.has, family.files))]
+    family = (chosen or complete or near)[0]
+    folder.require(family.files)
+    return family
+
+
+def _marian(folder: HubFolder) -> Text:
+    settings = folder.read_json("tokenizer_config.json")
+    models = [_model(folder, name) for name in ("source.spm", "target.spm")]
+    names = ["vocab.json"]
+    if settings.get("separate_vocabs"):
+        names.append("target_vocab.json")
+        folder.require(names)
+    sides: list[Side] = []
+    tags: dict[str, str] = {}
+    for name in names:
+        ids = _ids(folder, name)
+        tokens = {token[2:-2]: token for token in ids if re.fullmatch(">>[^<>]+<<", token)}
+        side = _side(folder, name, ids, {"<pad>", *tokens.values()})
+        if not sides:  # language tokens are on the source
+            tags = {code: f"<{code}>" for code in tokens}
+            side.rows.update({TAG_MARK + tag: ids[tokens[code]] for code, tag in tags.items()})
+        sides.append(side)
+    langs = (str(settings.get("source_lang") or ""), str(settings.get("target_lang") or ""))
+    return Text(_segmenter(*models), sides[0], sides[-1], tags, False, langs)
+
+
+def _m2m100(folder: HubFolder) -> Text:
+    ids = _ids(folder, "vocab.json")
+    side = _side(folder, "vocab.json", ids, _SPECIALS)
+    return _multilingual(folder, _model(folder, PIECES), side, len(ids), "__([A-Za-z_]+)__")
+
+
+def _nllb(folder: HubFolder) -> Text:
+    return _fairseq(folder, "([a-z]{3}_[A-Z][a-z]{3})")
+
+
+def _mbart50(folder: HubFolder) -> Text:
+    return _fairseq(folder, "([a-z]{2}_[A-Z]{2})")
+
+
+def _fairseq(folder: HubFolder, language: str) -> Text:
+    """Read a tokenizer whose ids are those of SentencePiece plus 1: four specials, not three."""
+    model = _model(folder, PIECES)
+    processor = load_model(model)
+    pieces = [processor.id_to_piece(i) for i in range(processor.get_piece_size())]
+    if pieces[:3] != ["<unk>", "<s>", "</s>"]:
+        raise UserError(
+            "its first pieces are not <unk>, <s> and </s>",
+            at=str(folder.path / PIECES),
+            fix=AGAIN,
+        )
+    ids = {piece: row for row, piece in enumerate([*_SPECIALS, *pieces[3:]])}
+    side = _side(folder, PIECES, ids, _SPECIALS)
+    return _multilingual(folder, model, side, len(ids), language)
+
+
+def _multilingual(folder: HubFolder, model: bytes, side: Side, first: int, language: str) -> Text:
+    """Add the language tokens of a model.
+
+    Args:
+        first: row of the first of them, if the folder has only their list.
+        language: pattern of a token; its group is the code.
+    """
+    try:
+        tokens = _added_tokens(folder, first)
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        raise UserError(
+            "a file of the tokenizer does not list its tokens as transformers does",
+            at=str(folder.path),
+            fix=AGAIN,
+        ) from error
+    found = {match[1]: row for t, row in tokens.items() if (match := re.fullmatch(language, t))}
+    if not found:
+        raise UserError(
+            "no file of the tokenizer names its languages",
+            at=str(folder.path),
+            fix=f"it needs special_tokens_map.json, as the hub has it; {AGAIN}",
+        )
+    tags = {code: f"<{code}>" for code in found}
+    side.rows.update({TAG_MARK + tag: found[code] for code, tag in tags.items()})
+    return Text(_segmenter(model), side, side, tags, True, ("", ""))
+
+
+def _added_tokens(folder: HubFolder, first: int) -> dict[str, int]:
+    """Return the rows of the tokens that are not pieces.
+
+    They have moved between versions of transformers. A file with rows counts more than a list,
+    which has its first language at row ``first``.
+    """
+    settings = folder.read_json("tokenizer_config.json")
+    added = folder.read_json("tokenizer.json").get("added_tokens", [])
+    found = {_content(token): token["id"] for token in added}
+    for row, token in settings.get("added_tokens_decoder", {}).items():
+        found.setdefault(_content(token), int(row))
+    for token, row in folder.read_json("added_tokens.json").items():
+        found.setdefault(token, int(row))
+    for values in (folder.read_json("special_tokens_map.json"), settings):
+        for key in ("additional_special_tokens", "extra_special_tokens"):
+            names = dict.fromkeys(map(_content, values.get(key) or ()))
+            for row, name in enumerate(names, first):
+                found.setdefault(name, row)
+    return found
+
+
+def _content(token: Any) -> str:
+    return str(token["content"] if isinstance(token, dict) else token)
+
+
+def _model(folder: HubFolder, name: str) -> bytes:
+    """Return a SentencePiece model."""
+    model = folder.read(name)
+    try:
+        load_model(model)
+    except ValueError as error:
+        raise UserError(str(error), at=str(folder.path / name), fix=AGAIN) from error
+    return model
+
+
+def _segmenter(model: bytes, target: bytes | None = None) -> SentencePiece:
+    return SentencePiece(Moses(False, exact=True), model, target, raw=True)
+
+
+def _ids(folder: HubFolder, name: str) -> dict[str, int]:
+    values = folder.read_json(name)
+    if not all(type(row) is int and row >= 0 for row in values.values()):
+        raise UserError("not a vocabulary: token and id", at=str(folder.path / name), fix=AGAIN)
+    return values
+
+
+def _side(folder: HubFolder, name: str, ids: dict[str, int], others: Collection[str]) -> Side:
+    """Return the vocabulary of a file.
+
+    Tokens that vocab.txt cannot hold are left out: they begin with a space, or have a tab or a line
+    end inside. SentencePiece has no such piece, so no text gives them.
+
+    Args:
+        others: tokens that are not pieces, besides </s> and <unk>.
+    """
+    for token in ("</s>", "<unk>"):
+        if token not in ids:
+            raise UserError(f"has no {token}", at=str(folder.path / name), fix=AGAIN)
+    special = {"</s>", "<unk>", *others}
+    pieces = {
+        piece: row
+        for piece, row in ids.items()
+        if piece not in special
+        and not (piece.startswith(" ") or {"\t", "\n"} & set(piece) or not piece)
+    }
+    return Side(pieces, ids["</s>"], ids["<unk>"])
+
+
+FAMILIES = (
+    Family(
+        "MarianMT (OPUS-MT)",
+        "marian",
+        "MarianTokenizer",
+        ("source.spm", "target.spm", "vocab.json"),
+        {"norm_place": "post"},
+        _marian,
+    ),
+    Family(
+        "M2M-100",
+        "m2m_100",
+        "M2M100Tokenizer",
+        (PIECES, "vocab.json"),
+        {"norm_place": "pre", "positions": "fairseq"},
+        _m2m100,
+    ),
+    Family(
+        "NLLB-200",
+        "m2m_100",
+        "NllbTokenizer",
+        (PIECES,),
+        {"norm_place": "pre", "positions": "fairseq"},
+        _nllb,
+    ),
+    Family(
+        "mBART-50",
+        "mbart",
+        "MBart50Tokenizer",
+        (PIECES,),
+        {"norm_place": "pre", "positions": "learned", "embed_norm": True},
+        _mbart50,
+    ),
+)

@@ -1,0 +1,219 @@
+"""Read a folder of transformers: settings, tokenizer files and weights. Nothing is unpickled.
+
+A folder may be incomplete, and comes from another person, so each file is checked before its
+content is used.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import pickle
+import re
+import struct
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import yaml
+
+from nmt.errors import UserError
+from nmt.runtime.files import LARGE, file_digest, read_file, read_text
+from nmt.runtime.memory import require_room
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+CONFIG, README = "config.json", "README.md"
+WEIGHTS = ("model.safetensors", "pytorch_model.bin")  # the first that exists is read
+AGAIN = "download the folder again; docs/howto/public-models.md has the command"
+_LFS_POINTER = b"version https://git-lfs"
+
+
+class HubFolder:
+    """A folder as ``save_pretrained`` and the hub have it.
+
+    Attributes:
+        config: config.json.
+        used: the files that were read.
+
+    Raises:
+        UserError: it is not such a folder.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.used: list[str] = []
+        if not path.is_dir():
+            raise UserError(
+                "no such folder",
+                at=str(path),
+                fix="download the model first: huggingface-cli download NAME --local-dir FOLDER",
+            )
+        if not (path / CONFIG).is_file():
+            raise UserError(
+                f"not a model of transformers: it has no {CONFIG}", at=str(path), fix=AGAIN
+            )
+        self.config = self.read_json(CONFIG)
+
+    def has(self, name: str) -> bool:
+        """Return whether the folder has a file."""
+        return (self.path / name).is_file()
+
+    def require(self, names: Sequence[str]) -> None:
+        """Raise UserError if a file of the folder is missing."""
+        missing = [name for name in names if not self.has(name)]
+        if missing:
+            raise UserError(f"lacks {', '.join(missing)}", at=str(self.path), fix=AGAIN)
+
+    def read(self, name: str) -> bytes:
+        """Return the content of a file of the tokenizer."""
+        data = read_file(self.path / name, LARGE)
+        if data.startswith(_LFS_POINTER):
+            raise self._pointer(name)
+        self.used.append(name)
+        return data
+
+    def read_json(self, name: str) -> dict[str, Any]:
+        """Return the values of a JSON file; empty if the folder lacks it."""
+        if not self.has(name):
+            return {}
+        try:
+            values = json.loads(self.read(name))
+        except (ValueError, RecursionError) as error:
+            raise UserError(f"not JSON: {error}", at=str(self.path / name), fix=AGAIN) from error
+        if not isinstance(values, dict):
+            raise UserError("not a JSON object", at=str(self.path / name), fix=AGAIN)
+        return values
+
+    def front_matter(self) -> dict[str, Any]:
+        """Return the YAML head of README.md; empty without one."""
+        if not self.has(README):
+            return {}
+        head = re.match(r"---\n(.*?)\n---", read_text(self.path / README, errors="replace"), re.S)
+        try:
+            values = yaml.safe_load(head[1]) if head else {}
+        except yaml.YAMLError:
+            return {}
+        return values if isinstance(values, dict) else {}
+
+    def digests(self) -> dict[str, str]:
+        """Return the SHA-256 of the files that were read."""
+        return {name: file_digest(self.path / name) for name in self.used}
+
+    def weight_files(self) -> list[str]:
+        """Return the files of the weights: safetensors if there are any, one or several.
+
+        Raises:
+            UserError: the folder has none, or one of several is missing or incomplete.
+        """
+        for name in WEIGHTS:
+            index = f"{name}.index.json"
+            if self.has(name):
+                names = [name]
+            elif self.has(index):
+                parts = self.read_json(index).get("weight_map")
+                if not isinstance(parts, dict) or not all(map(_is_name, parts.values())):
+                    raise UserError(
+                        "does not name the files of the weights",
+                        at=str(self.path / index),
+                        fix=AGAIN,
+                    )
+                names = sorted(set(parts.values()))
+            else:
+                continue
+            self.require(names)
+            for one in names:
+                self._require_complete(one)
+            return names
+        raise UserError(f"has no weights: {' or '.join(WEIGHTS)}", at=str(self.path), fix=AGAIN)
+
+    def tensors(self) -> dict[str, Tensor]:
+        """Return all tensors in fp32, by name; see ``weight_files`` for errors."""
+        found: dict[str, Tensor] = {}
+        for name in self.weight_files():
+            path = self.path / name
+            require_room(path, path.stat().st_size)
+            self.used.append(name)
+            read = _read_safetensors if name.endswith(".safetensors") else _read_pickled
+            found |= {key: tensor.float() for key, tensor in read(path).items()}
+        return found
+
+    def _require_complete(self, name: str) -> None:
+        """Raise UserError if a file of weights is a pointer of git-lfs, or only its beginning."""
+        path = self.path / name
+        with open(path, "rb") as file:
+            start = file.read(len(_LFS_POINTER))
+            if start == _LFS_POINTER:
+                raise self._pointer(name)
+            if not name.endswith(".safetensors"):
+                return
+            file.seek(0)
+            size = os.stat(path).st_size
+            expected = 8
+            if size >= 8:  # the length of the header, the header, the tensors
+                (header,) = struct.unpack("<Q", file.read(8))
+                expected += header
+                if size >= expected:
+                    expected += _data_size(path, file.read(header))
+        if size != expected:
+            raise UserError(
+                f"incomplete: it has {size:,} bytes, and its header says at least {expected:,}"
+                if size < expected
+                else f"damaged: it has {size:,} bytes, and its header says {expected:,}",
+                at=str(path),
+                fix=AGAIN,
+            )
+
+    def _pointer(self, name: str) -> UserError:
+        return UserError(
+            "a pointer of git-lfs, not the file itself",
+            at=str(self.path / name),
+            fix="in that folder, run: git lfs pull; or " + AGAIN,
+        )
+
+
+def _is_name(value: Any) -> bool:
+    return isinstance(value, str) and Path(value).name == value
+
+
+def _data_size(path: Path, header: bytes) -> int:
+    """Return the bytes of the tensors of a safetensors file."""
+    try:
+        entries = {k: v for k, v in json.loads(header).items() if k != "__metadata__"}
+        return max((int(entry["data_offsets"][1]) for entry in entries.values()), default=0)
+    except (ValueError, KeyError, TypeError, AttributeError, IndexError, RecursionError) as error:
+        raise UserError("not a safetensors file", at=str(path), fix=AGAIN) from error
+
+
+def _read_safetensors(path: Path) -> dict[str, Tensor]:
+    from safetensors import SafetensorError
+    from safetensors.torch import load_file
+
+    try:
+        return load_file(path)
+    except (SafetensorError, ValueError, KeyError) as error:
+        raise UserError(f"not a safetensors file: {error}", at=str(path), fix=AGAIN) from error
+
+
+def _read_pickled(path: Path) -> dict[str, Tensor]:
+    """Return the tensors of a file of torch.save; no other object of it is made."""
+    import torch
+
+    try:
+        values = torch.load(path, map_location="cpu", weights_only=True)
+    except pickle.UnpicklingError as error:
+        raise UserError(
+            "has more than tensors, or is damaged; it is not read, because such a file can run any "
+            "program",
+            at=str(path),
+            fix="use model.safetensors of this model if it exists; else " + AGAIN,
+        ) from error
+    except (RuntimeError, EOFError, ValueError, KeyError) as error:
+        reason = str(error).splitlines()[0]
+        raise UserError(f"incomplete or damaged: {reason}", at=str(path), fix=AGAIN) from error
+    if not isinstance(values, dict) or not all(
+        isinstance(value, torch.Tensor) for value in values.values()
+    ):
+        raise UserError("not a dictionary of tensors", at=str(path), fix=AGAIN)
+    return dict(values)

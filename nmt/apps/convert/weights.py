@@ -1,0 +1,240 @@
+"""From the tensors of transformers to those of our model, which computes the same.
+
+Shapes: D model dim, V types here, W types there.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from nmt.apps.convert.families import ACTIVATIONS, Family, Side, Text
+from nmt.apps.convert.folder import AGAIN, CONFIG, HubFolder
+from nmt.apps.share.layers import from_transformers, sines_first, tensor_pairs
+from nmt.data.vocab import BOS, EOS, PAD, SPECIALS, TAG_MARK, UNK, Vocab
+from nmt.errors import UserError
+from nmt.model.config import ModelConfig
+from nmt.model.transformer import Transformer
+from nmt.run.checkpoint import non_finite, shapes_of
+
+SHARED = "model.shared.weight"
+TABLES = {stack: f"model.{stack}.embed_tokens.weight" for stack in ("encoder", "decoder")}
+OUTPUT, BIAS = "lm_head.weight", "final_logits_bias"
+OFFSET = 2  # of learned positions: the first position has row 2
+_SIZES = {
+    "dim": "d_model", "ffn_dim": "encoder_ffn_dim", "heads": "encoder_attention_heads",
+    "enc_layers": "encoder_layers", "dec_layers": "decoder_layers",
+    "max_positions": "max_position_embeddings",
+}  # fmt: skip
+_SINES = re.compile(r"model\.(en|de)coder\.embed_positions\.weights?")
+
+
+def model_keys(family: Family, folder: HubFolder) -> dict[str, Any]:
+    """Return the keys of ``model`` in the recipe, except ``tie`` and ``out_bias``.
+
+    Raises:
+        UserError: config.json has values with which no model of this toolkit computes the same.
+    """
+    config = folder.config
+    wrong = [
+        f"{key}: {config.get(key)!r}; fits: {fits}"
+        for key, fitting, fits in (
+            ("scale_embedding", config.get("scale_embedding") is True, "true"),
+            ("activation_function", config.get("activation_function") in ACTIVATIONS,
+             ", ".join(ACTIVATIONS)),
+            ("decoder_attention_heads", _same(config, "attention_heads"),
+             f"{config.get('encoder_attention_heads')!r}, as in the encoder"),
+            ("decoder_ffn_dim", _same(config, "ffn_dim"),
+             f"{config.get('encoder_ffn_dim')!r}, as in the encoder"),
+            *((key, _is_size(config.get(key)), "a number above 0") for key in _SIZES.values()),
+        )
+        if not fitting
+    ]  # fmt: skip
+    if wrong:
+        raise UserError(
+            "no model of this toolkit computes the same:\n  " + "\n  ".join(wrong),
+            at=str(folder.path / CONFIG),
+            fix="convert another model",
+        )
+    dropout = config.get("dropout", 0.1)
+    keys = {key: config[name] for key, name in _SIZES.items()}
+    if family.keys.get("positions") != "learned":
+        del keys["max_positions"]
+    return {
+        **keys,
+        **family.keys,
+        "activation": ACTIVATIONS[config["activation_function"]],
+        "norm": "layernorm",
+        "fixnorm": False,
+        "dropout": dropout,
+        "attn_dropout": config.get("attention_dropout", dropout),
+        "ffn_dropout": config.get("activation_dropout", dropout),
+        "word_dropout": 0.0,
+    }
+
+
+def _same(config: Mapping[str, Any], key: str) -> bool:
+    return config.get(f"encoder_{key}") == config.get(f"decoder_{key}")
+
+
+def _is_size(value: Any) -> bool:
+    return type(value) is int and value > 0
+
+
+def make_vocabulary(text: Text) -> Vocab:
+    """Return the types of both sides; a type counts as seen on the sides that have it."""
+    types = list(dict.fromkeys([*text.tgt.rows, *text.src.rows]))
+    types.sort(key=lambda piece: piece.startswith(TAG_MARK))  # stable: tags are last
+    seen = []
+    for piece in types:
+        on_target = text.tag_on_target or not piece.startswith(TAG_MARK)
+        seen.append([piece in text.src.rows, piece in text.tgt.rows and on_target])
+    return Vocab(types, np.array(seen, dtype=np.int64))
+
+
+class Weights:
+    """The tensors of a folder, and the settings that they decide.
+
+    Attributes:
+        keys: ``tie`` and ``out_bias`` of the recipe's ``model``.
+
+    Raises:
+        UserError: a tensor is missing or not finite, or config.json says something else.
+    """
+
+    def __init__(self, folder: HubFolder) -> None:
+        self._folder, self._tensors = folder, folder.tensors()
+        if bad := non_finite(self._tensors):
+            raise self._wrong(f"NaN or infinity in {bad}")
+        self._src = self._table(TABLES["encoder"])
+        self._tgt = self._table(TABLES["decoder"])
+        self._out = self._tgt
+        config, tensors = folder.config, self._tensors
+        tied = config.get("tie_word_embeddings", True)
+        if not tied or OUTPUT in tensors:
+            self._out = self._get(OUTPUT)
+            if tied:
+                self._require_equal(self._out, self._tgt, "tie_word_embeddings is true", OUTPUT)
+        shared = tied and config.get("share_encoder_decoder_embeddings", True)
+        if shared:
+            reason = "source and target share one embedding"
+            self._require_equal(self._src, self._tgt, reason, TABLES["encoder"])
+        sizes = [config.get("vocab_size")] * 2
+        if not shared:
+            sizes[1] = config.get("decoder_vocab_size") or sizes[1]
+        for name, table, size in zip(
+            ("source", "target"), (self._src, self._tgt), sizes, strict=True
+        ):
+            if list(table.shape) != [size, config["d_model"]]:
+                raise self._wrong(
+                    f"the {name} embedding has the shape {list(table.shape)}, and config.json says "
+                    f"{[size, config['d_model']]}"
+                )
+        bias = tensors.get(BIAS)
+        self.keys = {
+            "tie": "none" if not tied else "src_tgt_out" if shared else "tgt_out",
+            "out_bias": bias is not None and bool(bias.any()),
+        }
+
+    def convert(self, config: ModelConfig, text: Text, vocab: Vocab) -> dict[str, Tensor]:
+        """Return the tensors of our model, fp32.
+
+        Raises:
+            UserError: they are not those of config.json and of the tokenizer.
+        """
+        if text.src is not text.tgt and config.tie == "src_tgt_out":
+            raise self._wrong("the tokenizer has two vocabularies, and config.json one embedding")
+        learned = config.positions == "learned"
+        order = torch.arange(config.dim) if learned else sines_first(config.dim).argsort()
+        positions = {
+            f"model.{stack}.embed_positions.weight": f"{side}.positions.weight"
+            for stack, side in (("encoder", "src_input"), ("decoder", "tgt_input"))
+            if learned
+        }
+        layers: dict[str, Tensor] = {}
+        for pair in tensor_pairs(config):
+            tensor = layers[pair.theirs] = self._get(pair.theirs)
+            if any(tensor.shape[axis : axis + 1] != (config.dim,) for axis in pair.axes):
+                raise self._wrong(
+                    f"tensor {pair.theirs} has the shape {list(tensor.shape)}, and config.json "
+                    f"says d_model {config.dim}"
+                )
+        known = {SHARED, *TABLES.values(), OUTPUT, BIAS, *positions, *layers}
+        extra = [n for n in self._tensors if n not in known and not _SINES.fullmatch(n)]
+        if extra:
+            raise self._wrong(f"has tensors that config.json does not describe: {_some(extra)}")
+        settings = self._folder.read_json("generation_config.json") | self._folder.config
+        start = settings.get("decoder_start_token_id")
+        if not (type(start) is int and 0 <= start < len(self._tgt)):
+            raise UserError(
+                f"decoder_start_token_id is {start!r}, not the id of a token",
+                at=str(self._folder.path / CONFIG),
+                fix=AGAIN,
+            )
+        tgt = self._rows(text.tgt, self._tgt, start, vocab)
+        found = {
+            **from_transformers(config, layers, order),
+            **{ours: self._get(theirs)[OFFSET:] for theirs, ours in positions.items()},
+            "embed.weight": self._tgt[tgt][:, order],
+        }
+        if config.tie != "src_tgt_out":
+            src = self._rows(text.src, self._src, text.src.unk, vocab)
+            found["src_embed.weight"] = self._src[src][:, order]
+        if config.tie == "none":
+            found["out_embed.weight"] = self._out[tgt][:, order]
+        if config.out_bias:
+            found["out_bias"] = self._tensors[BIAS].reshape(-1)[tgt]
+        with torch.device("meta"):
+            empty = Transformer(config, len(vocab), initialize=False)
+        expected = shapes_of(empty.state_dict())
+        for name, (shape, _) in expected.items():
+            if found[name].shape != shape:
+                raise self._wrong(
+                    f"tensor {name} would have the shape {list(found[name].shape)}, and "
+                    f"config.json says {list(shape)}"
+                )
+        return {name: found[name].contiguous() for name in expected}
+
+    def _rows(self, side: Side, table: Tensor, start: int, vocab: Vocab) -> Tensor:
+        """Return [V]: the row of each type in the table of a side.
+
+        A type of the other side alone has the row of UNK: their tokenizer reads it as that.
+
+        Args:
+            start: row of the token that the decoder starts with, which is our BOS.
+        """
+        special = {PAD: side.unk, BOS: start, EOS: side.eos, UNK: side.unk}
+        types = vocab.pieces(range(len(SPECIALS), len(vocab)))
+        rows = [special[i] for i in range(len(SPECIALS))]
+        rows += [side.rows.get(piece, side.unk) for piece in types]
+        if max(rows) >= len(table):
+            raise self._wrong(
+                f"the tokenizer has the id {max(rows):,}, and the embedding {len(table):,} rows"
+            )
+        return torch.tensor(rows)
+
+    def _table(self, name: str) -> Tensor:
+        return self._tensors[name] if name in self._tensors else self._get(SHARED)
+
+    def _get(self, name: str) -> Tensor:
+        if name not in self._tensors:
+            raise self._wrong(f"lacks the tensor {name}")
+        return self._tensors[name]
+
+    def _require_equal(self, one: Tensor, other: Tensor, reason: str, name: str) -> None:
+        if one is not other and not torch.equal(one, other):
+            raise self._wrong(f"{reason} in config.json, but {name} is another matrix")
+
+    def _wrong(self, what: str) -> UserError:
+        files = ", ".join(self._folder.weight_files())
+        return UserError(what, at=str(self._folder.path / files), fix=AGAIN)
+
+
+def _some(names: list[str]) -> str:
+    more = f" and {len(names) - 3:,} more" if len(names) > 3 else ""
+    return ", ".join(sorted(names)[:3]) + more

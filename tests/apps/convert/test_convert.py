@@ -1,0 +1,339 @@
+"""nmt-convert: what it writes, and what it refuses before it writes anything."""
+
+from __future__ import annotations
+
+import json
+import pickle
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from safetensors.torch import load_file, save_file
+
+from nmt.apps.convert.command import main
+from nmt.apps.convert.languages import match_language
+from nmt.config.load import stored_recipe
+from nmt.decoding.translator import Translator
+from nmt.errors import UserError
+from nmt.run.folder import RunFolder
+from nmt.run.origin import read_origin
+from tests.apps.convert import folders
+
+pytest.importorskip("transformers")
+MODEL, PICKLED = "model.safetensors", "pytorch_model.bin"
+
+
+@pytest.fixture(scope="module")
+def originals(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    """Folders of each family, which tests copy."""
+    root = tmp_path_factory.mktemp("originals")
+    for family, make in folders.FAMILIES.items():
+        make(root / family)
+    folders.marian(root / "tagged", tags=("fra", "glg"))
+    return {path.name: path for path in root.iterdir()}
+
+
+@pytest.fixture
+def copy(originals: dict[str, Path], tmp_path: Path) -> Callable[[str], Path]:
+    def make(family: str) -> Path:
+        return Path(shutil.copytree(originals[family], tmp_path / family))
+
+    return make
+
+
+def edit(path: Path, **values: Any) -> None:
+    """Change keys of a JSON file; None removes one."""
+    changed = json.loads(path.read_text()) | values
+    folders.write_json(path, {key: value for key, value in changed.items() if value is not None})
+
+
+def refused(folder: Path, capsys: pytest.CaptureFixture[str], *options: str) -> str:
+    """Return the error of a folder that is not converted; nothing is written."""
+    output = folder.parent / "run"
+    assert main([str(folder), "-o", str(output), *options]) == 2
+    assert not output.exists()
+    assert not [path for path in folder.parent.iterdir() if path.name.startswith(".")]
+    return capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("values", "named"),
+    [
+        ({"model_type": "t5"}, "T5 and MADLAD-400"),
+        ({"model_type": "nllb-moe"}, "mixture of experts"),
+        ({"model_type": "whisper"}, "whisper"),
+        ({"scale_embedding": False}, "scale_embedding: False; fits: true"),
+        ({"activation_function": "gelu_new"}, "activation_function: 'gelu_new'; fits: relu"),
+        ({"decoder_ffn_dim": 32}, "decoder_ffn_dim: 32; fits: 24"),
+        ({"d_model": None}, "d_model: None"),
+        ({"d_model": 8}, "config.json says [448, 8]"),
+        ({"encoder_layers": 1}, "config.json does not describe: model.encoder.layers.1"),
+        ({"decoder_layers": 3}, "lacks the tensor model.decoder.layers.2"),
+        ({"encoder_ffn_dim": 32, "decoder_ffn_dim": 32}, "encoder.layers.0.ffn.fc1.weight"),
+        ({"vocab_size": 400}, "config.json says [400, 16]"),
+        ({"decoder_start_token_id": 9999}, "decoder_start_token_id is 9999"),
+        ({"tie_word_embeddings": False}, "lacks the tensor lm_head.weight"),
+    ],
+)  # fmt: skip
+def test_another_architecture_or_size_is_refused(
+    values: dict[str, Any], named: str, copy: Callable[[str], Path],
+    capsys: pytest.CaptureFixture[str],
+) -> None:  # fmt: skip
+    folder = copy("marian")
+    edit(folder / "config.json", **values)
+    assert named in refused(folder, capsys)
+
+
+def test_mbart_25_is_refused(
+    copy: Callable[[str], Path], capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = copy("mbart50")
+    edit(folder / "tokenizer_config.json", tokenizer_class="MBartTokenizer")
+    assert "mBART-25" in refused(folder, capsys, "--src-lang", "en", "--tgt-lang", "sw")
+
+
+@pytest.mark.parametrize(
+    ("family", "name"),
+    [
+        ("marian", "config.json"), ("marian", "target.spm"), ("marian", "vocab.json"),
+        ("marian", MODEL), ("m2m100", "vocab.json"), ("nllb", "sentencepiece.bpe.model"),
+    ],
+)  # fmt: skip
+def test_a_missing_file_is_named(
+    family: str, name: str, copy: Callable[[str], Path], capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = copy(family)
+    (folder / name).unlink()
+    languages = ["--src-lang", "en", "--tgt-lang", "sw"] if family != "marian" else []
+    assert name in refused(folder, capsys, *languages)
+
+
+def test_a_list_of_languages_is_needed(
+    copy: Callable[[str], Path], capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = copy("m2m100")
+    (folder / "special_tokens_map.json").unlink()
+    error = refused(folder, capsys, "--src-lang", "en", "--tgt-lang", "sw")
+    assert "special_tokens_map.json" in error
+
+
+def test_incomplete_weights_are_refused(
+    copy: Callable[[str], Path], capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = copy("marian")
+    data = (folder / MODEL).read_bytes()
+    size = f"{len(data):,}"
+    for count in (4, 100, len(data) - 1):
+        (folder / MODEL).write_bytes(data[:count])
+        error = refused(folder, capsys)
+        assert f"incomplete: it has {count:,} bytes" in error
+        assert size in error or count < 200
+    (folder / MODEL).write_bytes(b"version https://git-lfs.github.com/spec/v1\noid sha256:0\n")
+    assert "git lfs pull" in refused(folder, capsys)
+    (folder / MODEL).unlink()
+    (folder / PICKLED).write_bytes(b"PK\x03\x04" + data[:500])
+    assert "damaged" in refused(folder, capsys)
+
+
+def test_a_name_on_the_hub_is_not_a_folder(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    error = refused(tmp_path / "opus-mt-en-fr", capsys)
+    assert "no such folder" in error
+    assert "huggingface-cli download" in error
+
+
+def test_nan_is_refused(copy: Callable[[str], Path], capsys: pytest.CaptureFixture[str]) -> None:
+    folder = copy("marian")
+    tensors = load_file(folder / MODEL)
+    tensors["model.encoder.layers.0.fc1.bias"][3] = torch.nan
+    save_file(tensors, folder / MODEL)
+    assert "NaN or infinity in model.encoder.layers.0.fc1.bias" in refused(folder, capsys)
+
+
+class Evil:
+    """An object whose unpickling would write a file."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Path.touch, (self.path,)
+
+
+def test_a_pickle_never_runs_a_program(
+    copy: Callable[[str], Path], capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    folder, proof = copy("marian"), tmp_path / "proof"
+    for data in (pickle.dumps(Evil(proof), protocol=2), None):
+        if data is None:
+            torch.save({"model.shared.weight": Evil(proof)}, folder / PICKLED)
+        else:
+            (folder / PICKLED).write_bytes(data)
+        assert main([str(folder), "-o", str(tmp_path / "beside"), "--force"]) == 0  # safetensors
+        (tmp_path / MODEL).write_bytes((folder / MODEL).read_bytes())
+        (folder / MODEL).unlink()
+        assert "it is not read" in refused(folder, capsys)
+        shutil.copy(tmp_path / MODEL, folder / MODEL)
+    assert not proof.exists()
+
+
+@pytest.mark.parametrize("safe", [True, False])
+@pytest.mark.parametrize("parts", [1, 2])
+def test_all_forms_of_weights_give_the_same_model(
+    safe: bool, parts: int, copy: Callable[[str], Path], originals: dict[str, Path]
+) -> None:
+    folder = copy("marian")
+    tensors = load_file(folder / MODEL)
+    (folder / MODEL).unlink()
+    names = sorted(tensors)
+    write = save_file if safe else torch.save
+    base = MODEL if safe else PICKLED
+    stem, ending = base.rsplit(".", 1)
+    files = [base] if parts == 1 else [f"{stem}-0000{i + 1}-of-00002.{ending}" for i in range(2)]
+    for i, file in enumerate(files):
+        write({name: tensors[name].half() for name in names[i::parts]}, folder / file)
+    if parts == 2:
+        weight_map = {name: files[i % 2] for i, name in enumerate(names)}
+        folders.write_json(folder / f"{base}.index.json", {"weight_map": weight_map})
+    assert main([str(folder), "-o", str(folder.parent / "run")]) == 0
+    assert main([str(originals["marian"]), "-o", str(folder.parent / "other")]) == 0
+    weights = [
+        load_file(folder.parent / run / "checkpoints" / "u000000" / MODEL)
+        for run in ("run", "other")
+    ]
+    for name, tensor in weights[1].items():
+        assert weights[0][name].dtype == torch.float32
+        assert torch.equal(weights[0][name], tensor.half().float())
+
+
+def test_a_missing_part_of_the_weights_is_named(
+    copy: Callable[[str], Path], capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = copy("marian")
+    (folder / MODEL).unlink()
+    for name in ("absent.safetensors", "../outside.safetensors"):
+        weight_map = {"model.shared.weight": name}
+        folders.write_json(folder / f"{MODEL}.index.json", {"weight_map": weight_map})
+        error = refused(folder, capsys)
+        assert ("lacks absent.safetensors" if ".." not in name else "does not name") in error
+
+
+def test_languages_are_asked_for_and_checked(
+    originals: dict[str, Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    nllb, tagged, marian = (tmp_path / name for name in ("nllb", "tagged", "marian"))
+    for path in (nllb, tagged, marian):
+        path.symlink_to(originals[path.name])
+    assert "--src-lang: the model needs a language" in refused(nllb, capsys)
+    assert "--tgt-lang: the model needs a language" in refused(nllb, capsys, "--src-lang", "en")
+    error = refused(nllb, capsys, "--src-lang", "zh", "--tgt-lang", "en")
+    assert "zho_Hans, zho_Hant" in error
+    error = refused(nllb, capsys, "--src-lang", "en", "--tgt-lang", "kea_Arab")
+    assert "--tgt-lang: the model has no language kea_Arab" in error
+    assert "kea_Latn" in error
+    assert "are both en" in refused(nllb, capsys, "--src-lang", "en", "--tgt-lang", "en")
+    error = refused(tagged, capsys, "--tgt-lang", "sw")
+    assert "a language that the model has: fra, glg" in error
+    assert "the model has no language sw" in refused(marian, capsys, "--tgt-lang", "sw")
+
+
+@pytest.mark.parametrize(
+    ("wanted", "codes", "found"),
+    [
+        ("swh_Latn", "swh_Latn eng_Latn", "swh_Latn"),
+        ("SWH-latn", "swh_Latn eng_Latn", "swh_Latn"),
+        ("sw", "swh_Latn eng_Latn", "swh_Latn"),
+        ("swh_Latn", "sw en", "sw"),
+        ("eng", "en_XX es_XX", "en_XX"),
+        ("en_XX", "eng_Latn fra_Latn", "eng_Latn"),
+        ("pt-BR", "por_Latn", "por_Latn"),
+        ("ar", "arb_Arab ary_Arab arz_Arab", "arb_Arab"),
+        ("zho_Hant", "zho_Hans zho_Hant", "zho_Hant"),
+        ("kas_Deva", "kas_Arab kas_Deva", "kas_Deva"),
+        ("az", "azj_Latn azb_Arab", "azj_Latn"),
+    ],
+)
+def test_a_language_has_several_codes(wanted: str, codes: str, found: str) -> None:
+    assert match_language(wanted, codes.split(), "--src-lang") == found
+
+
+@pytest.mark.parametrize("wanted", ["kas", "xx", "eng_Cyrl", ""])
+def test_a_language_that_is_unknown_or_one_of_several_is_an_error(wanted: str) -> None:
+    with pytest.raises(UserError) as error:
+        match_language(wanted, ["kas_Arab", "kas_Deva", "eng_Latn"], "--src-lang")
+    assert error.value.at == "--src-lang"
+
+
+def test_an_existing_folder_is_replaced_only_if_it_is_a_converted_run(
+    originals: dict[str, Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    output = tmp_path / "run"
+    command = [str(originals["marian"]), "-o", str(output)]
+    assert main(command) == 0
+    assert main(command) == 2
+    assert "--force" in capsys.readouterr().err
+    assert main([*command, "--force"]) == 0
+    (output / "converted.json").unlink()
+    assert main([*command, "--force"]) == 2
+    assert (output / "vocab.txt").exists()
+
+
+def test_a_run_has_the_source_the_license_and_the_direction(
+    copy: Callable[[str], Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = copy("nllb")
+    (folder / "README.md").write_text("---\nlanguage:\n- ace\nlicense: cc-by-nc-4.0\n---\n# NLLB\n")
+    edit(folder / "config.json", _name_or_path="facebook/nllb-200-distilled-600M")
+    languages = ["--src-lang", "en", "--tgt-lang", "sw"]
+    assert main([str(folder), "-o", str(tmp_path / "run"), *languages]) == 0
+    assert "cc-by-nc-4.0" in capsys.readouterr().err
+    origin = read_origin(RunFolder(tmp_path / "run"))
+    assert origin is not None
+    assert origin.source == "facebook/nllb-200-distilled-600M"
+    assert (origin.family, origin.license) == ("NLLB-200", "cc-by-nc-4.0")
+    assert MODEL in origin.files
+    run = RunFolder(tmp_path / "run")
+    recipe = stored_recipe(run.config_text(), "config.yaml")
+    (entry,) = recipe.data.train
+    assert (entry.tag, entry.tgt_tag) == ("<eng_Latn>", "<swh_Latn>")
+    assert (recipe.src, recipe.tgt, recipe.data.normalize) == ("en", "sw", "none")
+    named = ["--source", "x/y", "--license", "mit"]
+    assert main([str(folder), "-o", str(tmp_path / "two"), *languages, *named]) == 0
+    origin = read_origin(RunFolder(tmp_path / "two"))
+    assert origin is not None
+    assert origin.describe() == "x/y (NLLB-200; license: mit)"
+
+
+def test_language_tokens_with_rows_and_in_a_list_are_the_same(
+    copy: Callable[[str], Path], originals: dict[str, Path], tmp_path: Path
+) -> None:
+    """The tokens have moved between versions of transformers: each file alone suffices."""
+    languages = ["--src-lang", "en", "--tgt-lang", "sw"]
+    folder = copy("nllb")
+    added = {
+        t["content"]: t["id"]
+        for t in json.loads((folder / "tokenizer.json").read_text())["added_tokens"]
+    }
+    (folder / "tokenizer.json").unlink()
+    runs = ["both", "list", "rows", "decoder"]
+    assert main([str(originals["nllb"]), "-o", str(tmp_path / "both"), *languages]) == 0
+    assert main([str(folder), "-o", str(tmp_path / "list"), *languages]) == 0
+    (folder / "special_tokens_map.json").unlink()
+    folders.write_json(folder / "added_tokens.json", added)
+    assert main([str(folder), "-o", str(tmp_path / "rows"), *languages]) == 0
+    (folder / "added_tokens.json").unlink()
+    decoder = {str(row): {"content": token} for token, row in added.items()}
+    edit(folder / "tokenizer_config.json", added_tokens_decoder=decoder)
+    assert main([str(folder), "-o", str(tmp_path / "decoder"), *languages]) == 0
+    files = [load_file(tmp_path / run / "checkpoints" / "u000000" / MODEL) for run in runs]
+    rows = []
+    for run, file in zip(runs, files, strict=True):
+        vocab = Translator.load(tmp_path / run, "cpu").codec.vocab
+        ids = vocab.ids([" <eng_Latn>", " <swh_Latn>", " <zul_Latn>"])
+        rows.append(file["embed.weight"][ids])
+        assert len(vocab.tags) == 202
+    assert all(torch.equal(row, rows[0]) for row in rows)
