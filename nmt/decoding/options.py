@@ -52,8 +52,8 @@ class SearchOptions(DecodeConfig):
     tag: str | None = key(None, "Johnson 2017")
     """tag to put before each source, such as <2es>; an entry of data.train must have this tag"""
     tgt_tag: str | None = key(None, "Fan 2020")
-    """tag that each translation begins with in the model, such as <es>; the output does not show
-    it; an entry of data.train must have this tgt_tag"""
+    """tag of the targets, such as <es>, which no output shows; an entry of data.train must have
+    this tgt_tag"""
     src: str | None = key(None, "O", pattern=r"^[A-Za-z0-9_-]+$")
     """language of the input, for the rules of the tokenizer, if data.train has several source
     languages; none = src of the recipe"""

@@ -4,21 +4,25 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 
 from nmt.config.recipe import FastBpeConfig
 from nmt.data.batches import collate_sources
 from nmt.data.vocab import BOS, EOS, PAD, UNK, tag_piece
-from nmt.decoding.codec import TextCodec
+from nmt.decoding.codec import MAX_SOURCE_PIECES, TextCodec
 from nmt.decoding.engine import length_penalty
 from nmt.decoding.ensemble import Ensemble
 from nmt.decoding.forced import attention_maps
 from nmt.decoding.torch_engine import TorchEngine
 from nmt.decoding.translator import Translator
 from nmt.errors import UserError
+from nmt.export.engines import load_exported
+from nmt.export.folder import export
 from nmt.model.layout import Layout
 from tests.decoding.untrained import LINES, PAIRS, learned, translator_of, untrained
 
@@ -171,6 +175,28 @@ def test_an_ensemble_of_equal_models_is_the_model(translator: Translator) -> Non
     ):
         assert (a.pieces, a.alignment) == (b.pieces, b.alignment)
         assert a.token_log_probs == pytest.approx(b.token_log_probs, abs=1e-4)
+
+
+def test_the_longest_output_of_an_export_has_positions(tmp_path: Path) -> None:
+    """Of the longest source with tags on both sides, for a model that always repeats a piece."""
+    pytest.importorskip("ctranslate2")
+    translator = tagged()
+    piece = translator.codec.vocab.ids(translator.codec.target_pieces("the"))[0]
+    with torch.no_grad():
+        translator.transformer.out_bias[piece] = 100.0  # type: ignore[index]
+    export(translator, tmp_path / "model")
+    exported = load_exported(tmp_path / "model", "cpu")
+    source = np.full(MAX_SOURCE_PIECES + 1, piece)
+    for offset, fits in ((1533, True), (1534, False)):
+        options = {"beam": 1, "max_len_offset": offset, "tgt_tag": ES}
+        if not fits:
+            with pytest.raises(UserError, match="above 1,533 with this model"):
+                exported.translate_ids([source], **options)
+            continue
+        (found,) = exported.translate_ids([source], **options)
+        assert len(found.pieces) == MAX_SOURCE_PIECES + 2 + offset
+        (ours,) = translator.translate_ids([source[:9]], **{**options, "max_len_offset": 3})
+        assert len(ours.pieces) == 10 + 3
 
 
 def test_attention_has_no_row_for_the_tag(translator: Translator) -> None:

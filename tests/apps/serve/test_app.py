@@ -385,7 +385,7 @@ def test_openapi_lists_paths_options_and_errors(client: TestClient) -> None:
     operation = api["paths"]["/translate"]["post"]
     assert {"200", "401", "404", "413", "422", "429", "503", "504"} == set(operation["responses"])
     properties = api["components"]["schemas"]["TranslateRequest"]["properties"]
-    excluded = {"batch_tokens", "reverse_weight", "reverse_tag"}
+    excluded = {"batch_tokens", "reverse_weight", "reverse_tag", "reverse_tgt_tag"}
     assert set(properties) == {"text", "model", *SearchOptions.model_fields} - excluded
     for name, meaning in meanings(SearchOptions).items():
         if name not in excluded:  # in sentences of its own, not those of the command line
