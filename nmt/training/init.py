@@ -494,7 +494,8 @@ def _adaptation_lines(shapes: Shapes, parent: Parent, text: TextOfParent) -> lis
             sum(t.numel() for t in parent.tensors.values()),
             sum(s.numel() for s in shapes.values()),
         )
-        values, megabytes = ([f"{n / part:,.0f}" for n in sizes] for part in (1, 250_000))
+        values = [f"{n:,}" for n in sizes]
+        megabytes = [f"{n / 250_000:,.1f}" for n in sizes]
         lines.append(f"  parameters: {' -> '.join(values)}, {' -> '.join(megabytes)} MB in fp32")
     return lines
 
