@@ -325,9 +325,9 @@ def test_the_first_tags_start_as_the_mean_of_all_rows(corpora, tmp_path):
 @pytest.mark.parametrize(
     ("rows", "message"),
     [
-        ("{<ka>: <pt>}", "the parent has no tag <pt>; its tags are <es>"),
-        ("{<nl>: <es>}", "<nl> is no tag; the tags of this recipe are <es>, <ka>"),
-        ("{<es>: <es>}", "<es> is a tag of the parent, whose rows it takes"),
+        ("{<ka>: <pt>}", "the parent has no tag <pt>; "),
+        ("{<nl>: <es>}", r"<nl> is no tag here; data.train has 1 tag \(<ka>\) that the parent"),
+        ("{<es>: <es>}", "<es> is a tag of the parent, whose row it takes"),
     ],
 )
 def test_wrong_tag_rows(rows, message, corpora, parents, tmp_path):
