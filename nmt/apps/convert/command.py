@@ -13,7 +13,7 @@ from nmt.cli.parsers import command_parser
 EXAMPLES = """\
 examples:
   %(prog)s opus-mt-en-fr -o runs/opus-mt-en-fr
-  %(prog)s nllb-200-distilled-600M -o runs/nllb-en-sw --src-lang en --tgt-lang sw
+  %(prog)s nllb-600M -o runs/en-sw --src-lang en --tgt-lang sw
   %(prog)s opus-mt-en-ROMANCE -o runs/en-gl --src-lang en --tgt-lang gl"""
 
 

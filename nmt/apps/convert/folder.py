@@ -44,6 +44,12 @@ class HubFolder:
     def __init__(self, path: Path) -> None:
         self.path = path
         self.used: list[str] = []
+        if not path.is_dir():
+            raise UserError(
+                "no such folder",
+                at=str(path),
+                fix="download the model first: huggingface-cli download NAME --local-dir FOLDER",
+            )
         if not (path / CONFIG).is_file():
             raise UserError(
                 f"not a model of transformers: it has no {CONFIG}", at=str(path), fix=AGAIN

@@ -15,7 +15,7 @@ from torch import Tensor
 
 from nmt.apps.convert.families import ACTIVATIONS, Family, Side, Text
 from nmt.apps.convert.folder import AGAIN, CONFIG, HubFolder
-from nmt.apps.share.layers import from_transformers, pieces, sines_first
+from nmt.apps.share.layers import from_transformers, sines_first, tensor_pairs
 from nmt.data.vocab import BOS, EOS, PAD, SPECIALS, TAG_MARK, UNK, Vocab
 from nmt.errors import UserError
 from nmt.model.config import ModelConfig
@@ -26,6 +26,11 @@ SHARED = "model.shared.weight"
 TABLES = {stack: f"model.{stack}.embed_tokens.weight" for stack in ("encoder", "decoder")}
 OUTPUT, BIAS = "lm_head.weight", "final_logits_bias"
 OFFSET = 2  # of learned positions: the first position has row 2
+_SIZES = {
+    "dim": "d_model", "ffn_dim": "encoder_ffn_dim", "heads": "encoder_attention_heads",
+    "enc_layers": "encoder_layers", "dec_layers": "decoder_layers",
+    "max_positions": "max_position_embeddings",
+}  # fmt: skip
 _SINES = re.compile(r"model\.(en|de)coder\.embed_positions\.weights?")
 
 
@@ -58,7 +63,7 @@ def model_keys(family: Family, folder: HubFolder) -> dict[str, Any]:
         )
     dropout = config.get("dropout", 0.1)
     keys = {key: config[name] for key, name in _SIZES.items()}
-    if "positions" not in family.keys or family.keys["positions"] != "learned":
+    if family.keys.get("positions") != "learned":
         del keys["max_positions"]
     return {
         **keys,
@@ -73,13 +78,6 @@ def model_keys(family: Family, folder: HubFolder) -> dict[str, Any]:
     }
 
 
-_SIZES = {
-    "dim": "d_model", "ffn_dim": "encoder_ffn_dim", "heads": "encoder_attention_heads",
-    "enc_layers": "encoder_layers", "dec_layers": "decoder_layers",
-    "max_positions": "max_position_embeddings",
-}  # fmt: skip
-
-
 def _same(config: Mapping[str, Any], key: str) -> bool:
     return config.get(f"encoder_{key}") == config.get(f"decoder_{key}")
 
@@ -89,16 +87,13 @@ def _is_size(value: Any) -> bool:
 
 
 def make_vocabulary(text: Text) -> Vocab:
-    """Return the types of both sides; a piece counts as seen on the sides that have it.
-
-    Language tokens have the counts 0: a search never chooses one.
-    """
+    """Return the types of both sides; a type counts as seen on the sides that have it."""
     types = list(dict.fromkeys([*text.tgt.rows, *text.src.rows]))
     types.sort(key=lambda piece: piece.startswith(TAG_MARK))  # stable: tags are last
-    seen = [
-        [piece in side.rows and not piece.startswith(TAG_MARK) for side in (text.src, text.tgt)]
-        for piece in types
-    ]
+    seen = []
+    for piece in types:
+        on_target = text.tag_on_target or not piece.startswith(TAG_MARK)
+        seen.append([piece in text.src.rows, piece in text.tgt.rows and on_target])
     return Vocab(types, np.array(seen, dtype=np.int64))
 
 
@@ -125,7 +120,7 @@ class Weights:
             self._out = self._get(OUTPUT)
             if tied:
                 self._require_equal(self._out, self._tgt, "tie_word_embeddings is true", OUTPUT)
-        shared = config.get("share_encoder_decoder_embeddings", True)
+        shared = tied and config.get("share_encoder_decoder_embeddings", True)
         if shared:
             reason = "source and target share one embedding"
             self._require_equal(self._src, self._tgt, reason, TABLES["encoder"])
@@ -162,18 +157,19 @@ class Weights:
             if learned
         }
         layers: dict[str, Tensor] = {}
-        for piece in pieces(config):
-            tensor = layers[piece.theirs] = self._get(piece.theirs)
-            if any(tensor.shape[axis : axis + 1] != (config.dim,) for axis in piece.axes):
+        for pair in tensor_pairs(config):
+            tensor = layers[pair.theirs] = self._get(pair.theirs)
+            if any(tensor.shape[axis : axis + 1] != (config.dim,) for axis in pair.axes):
                 raise self._wrong(
-                    f"tensor {piece.theirs} has the shape {list(tensor.shape)}, and config.json "
+                    f"tensor {pair.theirs} has the shape {list(tensor.shape)}, and config.json "
                     f"says d_model {config.dim}"
                 )
         known = {SHARED, *TABLES.values(), OUTPUT, BIAS, *positions, *layers}
         extra = [n for n in self._tensors if n not in known and not _SINES.fullmatch(n)]
         if extra:
             raise self._wrong(f"has tensors that config.json does not describe: {_some(extra)}")
-        start = self._folder.config.get("decoder_start_token_id")
+        settings = self._folder.read_json("generation_config.json") | self._folder.config
+        start = settings.get("decoder_start_token_id")
         if not (type(start) is int and 0 <= start < len(self._tgt)):
             raise UserError(
                 f"decoder_start_token_id is {start!r}, not the id of a token",

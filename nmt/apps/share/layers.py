@@ -21,7 +21,7 @@ _NAMES = {"self_attn": "self_attn", "cross_attn": "encoder_attn", "ffn": "final"
 _INPUTS = {"encoder": "src_input", "decoder": "tgt_input"}
 
 
-class Piece(NamedTuple):
+class TensorPair(NamedTuple):
     """A tensor of transformers, and where it is here.
 
     Attributes:
@@ -37,7 +37,7 @@ class Piece(NamedTuple):
     parts: int = 1
 
 
-def pieces(config: ModelConfig) -> Iterator[Piece]:
+def tensor_pairs(config: ModelConfig) -> Iterator[TensorPair]:
     """Yield the tensors of all layers, those of one tensor of ours in the order of its rows.
 
     Embeddings, positions and the output bias are not among them.
@@ -58,20 +58,20 @@ def pieces(config: ModelConfig) -> Iterator[Piece]:
             yield from _norm(f"model.{stack}.layer_norm", f"{stack}.norm")
 
 
-def _norm(theirs: str, ours: str) -> Iterator[Piece]:
+def _norm(theirs: str, ours: str) -> Iterator[TensorPair]:
     for name in ("weight", "bias"):
-        yield Piece(f"{theirs}.{name}", f"{ours}.{name}", (0,))
+        yield TensorPair(f"{theirs}.{name}", f"{ours}.{name}", (0,))
 
 
 def _linear(
     theirs: str, ours: str, part: int = 0, parts: int = 1, into: bool = False
-) -> Iterator[Piece]:
+) -> Iterator[TensorPair]:
     """Yield a layer that reads vectors of the model, or writes them if ``into``."""
-    yield Piece(f"{theirs}.weight", f"{ours}.weight", (0,) if into else (1,), part, parts)
-    yield Piece(f"{theirs}.bias", f"{ours}.bias", (0,) if into else (), part, parts)
+    yield TensorPair(f"{theirs}.weight", f"{ours}.weight", (0,) if into else (1,), part, parts)
+    yield TensorPair(f"{theirs}.bias", f"{ours}.bias", (0,) if into else (), part, parts)
 
 
-def _attention(theirs: str, ours: str) -> Iterator[Piece]:
+def _attention(theirs: str, ours: str) -> Iterator[TensorPair]:
     fused = ("q", "kv", "kv") if ours.endswith("cross_attn") else ("qkv", "qkv", "qkv")
     for letter, name in zip("qkv", fused, strict=True):
         yield from _linear(
@@ -89,14 +89,14 @@ def to_transformers(config: ModelConfig, weights: Mapping[str, Tensor]) -> dict[
     """Return the layers under their names; biases that the model lacks are 0."""
     order = sines_first(config.dim)
     found = {}
-    for piece in pieces(config):
-        tensor = weights.get(piece.ours)
+    for pair in tensor_pairs(config):
+        tensor = weights.get(pair.ours)
         if tensor is None:
-            tensor = torch.zeros(len(weights[piece.ours.removesuffix("bias") + "weight"]))
-        tensor = tensor.chunk(piece.parts)[piece.part]
-        for axis in piece.axes:
+            tensor = torch.zeros(len(weights[pair.ours.removesuffix("bias") + "weight"]))
+        tensor = tensor.chunk(pair.parts)[pair.part]
+        for axis in pair.axes:
             tensor = tensor.index_select(axis, order)
-        found[piece.theirs] = tensor
+        found[pair.theirs] = tensor
     return found
 
 
@@ -106,13 +106,13 @@ def from_transformers(
     """Return their layers under our names.
 
     Args:
-        weights: has all tensors of ``pieces``.
+        weights: has all tensors of ``tensor_pairs``.
         order: [D], for each dimension of ours, the one of theirs.
     """
     found: dict[str, list[Tensor]] = {}
-    for piece in pieces(config):
-        tensor = weights[piece.theirs]
-        for axis in piece.axes:
+    for pair in tensor_pairs(config):
+        tensor = weights[pair.theirs]
+        for axis in pair.axes:
             tensor = tensor.index_select(axis, order)
-        found.setdefault(piece.ours, []).append(tensor)
+        found.setdefault(pair.ours, []).append(tensor)
     return {name: torch.cat(parts) for name, parts in found.items()}

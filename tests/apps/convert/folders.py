@@ -166,14 +166,14 @@ def marian(
     return save(model, folder, dtype)
 
 
-def nllb(folder: Path, dtype: torch.dtype = torch.float32, languages: tuple[str, ...] = ()) -> Any:
+def nllb(folder: Path, dtype: torch.dtype = torch.float32, **keys: Any) -> Any:
     """Write a folder as facebook/nllb-200-distilled-600M, and return the model."""
     from transformers import M2M100Config, M2M100ForConditionalGeneration
     from transformers.convert_slow_tokenizer import generate_merges
     from transformers.models.nllb.tokenization_nllb import FAIRSEQ_LANGUAGE_CODES, NllbTokenizer
 
     folder.mkdir(parents=True, exist_ok=True)
-    languages = languages or tuple(FAIRSEQ_LANGUAGE_CODES)
+    languages = tuple(FAIRSEQ_LANGUAGE_CODES)
     model = sentencepiece_model("bpe")
     (folder / "sentencepiece.bpe.model").write_bytes(model)
     specials = {"bos_token": "<s>", "eos_token": "</s>", "unk_token": "<unk>", "pad_token": "<pad>",
@@ -194,7 +194,7 @@ def nllb(folder: Path, dtype: torch.dtype = torch.float32, languages: tuple[str,
     )
     tokenizer.backend_tokenizer.save(str(folder / "tokenizer.json"))
     types = len(names)
-    config = M2M100Config(vocab_size=types + 2, scale_embedding=True, **SIZES)
+    config = M2M100Config(vocab_size=types + 2, scale_embedding=True, **{**SIZES, **keys})
     made = M2M100ForConditionalGeneration(config)
     peaked(made)
     return save(made, folder, dtype)

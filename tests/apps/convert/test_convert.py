@@ -138,6 +138,14 @@ def test_incomplete_weights_are_refused(
     assert "damaged" in refused(folder, capsys)
 
 
+def test_a_name_on_the_hub_is_not_a_folder(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    error = refused(tmp_path / "opus-mt-en-fr", capsys)
+    assert "no such folder" in error
+    assert "huggingface-cli download" in error
+
+
 def test_nan_is_refused(copy: Callable[[str], Path], capsys: pytest.CaptureFixture[str]) -> None:
     folder = copy("marian")
     tensors = load_file(folder / MODEL)
@@ -160,7 +168,7 @@ def test_a_pickle_never_runs_a_program(
     copy: Callable[[str], Path], capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
     folder, proof = copy("marian"), tmp_path / "proof"
-    for data in (pickle.dumps(Evil(proof)), None):
+    for data in (pickle.dumps(Evil(proof), protocol=2), None):
         if data is None:
             torch.save({"model.shared.weight": Evil(proof)}, folder / PICKLED)
         else:

@@ -118,6 +118,13 @@ def test_separate_vocabularies_become_one_with_two_sides(tags: Any, tmp_path: Pa
     _compare_logits(case, tags[:1])
 
 
+@pytest.mark.parametrize("family", ["marian", "nllb"])
+def test_an_output_layer_of_its_own_is_kept(family: str, tmp_path: Path) -> None:
+    case = made(family, tmp_path, tie_word_embeddings=False)
+    assert case.ours.transformer.config.tie == "none"
+    _compare_logits(case)
+
+
 def test_a_language_token_before_the_source_is_a_tag(tmp_path: Path) -> None:
     case = made("marian", tmp_path, tags=("fra", "pt_BR"))
     assert case.ours.codec.vocab.tags == ["<fra>", "<pt_BR>"]
@@ -256,8 +263,9 @@ def test_an_export_for_ctranslate2_translates_as_its_own_conversion(case: Case) 
     banned = [[name] for name in set(names) - set(codec.vocab.pieces(range(4, len(codec.vocab))))]
     banned.remove(["</s>"])
     outputs = []
+    tags = [[piece] for piece in codec.vocab.pieces(codec.vocab.reserved_ids)]
     for engine, sources, mark, suppressed in (
-        (ours, [[*case.tags[0], *pieces] for pieces in known], case.tags[1], None),
+        (ours, [[*case.tags[0], *pieces] for pieces in known], case.tags[1], tags or None),
         (theirs, tokens, first if case.tags[1] else [], banned),
     ):
         found = engine.translate_batch(
