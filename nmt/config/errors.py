@@ -62,6 +62,9 @@ def explain(
         place, name = document.place(wrong.path), key_name(wrong.path)
         if kind == "value_error":
             yield from _explain_rules(str(error["ctx"]["error"]), wrong.path, document)
+        elif error["loc"][-1] == "[key]" and "form" in _properties(wrong.group)[wrong.key]:
+            what = f"{key_name(wrong.path[:-1])}: {quote_value(wrong.path[-1])} is not a key of "
+            yield Problem(place.key, what + allowed(wrong.group, wrong.key))
         elif error["loc"][-1] == "[key]":
             what = f'"{wrong.path[-1]}" is not a valid name; a name has letters, digits, ".", "_" '
             yield Problem(place.key, f'{what}and "-", and begins with a letter or digit')

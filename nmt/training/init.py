@@ -26,6 +26,7 @@ from torch import Tensor, nn
 
 from nmt.config.errors import did_you_mean, format_value
 from nmt.config.recipe import ModelConfig, Recipe
+from nmt.data.text import quantity
 from nmt.data.vocab import SPECIALS, TAG_MARK, UNK, Vocab
 from nmt.decoding.codec import text_hash
 from nmt.errors import UserError
@@ -49,6 +50,7 @@ SAME_FUNCTION = (
 )  # fmt: skip
 # parts that a model may have in addition to its parent, but not lack
 ADDITIONS = ("bias", "head_scale", "post_attn_norm", "ffn_norm", "qkv_norm")
+MAX_TAGS = 10  # that an error names
 FEW_PIECES = 0.5  # share of the text below which the lines suggest another vocabulary
 # words of init.freeze -> patterns
 PARTS = {
@@ -386,32 +388,41 @@ def _sources_of_new(
         UserError: ``init.tag_rows`` names a tag that does not exist, or one that needs no relative.
     """
     theirs, relatives = parent.text.vocab, recipe.init.tag_rows
-    tags, their_tags = set(vocab.tags), theirs.tags
+    their_tags = theirs.tags
+    new_tags = sorted(set(vocab.tags).difference(their_tags))
     for tag, relative in relatives.items():
-        known = f"its tags are {', '.join(their_tags)}" if their_tags else "it has no tags"
         if relative not in their_tags:
+            listed = did_you_mean(relative, their_tags) or f"; it has {_some(their_tags)}"
             raise UserError(
-                f"the parent has no tag {relative}; {known}",
+                f"the parent has no tag {relative}{listed}",
                 at="init.tag_rows",
                 fix="name a tag of the parent, or leave this tag out",
             )
-        if tag not in tags or tag in their_tags:
-            what = "is a tag of the parent, whose rows it takes" if tag in tags else "is no tag"
+        if tag not in new_tags:
+            what = "a tag of the parent, whose row it takes" if tag in their_tags else "no tag here"
             raise UserError(
-                f"{tag} {what}; the tags of this recipe are {', '.join(sorted(tags)) or 'none'}",
+                f"{tag} is {what}; data.train has {_some(new_tags)} that the parent lacks",
                 at="init.tag_rows",
                 fix="name tags of data.train that the parent lacks",
             )
     pieces = {
         piece: list(parts) for piece, parts in (text.adaptation.parts if text else {}).items()
     }
-    for tag in sorted(tags.difference(their_tags)):
+    for tag in new_tags:
         chosen = [relatives[tag]] if tag in relatives else their_tags
         pieces[TAG_MARK + tag] = [TAG_MARK + tag for tag in chosen]
     return {
         row: [i for i in theirs.ids(pieces[piece]) if i != UNK]
         for piece, row in zip(pieces, vocab.ids(pieces), strict=True)
     }
+
+
+def _some(tags: Sequence[str]) -> str:
+    """Return the first tags of a list, and how many there are."""
+    if not tags:
+        return "no tags"
+    shown = ", ".join(tags[:MAX_TAGS]) + (", ..." if len(tags) > MAX_TAGS else "")
+    return f"{quantity(len(tags), 'tag')} ({shown})"
 
 
 def _means(table: Tensor, sources: Mapping[int, list[int]]) -> list[Tensor]:
@@ -520,7 +531,8 @@ def _adaptation_lines(shapes: Shapes, parent: Parent, text: TextOfParent) -> lis
             sum(t.numel() for t in parent.tensors.values()),
             sum(s.numel() for s in shapes.values()),
         )
-        values, megabytes = ([f"{n / part:,.0f}" for n in sizes] for part in (1, 250_000))
+        values = [f"{n:,}" for n in sizes]
+        megabytes = [f"{n / 250_000:,.1f}" for n in sizes]
         lines.append(f"  parameters: {' -> '.join(values)}, {' -> '.join(megabytes)} MB in fp32")
     return lines
 

@@ -493,21 +493,21 @@ def test_model_keys_that_a_recipe_does_not_set_are_those_of_the_parent(digits, t
     del values["model"]
     path = digits / "without-model.yaml"
     path.write_text(yaml.safe_dump(values))
-    words = [str(path), f"init.from={digits / 'run'}", "model.dropout=0", f"out={tmp_path / 'run'}"]
-    recipe = load_recipe(path, words[1:])
+    words = [str(path), f"init.from={digits / 'run'}", "model.dropout=0"]
+    own = [f"out={tmp_path / 'run'}", "train.validate_every=1"]
+    recipe = load_recipe(path, [*words[1:], *own])
     found = with_keys_of_parent(recipe, resume=False)
     theirs = RunFolder(digits / "run").recipe().model
     assert found.model == theirs.model_copy(update={"dropout": 0.0, "word_dropout": 0.1})
-    assert main([*words, "train.validate_every=1", "train.max_validations=1"]) == 0
+    assert main([*words, *own, "train.max_validations=1"]) == 0
     assert RunFolder(tmp_path / "run").recipe().model == found.model
     capsys.readouterr()
     assert main([*words, "model.dim=32", f"out={tmp_path / 'other'}"]) == 2
     assert "model.dim: 16 -> 32" in capsys.readouterr().err
     # a resumed run takes its own keys, although its parent is gone
-    more = [word for word in words if not word.startswith("init.from")]
-    more += [f"init.from={tmp_path / 'gone'}", "train.validate_every=1", "train.max_validations=2"]
     (tmp_path / "run" / "init.json").unlink()
-    assert main([*more, "--resume"]) == 0
+    words[1] = f"init.from={tmp_path / 'gone'}"
+    assert main([*words, *own, "train.max_validations=2", "--resume"]) == 0
 
 
 def test_each_model_key_either_belongs_to_the_parent_or_to_the_run():
@@ -526,7 +526,7 @@ def test_layers_of_a_stack_that_the_parent_lacks_are_those_of_the_recipe(tmp_pat
     values |= {"task": "causal_lm", "src": "en", "tgt": ""}
     for key, defaults in {"score": {"select_by": "ppl"}, "decode": {}, "segment": None}.items():
         values[key] = defaults if defaults is not None else values[key]
-    values["data"].pop("max_len")
+    values["data"] |= {"max_len": 250, "batch_tokens": 4096}
     values["model"] |= {"enc_layers": 6, "dec_layers": 3, "tie": "none"}
     (parent / "config.yaml").write_text(yaml.safe_dump(values))
     child = {
