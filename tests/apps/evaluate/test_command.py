@@ -102,7 +102,7 @@ def test_a_run_has_the_scores_that_its_training_logged(tmp_path, capsys, tokeniz
     assert prepared.test is not None
     segmenter = prepared.segmenter
 
-    def translate_ids(*_: object) -> list[Translation]:
+    def translate_ids(*_: object, **options: object) -> list[Translation]:
         """Return each reference and one more word, so that scores are between 0 and 100."""
         return [
             Translation(pieces, segmenter.decode(pieces, "en"), 0.0, 0.0, True)
