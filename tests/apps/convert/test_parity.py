@@ -211,6 +211,57 @@ def test_translations_are_theirs(beam: int, early: bool | None, rule: str, tmp_p
     assert len({best[0].text for best in ours.values()}) > 30
 
 
+@pytest.mark.parametrize("beam", [1, 4])
+def test_translations_into_a_language_are_theirs(case: Case, beam: int) -> None:
+    """transformers forces the token of the language; ours is the default of the converted run."""
+    if not case.tags[1]:
+        pytest.skip("no language token before targets")
+    tokenizer, codec, offset = case.tokenizer, case.ours.codec, 8
+    lines = [line for line in folders.lines(3)[:60] if UNK not in _ids(case, line)]
+    options = {"beam": beam, "length_alpha": 0.0, "max_len_offset": offset}
+    ours = dict(zip(lines, case.ours.stream(lines, split="line", **options), strict=True))
+    ids, rows = _common(case, codec.vocab)
+    names = dict(zip(rows, codec.vocab.pieces(ids), strict=True))
+    form = "__{}__" if case.family == "m2m100" else "{}"
+    languages = [form.format(tag.strip("<>")) for tag in codec.vocab.tgt_tags]
+    others = [tokenizer.unk_token_id, *tokenizer.convert_tokens_to_ids(languages)]
+    assert len({*others}) == len(languages) + 1
+
+    def ban(ids: torch.Tensor, scores: torch.Tensor) -> torch.Tensor:
+        """Allow the types that we choose, of those that we have, and after the language no end."""
+        if ids.shape[-1] == 1:
+            return scores
+        ours = scores[:, [*rows, *others]].logsumexp(-1, keepdim=True)
+        banned = torch.full_like(scores, -torch.inf)
+        banned[:, rows] = (scores - ours)[:, rows]
+        if ids.shape[-1] == 2:
+            banned[:, tokenizer.eos_token_id] = -torch.inf
+        return banned
+
+    for length, same_length in _by_length(tokenizer, lines):
+        output = case.theirs.generate(
+            **tokenizer(same_length, return_tensors="pt"),
+            forced_bos_token_id=tokenizer.convert_tokens_to_ids(
+                _tokens(tokenizer, text_target="a")[0]
+            ),
+            num_beams=beam,
+            early_stopping=False if beam > 1 else None,
+            length_penalty=0.0 if beam > 1 else None,
+            max_new_tokens=1 + length + offset,
+            logits_processor=transformers.LogitsProcessorList([ban]),
+            forced_eos_token_id=None,
+            do_sample=False,
+        )
+        for line, found in zip(same_length, output.tolist(), strict=True):
+            pieces = [names[i] for i in found[2:] if i in names and i != tokenizer.eos_token_id]
+            assert ours[line][0].pieces == pieces
+    assert len({best[0].text for best in ours.values()}) > 10
+
+
+def _ids(case: Case, line: str) -> list[int]:
+    return case.ours.codec.vocab.ids(case.ours.codec.source_pieces(line))
+
+
 def _by_length(tokenizer: Any, lines: list[str]) -> Iterator[tuple[int, list[str]]]:
     """Yield lines of the same length in tokens, EOS included: they have the same limit."""
     groups: dict[int, list[str]] = {}
