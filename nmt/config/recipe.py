@@ -982,6 +982,11 @@ class Recipe(ConfigBase):
                 f"data.max_pieces ({self.data.max_pieces:,}) must be at most {positions - 3:,}: "
                 f"model.positions: learned has {positions:,} (model.max_positions)"
             )
+        if self.decode.max_len_offset > positions - 514:  # after 512 pieces, a tag and EOS
+            yield (
+                f"decode.max_len_offset ({self.decode.max_len_offset:,}) must be at most "
+                f"{positions - 514:,} with {positions:,} model.max_positions"
+            )
         if not self.translates and self.data.block > positions:
             yield f"data.block ({self.data.block:,}) is above model.max_positions ({positions:,})"
 

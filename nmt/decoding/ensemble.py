@@ -33,6 +33,11 @@ class Ensemble(nn.Module):
         allowed = torch.stack([model.allowed for model in models]).any(0)
         self.register_buffer("allowed", allowed, persistent=False)
 
+    @property
+    def longest(self) -> int | None:
+        """The number of tokens that each of the models has positions for; None = any."""
+        return min((m.longest for m in self.members() if m.longest is not None), default=None)
+
     def members(self) -> Iterable[Transformer]:
         """Return the models, with their type, which ModuleList does not keep."""
         return cast(Iterable[Transformer], self.models)

@@ -171,6 +171,8 @@ class TorchEngine:
         layout = layout.to(self.device)
         required = torch.tensor([i.required_length for i in inputs], device=self.device)
         max_len = (layout.lengths + options.max_len_offset).maximum(required)
+        if (longest := self.model.longest) is not None:
+            max_len = max_len.clamp(max=longest - 1)  # a target tag takes one more
         processors = logits_processors(
             inputs, options, max_len, lambda: self.codec.for_tag(options.target_tag).strings
         )

@@ -109,7 +109,7 @@ class CTranslate2Engine:
         workers, vocab = check_workers(workers), codec.vocab
         kind, index = parse_device(device, library.get_cuda_device_count, "CTranslate2")
         self._hash = f"{text_hash(vocab, codec.segmenter)} {weights_hash}"
-        self.largest_offset = largest_offset(metadata.decode_config)
+        self.largest_offset = metadata.largest_offset
         self.tokens = [*SPECIALS, *vocab.pieces(range(len(SPECIALS), len(vocab)))]
         self.ids = {token: number for number, token in enumerate(self.tokens)}
         self.suppressed = [[token] for token in metadata.suppressed_tokens]
@@ -272,7 +272,9 @@ class AutoEngine:
         progress: Progress = ignore,
     ) -> list[list[Hypothesis]]:
         """Return the hypotheses of each input, best first, from either engine."""
-        fits = options.max_len_offset <= largest_offset(self._translator.info.decode)
+        translator = self._translator
+        longest = largest_offset(translator.info.decode, translator.transformer.config)
+        fits = options.max_len_offset <= longest
         faster = self._ctranslate2 if fits and finds_the_same(inputs, options) else None
         return (faster or self._torch).search(inputs, options, stop, progress)
 

@@ -67,6 +67,7 @@ class Metadata:
             (``nmt.data.moses``); whether the segmenter has ``byte_fallback``, and gets text
             ``raw``.
         decode: the recipe's ``decode`` keys.
+        largest_offset: the highest ``max_len_offset`` for which there are positions.
         length_penalty: CTranslate2's length penalty that is closest to ``decode.length_alpha``.
         suppressed_tokens: tokens that must not be produced, in addition to UNK.
         tags: what a source may begin with, such as ``<bt>``; its token has a space before it.
@@ -88,6 +89,7 @@ class Metadata:
     decode: dict[str, Any]
     suppressed_tokens: list[str]
     segmentation: dict[str, Any]
+    largest_offset: int
     length_penalty: float
     tags: list[str] = field(default_factory=list)
     tag_targets: dict[str, str] = field(default_factory=dict)
@@ -136,8 +138,8 @@ def write_folder(translator: Translator, folder: Path, quantization: str | None)
     vocab, segmenter, decode = codec.vocab, codec.segmenter, info.decode
     config, weights = fold(model.state_dict(), model.config, model.allowed)
     types = vocab.pieces(range(len(SPECIALS), len(vocab)))
-    positions = LONGEST_SOURCE + largest_offset(decode)
-    spec = build_spec(config, weights, types, positions)
+    offset = largest_offset(decode, config)
+    spec = build_spec(config, weights, types, LONGEST_SOURCE + offset)
     spec.optimize(quantization)
     spec.save(str(folder))
     vocab.save(folder)
@@ -161,6 +163,7 @@ def write_folder(translator: Translator, folder: Path, quantization: str | None)
             "byte_fallback": bool(segmenter.alphabet()),
             "raw": bool(segmenter.metadata().get("raw")),
         },
+        largest_offset=offset,
         length_penalty=round(ctranslate2_length_penalty(decode.length_alpha), 3),
         tags=vocab.tags,
         tag_targets=dict(codec.tag_targets),
@@ -176,7 +179,7 @@ def write_folder(translator: Translator, folder: Path, quantization: str | None)
         json.dumps(asdict(metadata), indent=1) + "\n", encoding="utf-8"
     )
     write_hashes(folder)
-    readme = _readme(segmenter, metadata, positions)
+    readme = _readme(segmenter, metadata, LONGEST_SOURCE + offset)
     (folder / "README.md").write_text(readme, encoding="utf-8")
     shutil.copyfile(TEMPLATES / "translate.py", folder / "translate.py")
     for name in ("unicode.py", "moses.py", "sentences.py"):

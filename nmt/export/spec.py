@@ -57,12 +57,15 @@ def ctranslate2_length_penalty(alpha: float) -> float:
     return alpha * TYPICAL_LENGTH / (5 + TYPICAL_LENGTH)
 
 
-def largest_offset(decode: DecodeConfig) -> int:
+def largest_offset(decode: DecodeConfig, config: ModelConfig) -> int:
     """Return the largest ``max_len_offset`` for which an export has enough positions.
 
     Args:
         decode: settings of the run that is exported.
+        config: of its model, which may have learned its positions.
     """
+    if config.positions == "learned":
+        return config.max_positions - LONGEST_SOURCE
     return max(POSITIONS - LONGEST_SOURCE, decode.max_len_offset)
 
 

@@ -89,6 +89,11 @@ class ModelBase(nn.Module):
         ]
         return Stack(blocks, last_norm if pre else None)
 
+    @property
+    def longest(self) -> int | None:
+        """The number of tokens of a sentence that there are positions for; None = any."""
+        return self.config.max_positions if self.config.positions == "learned" else None
+
     def make_input(self) -> InputEmbedding:
         """Return what turns the words of a stack into vectors."""
         return InputEmbedding(self.config, self.dropout_rng)
