@@ -42,7 +42,9 @@ def lines(letters: str, seed: int, count: int = 150, longest: int = 7) -> list[s
 
 
 OLD, OTHER, NEW = lines(LATIN, 1), lines(LATIN, 2), lines(GEORGIAN, 3)
-RARE = ["abc zzz", "o", "a e i o u", "abacaba", "vvvvvv", "zuz uzu"]
+RARE = ["abc zzz", "o", "a e i o u", "abacaba", "vvvvvv", "zuz uzu"] + [
+    "".join(Random(number).choices(LATIN[:6] + " ", k=12)).strip() for number in range(100)
+]
 
 
 def learned(kind: str) -> Segmenter:
