@@ -87,7 +87,7 @@ def command(
     monkeypatch.chdir(tmp_path)
     metadata: dict[str, Any] = {
         "version": "0.2.0", "src": "en", "tgt": "gl", "quantization": None, "decode": {},
-        "suppressed_tokens": [], "segmentation": {}, "length_penalty": None,
+        "suppressed_tokens": [], "segmentation": {}, "largest_offset": 0, "length_penalty": None,
     }  # fmt: skip
     Path("run").mkdir()
     Path("run/nmt.json").write_text(json.dumps(metadata))
