@@ -163,7 +163,16 @@ def run_trainer(types: int, made: list[list[Pair]], precision: str) -> list[floa
     for pairs in made:
         src = padded([s for s, _ in pairs], PAD)
         labels = padded([t for _, t in pairs], -100)
-        data.append({"input_ids": src, "attention_mask": src != PAD, "labels": labels})
+        inputs = model.prepare_decoder_input_ids_from_labels(labels)  # as its collator does
+        mask = src != PAD
+        data.append(
+            {
+                "input_ids": src,
+                "attention_mask": mask,
+                "labels": labels,
+                "decoder_input_ids": inputs,
+            }
+        )
     times = []
 
     class Clock(TrainerCallback):
@@ -208,7 +217,7 @@ def main() -> None:
         done = subprocess.run(command, capture_output=True, text=True)
         if done.returncode:
             sys.exit(f"{name}: {done.stderr}")
-        lines = [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]
+        lines = [json.loads(line) for line in done.stdout.splitlines() if line.startswith('{"')]
         found[name].append({key: value for line in lines for key, value in line.items()})
         print(name, found[name][-1], file=sys.stderr, flush=True)
     print("\n".join(table(found)))
