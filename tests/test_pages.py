@@ -209,6 +209,7 @@ ELSEWHERE = {
     "docs/commands.md": "tests/cli",
     "docs/data.md": "tests/data_prep",
     "docs/howto/public-models.md": "tests/apps/convert/test_use.py",
+    "docs/howto/which-parent.md": "no blocks",
     "docs/howto/memory.md": "tests/training/test_fitting.py; a benchmark of minutes",
     "docs/howto/rule-based-neighbor.md": "needs packages of Debian",
     "docs/export.md": "tests/export",
