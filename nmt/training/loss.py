@@ -81,7 +81,9 @@ def recomputed_loss(
     """
 
     def sums(rows: Tensor, table: Tensor, *rest: Tensor) -> tuple[Tensor, Tensor]:
-        loss = label_smoothed_loss(project(rows, table), rest[0], allowed, smoothing, *rest[1:])
+        logits = project(rows, table)
+        with torch.autocast(rows.device.type, enabled=False):  # as where all logits are kept
+            loss = label_smoothed_loss(logits, rest[0], allowed, smoothing, *rest[1:])
         return loss.smoothed, loss.nll
 
     size = max(1, MAX_LOGITS // len(table))

@@ -117,6 +117,32 @@ def test_recomputing_does_not_change_a_training(start, monkeypatch: pytest.Monke
         torch.testing.assert_close(tensor, results[1][name], rtol=1e-4, atol=1e-5, msg=name)
 
 
+@pytest.mark.parametrize("bf16", [False, True])
+def test_the_loss_in_parts_is_the_loss_of_all_logits(monkeypatch: pytest.MonkeyPatch, bf16: bool):
+    generator = torch.Generator().manual_seed(1)
+    states, table = (torch.randn(size, 8, generator=generator) for size in (30, 20))
+    targets, weights = torch.arange(30) % 20, torch.arange(30) % 3 / 2
+    allowed = torch.arange(20) < 19
+    results = []
+    for size in (10**9, 60):  # all at once; three tokens at a time
+        monkeypatch.setattr(loss, "MAX_LOGITS", size)
+        x, rows = (tensor.clone().requires_grad_() for tensor in (states, table))
+        with torch.autocast("cpu", enabled=bf16):
+            arguments = (targets, allowed, 0.1, weights)
+            sums = loss.recomputed_loss(torch.nn.functional.linear, x, rows, *arguments)
+            logits = torch.nn.functional.linear(x, rows)
+        sums.smoothed.backward()
+        usual = loss.label_smoothed_loss(logits, *arguments)
+        assert sums.smoothed.dtype == torch.float32
+        torch.testing.assert_close(sums.smoothed, usual.smoothed)
+        torch.testing.assert_close(sums.nll, usual.nll)
+        results.append((x.grad, rows.grad))
+    for gradient, in_parts in zip(*results, strict=True):
+        # in bf16, the gradients of parts are rounded one by one
+        tolerance = {"rtol": 0.02, "atol": 0.1} if bf16 else {"rtol": 1e-5, "atol": 1e-5}
+        torch.testing.assert_close(gradient, in_parts, **tolerance)
+
+
 def test_adafactor_keeps_a_row_and_a_column_of_a_matrix(start):
     trainer = start("optim.kind=adafactor")
     before = weights(trainer)
