@@ -16,11 +16,13 @@ from nmt.config.load import as_recipe
 from nmt.config.recipe import Recipe
 from nmt.data.bitext import held_out_entries
 from nmt.data.download import obtain_corpus
+from nmt.data.prepare import EvalSet
 from nmt.data.report import summary as describe_report
 from nmt.data.segmenters import save_segmenter
 from nmt.data.text import quantity
 from nmt.decoding.translator import Translator
-from nmt.errors import Diverged, MachineError, RunError, Terminated
+from nmt.errors import Diverged, MachineError, RunError, Terminated, UserError
+from nmt.model.base import ModelBase
 from nmt.run.checkpoint import (
     checkpoints_to_keep,
     replace_damaged_best,
@@ -36,7 +38,12 @@ from nmt.runtime.cpus import limit_processes
 from nmt.runtime.device import emulation_note, resolve_device, resolve_precision
 from nmt.runtime.distributed import World
 from nmt.runtime.files import disk_errors, require_space, write_atomic
-from nmt.runtime.memory import frozen_count, keep_freed_memory, parameter_count, require_memory
+from nmt.runtime.memory import (
+    frozen_count,
+    keep_freed_memory,
+    parameter_count,
+    require_memory,
+)
 from nmt.runtime.signals import StopRequest, stop_signals
 from nmt.scoring.systems import set_file, words_file
 from nmt.training.init import Parent, Transfer, make_transfer
@@ -148,9 +155,9 @@ class TrainingResult:
             updates=summary["updates"],
             hours=summary["hours"],
             best=summary["best"],
-            dev=summary["dev"],
+            dev=summary.get("dev"),
             select_by=run.recipe().score.select_by,
-            test={score["name"]: score["value"] for score in summary["test"] or ()},
+            test={score["name"]: score["value"] for score in summary.get("test") or ()},
             history=[record for record in read_metrics(run) if record.get("kind") == "dev"],
             text=text,
         )
@@ -195,6 +202,26 @@ def write_missing_report(run: TrainingFolder, quiet: bool = False) -> None:
             _write_report(run, log)
 
 
+def _require_positions(model: ModelBase, sets: Sequence[EvalSet]) -> None:
+    """Check that a model with learned positions has one for each token of dev and test.
+
+    Raises:
+        UserError: a line is too long.
+    """
+    if model.longest is None:
+        return
+    for held_out in sets:
+        corpus = held_out.corpus
+        longest = 2 + int(max(corpus.src_len.max(), corpus.tgt_len.max()))  # EOS, and a tag
+        if longest > model.longest:
+            raise UserError(
+                f"a line of {held_out.name} has {longest:,} tokens; model.max_positions is "
+                f"{model.longest:,}",
+                at=f"data.{held_out.name.partition('.')[0]}",
+                fix="split this line into sentences, or leave it out",
+            )
+
+
 def _write_report(run: RunFolder, log: Logger) -> None:
     if (write := hooks.find("report")) is not None:
         write(run, log)
@@ -233,6 +260,8 @@ class Training:
             text = parent.text.for_recipe(recipe, not quiet) if parent else None
             prepared = prepare_with(text, recipe, progress=not quiet)
         model = model_without_memory(recipe, len(prepared.vocab))
+        if recipe.translates:
+            _require_positions(model, prepared.held_out)
         if parent is not None:
             self.transfer = make_transfer(recipe, model, prepared.vocab, parent, text)
         self._print(describe_report(prepared.report))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -220,6 +221,16 @@ def test_losses_of_twenty_updates(name, tmp_path):
     assert main([str(recipe), "precision=fp32"]) == 0
     losses = [r["loss"] for r in records(tmp_path / "run", "train")]
     assert losses == pytest.approx([float(loss) for loss in expected.split()], rel=1e-4)
+
+
+@pytest.mark.parametrize("path", sorted(FOLDER.glob("finetune/*.yaml")), ids=lambda path: path.stem)
+def test_a_recipe_for_a_public_model_starts_from_a_converted_run(path: Path):
+    recipe = load_recipe(path)
+    assert recipe.init.parent is not None
+    assert recipe.init.vocab == "parent"
+    text = path.read_text(encoding="utf-8")
+    [run] = re.findall(r"^#   nmt-convert \S+ -o (\S+)", text, flags=re.MULTILINE)
+    assert recipe.init.parent.endswith(run)
 
 
 SWEEPS = sorted(

@@ -549,7 +549,8 @@ class OptimConfig(ConfigBase):
     """Adam's epsilon; with muon, of the AdamW part"""
     weight_decay: float = key(0.0, "T appendix C", ge=0)
     """weight decay: with adam and radam, L2 regularization, whose gradient is added after clipping;
-    with adamw and muon, decoupled: an update subtracts learning rate x this x weights"""
+    with adamw, muon and adafactor, decoupled: an
+    update subtracts learning rate x this x weights"""
     clip_norm: float = key(1.0, "T appendix A", ge=0)
     """maximum global norm of the gradient; a larger gradient is scaled down; 0 = off"""
     label_smoothing: Probability = key(0.1, "T appendix A")
@@ -982,10 +983,10 @@ class Recipe(ConfigBase):
                 f"data.max_pieces ({self.data.max_pieces:,}) must be at most {positions - 3:,}: "
                 f"model.positions: learned has {positions:,} (model.max_positions)"
             )
-        if self.decode.max_len_offset > positions - 514:  # after 512 pieces, a tag and EOS
+        if self.decode.max_len_offset > positions - 515:  # after 512 pieces, two tags and EOS
             yield (
                 f"decode.max_len_offset ({self.decode.max_len_offset:,}) must be at most "
-                f"{positions - 514:,} with {positions:,} model.max_positions"
+                f"{positions - 515:,} with {positions:,} model.max_positions"
             )
         if not self.translates and self.data.block > positions:
             yield f"data.block ({self.data.block:,}) is above model.max_positions ({positions:,})"

@@ -182,7 +182,13 @@ class Engine(Protocol):
 
 @runtime_checkable
 class Scorer(Protocol):
-    """An engine that also scores given targets."""
+    """An engine that also scores given targets.
+
+    Attributes:
+        longest_target: the number of pieces that a target may have.
+    """
+
+    longest_target: int
 
     def score(
         self,

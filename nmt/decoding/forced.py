@@ -303,7 +303,10 @@ def score_pairs(
         UserError: one side has more lines than the other.
     """
     tag = codec.tag_ids(options.tag)
-    segmented = [_segment_pair(codec, number, *pair, options.src) for number, pair in pairs]
+    segmented = [
+        _segment_pair(codec, number, *pair, options.src, scorer.longest_target)
+        for number, pair in pairs
+    ]
     usable: list[EncodedPair] = []
     for (number, _), pieces in zip(pairs, segmented, strict=True):
         if pieces is not None:
@@ -326,7 +329,12 @@ def score_pairs(
 
 
 def _segment_pair(
-    codec: TextCodec, number: int, source: str | None, target: str | None, src: str | None
+    codec: TextCodec,
+    number: int,
+    source: str | None,
+    target: str | None,
+    src: str | None,
+    longest_target: int,
 ) -> tuple[list[str], list[str]] | None:
     """Return the pieces of both sides, none of a blank one; None if a side is too long."""
     if source is None or target is None:
@@ -338,7 +346,7 @@ def _segment_pair(
     sides = []
     for side, line, segment, limit in (
         ("source", source, functools.partial(codec.source_pieces, src=src), MAX_SOURCE_PIECES),
-        ("target", target, codec.target_pieces, MAX_TARGET_PIECES),
+        ("target", target, codec.target_pieces, longest_target),
     ):
         problem = too_long(line)
         pieces = [] if problem else segment(line)

@@ -34,7 +34,7 @@ from nmt.decoding.engine import (
     ignore,
 )
 from nmt.decoding.ensemble import Ensemble
-from nmt.decoding.forced import forced_decode
+from nmt.decoding.forced import MAX_TARGET_PIECES, forced_decode
 from nmt.decoding.logits_processors import logits_processors
 from nmt.decoding.options import SearchOptions
 from nmt.decoding.search import beam_search, ranked
@@ -76,6 +76,8 @@ class TorchEngine:
     ) -> None:
         self.model, self.codec, self.device = model, codec, device
         self.precision, self.workers = precision, check_workers(workers)
+        positions = MAX_TARGET_PIECES if model.longest is None else model.longest - 2  # tag, EOS
+        self.longest_target = min(MAX_TARGET_PIECES, positions)
         self._allowed_ids = model.allowed.nonzero()[:, 0]
         self._search_batcher = HalvingBatcher(device)
         self._forced_batcher = HalvingBatcher(device)
@@ -171,8 +173,9 @@ class TorchEngine:
         layout = layout.to(self.device)
         required = torch.tensor([i.required_length for i in inputs], device=self.device)
         max_len = (layout.lengths + options.max_len_offset).maximum(required)
+        start = [BOS, *self.codec.tgt_tag_ids(options.tgt_tag).tolist()]
         if (longest := self.model.longest) is not None:
-            max_len = max_len.clamp(max=longest - 1)  # a target tag takes one more
+            max_len = max_len.clamp(max=longest - len(start))
         processors = logits_processors(
             inputs, options, max_len, lambda: self.codec.for_tag(options.target_tag).strings
         )
@@ -182,7 +185,6 @@ class TorchEngine:
         # a model could produce tags of targets; without model.logit_mask, also others, and MASK
         reserved = [i for i in self.codec.vocab.reserved_ids if self.model.allowed[i]]
         forbidden = [PAD, BOS, *reserved] if options.allow_unk else [PAD, BOS, UNK, *reserved]
-        start = [BOS, *self.codec.tgt_tag_ids(options.tgt_tag).tolist()]
         diverse = options.groups > 1  # the best of a group may be the second best of all
         try:
             with torch.no_grad():

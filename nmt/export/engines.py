@@ -45,7 +45,7 @@ from nmt.decoding.translator import Translator
 from nmt.decoding.worker_pool import check_workers
 from nmt.errors import MachineError, NmtError, UserError
 from nmt.export.folder import Metadata, export, read_metadata, verify_files, write_folder
-from nmt.export.spec import SPECIALS, check_supported, largest_offset, require_ctranslate2
+from nmt.export.spec import SPECIALS, check_supported, require_ctranslate2
 from nmt.model import MASKED_LOGIT
 from nmt.run.folder import is_export
 from nmt.runtime.cpus import num_threads
@@ -262,7 +262,7 @@ class AutoEngine:
         self._translator, self._torch = translator, translator.engine
         self.device, self.precision = self._torch.device, self._torch.precision
         self.check_options, self.model_hash = self._torch.check_options, self._torch.model_hash
-        self.score = self._torch.score
+        self.score, self.longest_target = self._torch.score, self._torch.longest_target
 
     def search(
         self,
@@ -272,10 +272,9 @@ class AutoEngine:
         progress: Progress = ignore,
     ) -> list[list[Hypothesis]]:
         """Return the hypotheses of each input, best first, from either engine."""
-        translator = self._translator
-        longest = largest_offset(translator.info.decode, translator.transformer.config)
-        fits = options.max_len_offset <= longest
-        faster = self._ctranslate2 if fits and finds_the_same(inputs, options) else None
+        faster = self._ctranslate2 if finds_the_same(inputs, options) else None
+        if faster is not None and options.max_len_offset > faster.largest_offset:
+            faster = None
         return (faster or self._torch).search(inputs, options, stop, progress)
 
     @functools.cached_property

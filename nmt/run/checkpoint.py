@@ -63,7 +63,6 @@ from nmt.runtime.files import (
 from nmt.runtime.progress import counted
 from nmt.version import __version__
 
-ADAM_MOMENTS = 2  # values per parameter in the optimizer's state
 Shapes: TypeAlias = Mapping[str, tuple[torch.Size, torch.dtype]]
 
 
@@ -183,9 +182,13 @@ def checkpoints_to_keep(train: TrainConfig) -> int:
     return max(train.keep, train.average)
 
 
-def space_needed(parameters: int, keep: int) -> int:
-    """Return the bytes of a run's checkpoints: ``keep``, the best, and one in the making."""
-    return 4 * parameters * (1 + ADAM_MOMENTS) * (keep + 2)
+def space_needed(parameters: int, moments: int, keep: int) -> int:
+    """Return the bytes of a run's checkpoints: ``keep``, the best, and one in the making.
+
+    Args:
+        moments: values of the optimizer's state.
+    """
+    return 4 * (parameters + moments) * (keep + 2)
 
 
 # --- save ---------------------------------------------------------------------------------------

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     import torch
 
 PER_WEIGHT = 4  # bytes, in fp32
-MOMENTS = {"adafactor": 0}  # values that an optimizer keeps for each weight that trains; others: 2
+_MOMENTS = {"adafactor": 0}  # values that an optimizer keeps for each weight that trains; others: 2
 _TRIM_THRESHOLD, _MMAP_MAX, _ARENA_MAX = -1, -4, -8  # from glibc's malloc.h
 
 
@@ -29,8 +29,9 @@ def require_memory(
         optimizer: its kind in a recipe.
         shards: number of processes that divide them.
     """
-    trained = (parameters - frozen) * (1 + MOMENTS.get(optimizer, 2))  # with gradients
-    needed, free = PER_WEIGHT * (parameters + trained) // shards, free_memory(device)
+    trained = parameters - frozen
+    needed = PER_WEIGHT * (parameters + trained + moments(trained, optimizer)) // shards
+    free = free_memory(device)
     if free is not None and needed > free:
         raise MachineError(
             f"a model of {parameters:,} parameters needs {human_bytes(needed)} to train, batches "
@@ -39,6 +40,11 @@ def require_memory(
             fix="lower model.dim, model.ffn_dim, model.enc_layers, model.dec_layers or the "
             "vocabulary size, set optim.kind=adafactor, or use a machine with more memory",
         )
+
+
+def moments(trained: int, optimizer: str) -> int:
+    """Return how many values an optimizer keeps for the parameters that train."""
+    return trained * _MOMENTS.get(optimizer, 2)
 
 
 def parameter_count(model: torch.nn.Module) -> int:

@@ -203,9 +203,11 @@ def make_transfer(
         text=text,
     )
     numbers = _numbers(vocab, ids) | {"means": len(sources)}
-    frozen = [
-        name for name, p in model.named_parameters() if not p.requires_grad and not recipe.lora.rank
-    ]
+    frozen = []
+    if recipe.lora.rank:
+        _require_complete(transfer, numbers)
+    else:
+        frozen = [name for name, p in model.named_parameters() if not p.requires_grad]
     return replace(
         transfer,
         lines=[
@@ -219,6 +221,24 @@ def make_transfer(
             "frozen": frozen,
             **(text.adaptation.record if text else {}),
         },
+    )
+
+
+def _require_complete(transfer: Transfer, numbers: Mapping[str, Any]) -> None:
+    """Check that LoRA, which trains no other weight, finds all weights in the parent.
+
+    Raises:
+        UserError: some would keep their random start.
+    """
+    random = numbers["new"] - numbers["means"]
+    if not (transfer.missing or random):
+        return
+    what = f"{random:,} pieces" if random else ", ".join(sorted(_top_level(transfer.missing)))
+    raise UserError(
+        f"the parent lacks {what}, which would keep random weights, because LoRA does not train "
+        "them",
+        at="lora.rank",
+        fix="set init.vocab=parent" if random else "remove lora.rank, or choose another parent",
     )
 
 
@@ -388,8 +408,8 @@ def _sources_of_new(
         UserError: ``init.tag_rows`` names a tag that does not exist, or one that needs no relative.
     """
     theirs, relatives = parent.text.vocab, recipe.init.tag_rows
-    their_tags = theirs.tags
-    new_tags = sorted(set(vocab.tags).difference(their_tags))
+    their_tags = sorted({*theirs.tags, *theirs.tgt_tags})
+    new_tags = sorted({*vocab.tags, *vocab.tgt_tags}.difference(their_tags))
     for tag, relative in relatives.items():
         if relative not in their_tags:
             listed = did_you_mean(relative, their_tags) or f"; it has {_some(their_tags)}"

@@ -175,7 +175,6 @@ def test_an_unknown_script_is_learned(corpora, tmp_path):
         words = child_recipe(corpora, parent, tmp_path / f"with-{vocab}", f"init.vocab={vocab}")
         assert main([*words, "train.validate_every=100", "train.max_validations=1"]) == 0
         ppl[vocab] = records(tmp_path / f"with-{vocab}", "dev")[-1]["ppl"]
-    print(ppl)
     assert 1.5 * ppl["extend"] < ppl["parent"]  # of the same target pieces
 
 

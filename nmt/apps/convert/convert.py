@@ -126,8 +126,16 @@ def choose_languages(
         entry["tgt_tag"] = text.tags[match_language(langs[1], text.tags, "--tgt-lang")]
     elif text.tags:
         entry["tag"] = text.tags[match_language(langs[1], text.tags, "--tgt-lang")]
-    elif tgt and text.langs[1]:
-        match_language(tgt, [text.langs[1]], "--tgt-lang")
+    for option, stated in zip(wanted, text.langs, strict=True):
+        given = wanted[option]
+        if given and stated and option not in needed:
+            match_language(given, [stated], option)
+    if entry.get("tgt_tag") and entry["tag"] == entry["tgt_tag"]:
+        raise UserError(
+            f"{langs[0]} and {langs[1]} are the same language of the model, {entry['tag']}",
+            at="--tgt-lang",
+            fix="give another",
+        )
     return entry, langs
 
 

@@ -45,7 +45,7 @@ def model_keys(family: Family, folder: HubFolder) -> dict[str, Any]:
         f"{key}: {config.get(key)!r}; fits: {fits}"
         for key, fitting, fits in (
             ("scale_embedding", config.get("scale_embedding") is True, "true"),
-            ("activation_function", config.get("activation_function") in ACTIVATIONS,
+            ("activation_function", str(config.get("activation_function")) in ACTIVATIONS,
              ", ".join(ACTIVATIONS)),
             ("decoder_attention_heads", _same(config, "attention_heads"),
              f"{config.get('encoder_attention_heads')!r}, as in the encoder"),
@@ -159,7 +159,10 @@ class Weights:
         layers: dict[str, Tensor] = {}
         for pair in tensor_pairs(config):
             tensor = layers[pair.theirs] = self._get(pair.theirs)
-            if any(tensor.shape[axis : axis + 1] != (config.dim,) for axis in pair.axes):
+            vector = pair.theirs.endswith(("bias", "norm.weight", "layernorm_embedding.weight"))
+            if tensor.dim() != (1 if vector else 2) or any(
+                tensor.shape[axis : axis + 1] != (config.dim,) for axis in pair.axes
+            ):
                 raise self._wrong(
                     f"tensor {pair.theirs} has the shape {list(tensor.shape)}, and config.json "
                     f"says d_model {config.dim}"
@@ -187,6 +190,8 @@ class Weights:
             found["src_embed.weight"] = self._src[src][:, order]
         if config.tie == "none":
             found["out_embed.weight"] = self._out[tgt][:, order]
+        if config.out_bias and self._tensors[BIAS].numel() != len(self._tgt):
+            raise self._wrong(f"{BIAS} has the shape {list(self._tensors[BIAS].shape)}")
         if config.out_bias:
             found["out_bias"] = self._tensors[BIAS].reshape(-1)[tgt]
         with torch.device("meta"):
