@@ -29,8 +29,8 @@ def require_memory(
         optimizer: its kind in a recipe.
         shards: number of processes that divide them.
     """
-    trained = (parameters - frozen) * (1 + MOMENTS.get(optimizer, 2))  # with gradients
-    needed, free = PER_WEIGHT * (parameters + trained) // shards, free_memory(device)
+    needed = memory_to_train(parameters, frozen, optimizer) // shards
+    free = free_memory(device)
     if free is not None and needed > free:
         raise MachineError(
             f"a model of {parameters:,} parameters needs {human_bytes(needed)} to train, batches "
@@ -39,6 +39,16 @@ def require_memory(
             fix="lower model.dim, model.ffn_dim, model.enc_layers, model.dec_layers or the "
             "vocabulary size, set optim.kind=adafactor, or use a machine with more memory",
         )
+
+
+def memory_to_train(parameters: int, frozen: int, optimizer: str) -> int:
+    """Return the bytes of weights, gradients and optimizer state; batches need more.
+
+    Args:
+        frozen, optimizer: see ``require_memory``.
+    """
+    trained = (parameters - frozen) * (1 + MOMENTS.get(optimizer, 2))  # with gradients
+    return PER_WEIGHT * (parameters + trained)
 
 
 def parameter_count(model: torch.nn.Module) -> int:
