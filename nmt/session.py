@@ -265,11 +265,12 @@ class Training:
         if parent is not None:
             self.transfer = make_transfer(recipe, model, prepared.vocab, parent, text)
         self._print(describe_report(prepared.report))
-        self.parameters = parameter_count(model)
+        self.parameters, frozen = parameter_count(model), frozen_count(model)
+        self.trained = self.parameters - frozen
         if sharded := recipe.train.shard == "full" and world.size > 1:
             require_shardable(precision)
         shards, kind = world.size if sharded else 1, recipe.optim.kind
-        require_memory(self.parameters, frozen_count(model), kind, device, shards)
+        require_memory(self.parameters, frozen, kind, device, shards)
         advise = hooks.find("advice")
         if advise and (advice := advise(recipe, prepared, self.parameters)):
             self._print(f"advice: {advice}")
@@ -384,7 +385,8 @@ class Training:
         save_segmenter(prepared.segmenter, run.path)
         prepared.vocab.save(run.path)
         kept = checkpoints_to_keep(self.task.recipe.train)
-        require_space(run.path, space_needed(self.parameters, kept))
+        state = moments(self.trained, self.task.recipe.optim.kind)
+        require_space(run.path, space_needed(self.parameters, state, kept))
         if self.transfer is None:  # a start that was killed may have had a parent
             run.init_file.unlink(missing_ok=True)
             return

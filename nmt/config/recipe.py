@@ -494,8 +494,8 @@ class InitConfig(ConfigBase):
     it does not have become UNK; extend = those of the parent, and new pieces for text that they do
     not fit, learned from segment.learn_from or data.train"""
     new_pieces: int = key(2000, "O", ge=1, le=MAX_VOCAB)
-    """maximum number of new pieces of vocab: extend; their rows start as the mean of the rows that
-    they replace"""
+    """maximum number of new pieces of vocab: extend, for each SentencePiece model of the parent;
+    their rows start as the mean of the rows that they replace"""
     trim: bool = key(False, "O")
     """true = with vocab: parent or extend, keep only the pieces of the corpora (data.train,
     data.dev, data.test, segment.learn_from), single characters, bytes, tags, new pieces, and the

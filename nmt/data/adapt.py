@@ -146,7 +146,7 @@ def _lines(recipe: Recipe, change: Change, types: list[int], parts: Collection[s
     if recipe.init.vocab == "extend":
         shown = ", ".join(itertools.islice(parts, SHOWN)) + (", ..." if len(parts) > SHOWN else "")
         lines.append(
-            f"  new pieces: {len(parts):,} of at most {recipe.init.new_pieces:,}"
+            f"  new pieces: {len(parts):,}"
             + (f" ({shown})" if parts else "; the pieces of the parent fit this text")
         )
     lines.append(f"  pieces: {types[0]:,} in the parent, {types[1]:,} here")

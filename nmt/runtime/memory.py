@@ -29,8 +29,7 @@ def require_memory(
         optimizer: its kind in a recipe.
         shards: number of processes that divide them.
     """
-    trained = parameters - frozen
-    needed = PER_WEIGHT * (parameters + trained + moments(trained, optimizer)) // shards
+    needed = memory_to_train(parameters, frozen, optimizer) // shards
     free = free_memory(device)
     if free is not None and needed > free:
         raise MachineError(
@@ -40,6 +39,16 @@ def require_memory(
             fix="lower model.dim, model.ffn_dim, model.enc_layers, model.dec_layers or the "
             "vocabulary size, set optim.kind=adafactor, or use a machine with more memory",
         )
+
+
+def memory_to_train(parameters: int, frozen: int, optimizer: str) -> int:
+    """Return the bytes of weights, gradients and optimizer state; batches need more.
+
+    Args:
+        frozen, optimizer: see ``require_memory``.
+    """
+    trained = parameters - frozen
+    return PER_WEIGHT * (parameters + trained + moments(trained, optimizer))
 
 
 def moments(trained: int, optimizer: str) -> int:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from types import MappingProxyType
 from typing import Any
 
 from nmt.apps.suggest.corpus import CorpusPaths
@@ -25,6 +27,7 @@ LR_SCALE = 0.08  # of Muon: 5e-3 at dim 256 and 6e-3 at dim 192 were measured; l
 FEW_PAIRS = 1000
 UPDATES_SHARE = 0.9  # of the time without validations; the start and checkpoints take the rest
 HOWTO = "docs/howto/"
+EMPTY: Mapping[str, Any] = MappingProxyType({})
 
 
 @dataclass(frozen=True)
@@ -58,11 +61,12 @@ class Suggestion:
         sample: pairs in pieces of this recipe.
         updates_per_pass, updates: updates of one pass, and maximum number of updates.
         tokens_per_pass: target pieces, EOS included.
-        size: the row of sizes that the model has.
+        size: the row of sizes that the model has; None = the sizes of its parent.
         validations: number of validations.
         evaluation_tokens: target pieces that an update could compute in the time that all
             validations and the test set take together, estimated; 0 on a GPU.
         budget: what the recipe was made for; None = the default length.
+        parent: what a reader should know of the parent, in lines; empty = there is none.
     """
 
     choices: list[Choice]
@@ -70,26 +74,32 @@ class Suggestion:
     updates_per_pass: float
     updates: int
     tokens_per_pass: int
-    size: Size
+    size: Size | None
     validations: int
     evaluation_tokens: float
     budget: Budget | None
+    parent: Sequence[str] = ()
 
     @property
     def smaller_size(self) -> Size | None:
         """Return the row to suggest instead, because the time is short; None = keep this one."""
-        short = self.budget is not None and self.updates < min(
-            ENOUGH_UPDATES, self.size.passes * self.updates_per_pass
-        )
-        return smaller(self.size) if short else None
+        if self.size is None or self.budget is None:
+            return None
+        enough = min(ENOUGH_UPDATES, self.size.passes * self.updates_per_pass)
+        return smaller(self.size) if self.updates < enough else None
 
     def values(self) -> dict[str, Any]:
         """Return the recipe as nested dictionaries."""
-        tree: dict[str, Any] = {}
-        for choice in self.choices:
-            group, _, key = choice.key.rpartition(".")
-            (tree.setdefault(group, {}) if group else tree)[key] = choice.value
-        return tree
+        return nested(self.choices)
+
+
+def nested(choices: Iterable[Choice]) -> dict[str, Any]:
+    """Return recipe keys as nested dictionaries."""
+    tree: dict[str, Any] = {}
+    for choice in choices:
+        group, _, key = choice.key.rpartition(".")
+        (tree.setdefault(group, {}) if group else tree)[key] = choice.value
+    return tree
 
 
 def suggest(
@@ -114,36 +124,55 @@ def suggest(
     if budget is not None and not gpu:
         size, validations, why_so_long = _fit(row, budget, facts)
     segment, sample = _segment(facts, size.types)
-    scale = facts.pairs / len(sample)
-    tokens_per_pass = int(sample.target_pieces * scale)
-    in_sample = make_batches(sample.src_len, sample.tgt_len, size.batch_tokens, seed=1, epoch=0)
-    per_pass = len(in_sample) * scale
+    tokens_per_pass, per_pass = one_pass(facts, sample, size.batch_tokens)
     if gpu:
         training, updates = _until_dev_stops(int(size.passes), per_pass)
     else:
         training, updates = _fixed_length(size, per_pass, validations, why_so_long)
-    choices = [
-        Choice("src", paths.src, "source language"),
-        Choice("tgt", paths.tgt, "target language"),
-    ]
+    choices = languages(paths)
     if budget is not None and gpu:
         choices.append(Choice("time_limit", budget.hours, "hours, then the test set is scored"))
-    batch = f"about {sample.target_pieces / len(in_sample):,.0f} target pieces"
     choices += [
         *_data(paths, facts),
-        Choice("data.batch_tokens", size.batch_tokens, f"{batch} in an update"),
+        Choice("data.batch_tokens", size.batch_tokens, in_an_update(tokens_per_pass, per_pass)),
         *segment,
         *_model(size, facts.target_words, smaller=row != fitting),
         *training,
     ]
-    if not facts.tgt.spaced and not facts.tokenized:
-        why = "does not depend on how text without spaces is split"
-        choices.append(Choice("score.select_by", "chrf", why))
-    evaluation_tokens = 0.0 if gpu else _evaluation_tokens(facts, sample, validations)
+    choices += scores(facts)
+    evaluation_tokens = 0.0 if gpu else time_of_validations(facts, sample, validations)
     return Suggestion(
         choices, sample, per_pass, updates, tokens_per_pass, row, validations, evaluation_tokens,
         budget,
     )  # fmt: skip
+
+
+def one_pass(facts: CorpusFacts, sample: EncodedSample, batch_tokens: int) -> tuple[int, float]:
+    """Return the target pieces and the updates of one pass over the data."""
+    scale = facts.pairs / len(sample)
+    in_sample = make_batches(sample.src_len, sample.tgt_len, batch_tokens, seed=1, epoch=0)
+    return int(sample.target_pieces * scale), len(in_sample) * scale
+
+
+def in_an_update(tokens_per_pass: int, updates_per_pass: float) -> str:
+    """Return how many pieces an update has, in words."""
+    return f"about {tokens_per_pass / updates_per_pass:,.0f} target pieces in an update"
+
+
+def languages(paths: CorpusPaths) -> list[Choice]:
+    """Return the keys of the languages."""
+    return [
+        Choice("src", paths.src, "source language"),
+        Choice("tgt", paths.tgt, "target language"),
+    ]
+
+
+def scores(facts: CorpusFacts) -> list[Choice]:
+    """Return the keys of the scores, if the defaults do not fit the target language."""
+    if facts.tgt.spaced or facts.tokenized:
+        return []
+    why = "does not depend on how text without spaces is split"
+    return [Choice("score.select_by", "chrf", why)]
 
 
 def _fit(size: Size, budget: Budget, facts: CorpusFacts) -> tuple[Size, int, str]:
@@ -163,17 +192,27 @@ def _fit(size: Size, budget: Budget, facts: CorpusFacts) -> tuple[Size, int, str
 
 def _passes_in(size: Size, budget: Budget, facts: CorpusFacts) -> tuple[float, int]:
     """Return the passes over the data that fit a budget, and the validations among them."""
-    _, sample = _segment(facts, size.types)
-    test, with_dev = (_evaluation_tokens(facts, sample, count) for count in (0, 1))
+    return passes_in(_segment(facts, size.types)[1], budget, facts, most_passes(size))
+
+
+def passes_in(
+    sample: EncodedSample, budget: Budget, facts: CorpusFacts, most: float
+) -> tuple[float, int]:
+    """Return the passes over the data that fit a budget, and the validations among them.
+
+    Args:
+        most: passes that a training may have.
+    """
+    test, with_dev = (time_of_validations(facts, sample, count) for count in (0, 1))
     affordable = (VALIDATION_SHARE * budget.tokens - test) / max(1.0, with_dev - test)
     validations = max(1, int(min(VALIDATIONS, affordable)))
-    left = budget.tokens - _evaluation_tokens(facts, sample, validations)
+    left = budget.tokens - time_of_validations(facts, sample, validations)
     passes = UPDATES_SHARE * left * len(sample) / (facts.pairs * sample.target_pieces)
-    passes = min(passes, most_passes(size))
+    passes = min(passes, most)
     return (float(int(passes)) if passes >= 3 else max(0.01, round(passes, 2))), validations
 
 
-def _evaluation_tokens(facts: CorpusFacts, sample: EncodedSample, validations: int) -> float:
+def time_of_validations(facts: CorpusFacts, sample: EncodedSample, validations: int) -> float:
     """Return what some validations and the test set cost, in target pieces of an update."""
     splits = facts.report.splits
     dev, test = (splits[name].pairs if name in splits else 0 for name in ("dev", "test"))
@@ -182,14 +221,34 @@ def _evaluation_tokens(facts: CorpusFacts, sample: EncodedSample, validations: i
 
 
 def _data(paths: CorpusPaths, facts: CorpusFacts) -> list[Choice]:
-    choices = [
-        Choice("data.train", paths.train, quantity(facts.pairs, "pair")),
-        Choice("data.dev", paths.dev, "chooses the best checkpoint"),
-    ]
-    if paths.test is not None:
-        choices.append(Choice("data.test", paths.test, "scored once, at the end"))
+    choices = corpora(paths, facts)
     if facts.tokenized:
         choices.append(Choice("data.tokenized", True, "the text seems to be Moses-tokenized"))
+    return choices
+
+
+def corpora(
+    paths: CorpusPaths,
+    facts: CorpusFacts,
+    form: Mapping[str, bool] = EMPTY,
+    tags: Mapping[str, str] = EMPTY,
+) -> list[Choice]:
+    """Return the keys of the entries of train, dev and test.
+
+    Args:
+        form: ``tokenized`` of each entry, if it has the key.
+        tags: of the entry of train, whose tags the others have too.
+    """
+
+    def entry(path: str, **keys: Any) -> Any:
+        return {"path": path, **keys} if keys else path
+
+    choices = [
+        Choice("data.train", entry(paths.train, **form, **tags), quantity(facts.pairs, "pair")),
+        Choice("data.dev", entry(paths.dev, **form), "chooses the best checkpoint"),
+    ]
+    if paths.test is not None:
+        choices.append(Choice("data.test", entry(paths.test, **form), "scored once, at the end"))
     return choices
 
 
@@ -202,7 +261,7 @@ def _segment(facts: CorpusFacts, types: int) -> tuple[list[Choice], EncodedSampl
             Choice("segment.merges", types, why_types),
         ]
         # the merges come on top of the characters, of which Japanese text has over a thousand
-        return choices, EncodedSample(facts, types + facts.characters, byte_fallback=False)
+        return choices, EncodedSample.learned(facts, types + facts.characters, byte_fallback=False)
     rare = 2 * facts.characters > types  # as in Chinese
     if rare:
         types = -(-(types + facts.characters) // 1000) * 1000
@@ -216,7 +275,7 @@ def _segment(facts: CorpusFacts, types: int) -> tuple[list[Choice], EncodedSampl
     ]
     if rare:
         choices.append(Choice("segment.byte_fallback", True, "writes rare characters as bytes"))
-    return choices, EncodedSample(facts, types, byte_fallback=rare)
+    return choices, EncodedSample.learned(facts, types, byte_fallback=rare)
 
 
 def _model(size: Size, words: int, smaller: bool) -> list[Choice]:
@@ -235,11 +294,11 @@ def _fixed_length(
     size: Size, per_pass: float, validations: int, reason: str
 ) -> tuple[list[Choice], int]:
     """Return the keys of a training with Muon and a linear schedule, and its updates."""
-    passes = size.passes
-    every = _round(passes * per_pass / validations)
-    updates = validations * every
     lr = round(LR_SCALE / math.sqrt(size.dim), 4)
     long = "as recipes/best/gl-en.yaml, for a long training"
+    schedule, updates = linear_schedule(
+        lr, "for Muon at this dim", size.passes, per_pass, validations, reason
+    )
     choices = [
         Choice(
             "model.word_dropout",
@@ -248,15 +307,7 @@ def _fixed_length(
         ),
         Choice("optim.kind", "muon", "needs half of Adam's tokens at most (docs/results.md)"),
         Choice("optim.betas", [0.9, 0.98], "of Adam, for all weights that are not matrices"),
-        Choice("schedule.kind", "linear", "falls to 0 at the end"),
-        Choice("schedule.lr", lr, "for Muon at this dim"),
-        Choice("schedule.warmup_updates", max(1, _round(updates / 20)), "5 % of all"),
-        Choice(
-            "schedule.total_updates",
-            updates,
-            f"{_count_passes(passes)}, {quantity(round(per_pass), 'update')} each; {reason}",
-        ),
-        Choice("train.validate_every", every, quantity(validations, "validation")),
+        *schedule,
     ]
     if size.long:
         choices.append(Choice("decode.beam", size.beam, long))
@@ -268,6 +319,26 @@ def _fixed_length(
         )
     )
     return choices, updates
+
+
+def linear_schedule(
+    lr: float, why_lr: str, passes: float, per_pass: float, validations: int, reason: str
+) -> tuple[list[Choice], int]:
+    """Return the keys of a schedule of so many passes with validations, and its updates."""
+    every = _round(passes * per_pass / validations)
+    updates = validations * every
+    warmup = min(_round(updates / 20), updates - 1)
+    return [
+        Choice("schedule.kind", "linear", "falls to 0 at the end"),
+        Choice("schedule.lr", lr, why_lr),
+        Choice("schedule.warmup_updates", warmup, "5 % of all"),
+        Choice(
+            "schedule.total_updates",
+            updates,
+            f"{_count_passes(passes)}, {quantity(round(per_pass), 'update')} each; {reason}",
+        ),
+        Choice("train.validate_every", every, quantity(validations, "validation")),
+    ], updates
 
 
 def _count_passes(passes: float) -> str:
@@ -296,13 +367,17 @@ def _passes_between(passes: float) -> str:
     return f"about {number} passes over the data"
 
 
-def advice(paths: CorpusPaths, facts: CorpusFacts) -> list[str]:
-    """Return advice that no key can follow, one or two sentences each."""
+def advice(paths: CorpusPaths, facts: CorpusFacts, parent: bool = False) -> list[str]:
+    """Return advice that no key can follow, one or two sentences each.
+
+    Args:
+        parent: whether the recipe has one.
+    """
     sentences = []
+    other = "" if parent else f" start from a model of another pair ({HOWTO}transfer.md),"
     related = (
-        f"train together with a related language ({HOWTO}related-languages.md), start from a model "
-        f"of another pair ({HOWTO}transfer.md), or translate {paths.tgt} text back "
-        f"({HOWTO}back-translation.md)"
+        f"train together with a related language ({HOWTO}related-languages.md),{other} or "
+        f"translate {paths.tgt} text back ({HOWTO}back-translation.md)"
     )
     if facts.pairs < FEW_PAIRS:
         sentences.append(

@@ -8,7 +8,7 @@ import shlex
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
 from nmt.cli.common import enable_gc, positive
 from nmt.errors import UserError
@@ -18,7 +18,8 @@ if TYPE_CHECKING:
     import torch
 
     from nmt import Recipe
-    from nmt.apps.suggest.choices import Suggestion
+    from nmt.apps.suggest.choices import Budget, Suggestion
+    from nmt.apps.suggest.corpus import CorpusPaths
     from nmt.apps.suggest.facts import CorpusFacts
     from nmt.apps.suggest.text import Expectation
 
@@ -51,6 +52,11 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         help="time that the training may take on this machine; default: a short training",
     )
     group.add_argument(
+        "--parent",
+        metavar="RUN",
+        help="the recipe trains this run further, one of nmt-train or nmt-convert",
+    )
+    group.add_argument(
         "-o", "--output", metavar="FILE", help="where to write the recipe; default: standard output"
     )
     group.add_argument("--force", action="store_true", help="replace an existing recipe")
@@ -62,13 +68,13 @@ def requested(args: argparse.Namespace) -> Callable[[], None] | None:
     Raises:
         UserError: they name neither a recipe nor a corpus, or options of both.
     """
-    for flag in ("--src-lang", "--tgt-lang", "--hours", "--output"):
+    for flag in ("--src-lang", "--tgt-lang", "--hours", "--parent", "--output"):
         name = flag.removeprefix("--").replace("-", "_")
         if args.suggest is None and getattr(args, name) is not None:
             raise UserError(
                 f"{flag} requires --suggest",
-                fix="leave it out; the keys of a recipe are src=LANG, tgt=LANG, time_limit=HOURS "
-                "and out=PATH",
+                fix="leave it out; the keys of a recipe are src=LANG, tgt=LANG, time_limit=HOURS, "
+                "init.from=RUN and out=PATH",
             )
     if args.suggest is None and args.force:
         raise UserError(
@@ -95,10 +101,10 @@ def suggest_recipe(args: argparse.Namespace) -> None:
     """Write a recipe for the corpus ``args.suggest``.
 
     Raises:
-        UserError: the corpus is incomplete, ambiguous or wrong, or the output file exists.
+        UserError: the corpus is incomplete, ambiguous or wrong, the output file exists, or the
+            parent does not fit.
         MachineError: the output file cannot be written.
     """
-    import nmt
     from nmt.apps.suggest.corpus import find_corpus
     from nmt.cli.output import CHOOSE_ANOTHER, check_output_file
     from nmt.runtime.files import AGAIN, write_atomic
@@ -114,28 +120,10 @@ def suggest_recipe(args: argparse.Namespace) -> None:
             f"--src-lang {paths.tgt} --tgt-lang {paths.src}",
             file=sys.stderr,
         )
-    from nmt.apps.suggest.choices import Budget, suggest
-    from nmt.apps.suggest.facts import collect_facts
     from nmt.apps.suggest.text import recipe_text, too_few_hours
 
-    facts = collect_facts(paths, progress=True)
-    from nmt.runtime.device import resolve_device
-
-    enable_gc()
-    device = resolve_device("auto")
-    gpu = device.type == "cuda"
-    row = None
-    while True:  # a smaller model, as long as few updates fit into the hours
-        suggestion = suggest(paths, facts, gpu, row=row)
-        recipe = nmt.Recipe.model_validate(suggestion.values())
-        expectation = _measure(recipe, facts, suggestion, device)
-        if args.hours is None:
-            break
-        budget = Budget(args.hours, 3600 * args.hours * expectation.speed)
-        suggestion = suggest(paths, facts, gpu, budget, row)
-        row = None if gpu else suggestion.smaller_size
-        if row is None:
-            break
+    advise = _from_scratch if args.parent is None else _from_parent
+    facts, suggestion, expectation = advise(args, paths)
     if note := too_few_hours(suggestion, expectation):
         print(f"note: {note[0].lower()}{note[1:]}", file=sys.stderr)
     folder = Path() if output is None else output.parent
@@ -149,6 +137,66 @@ def suggest_recipe(args: argparse.Namespace) -> None:
         f"wrote {output}; next: {expectation.environment}nmt-train {shlex.quote(str(output))}",
         file=sys.stderr,
     )
+
+
+Advice: TypeAlias = "tuple[CorpusFacts, Suggestion, Expectation]"
+
+
+def _from_scratch(args: argparse.Namespace, paths: CorpusPaths) -> Advice:
+    """Choose the size of a new model."""
+    import nmt
+    from nmt.apps.suggest.choices import suggest
+    from nmt.apps.suggest.facts import collect_facts
+
+    facts = collect_facts(paths, progress=True)
+    from nmt.runtime.device import resolve_device
+
+    enable_gc()
+    device = resolve_device("auto")
+    gpu = device.type == "cuda"
+    row = None
+    while True:  # a smaller model, as long as few updates fit into the hours
+        suggestion = suggest(paths, facts, gpu, row=row)
+        recipe = nmt.Recipe.model_validate(suggestion.values())
+        expectation = _measure(recipe, facts, suggestion, device)
+        if (budget := _budget(args, expectation)) is None:
+            break
+        suggestion = suggest(paths, facts, gpu, budget, row)
+        row = None if gpu else suggestion.smaller_size
+        if row is None:
+            break
+    return facts, suggestion, expectation
+
+
+def _from_parent(args: argparse.Namespace, paths: CorpusPaths) -> Advice:
+    """Choose how to train a parent further."""
+    from nmt.apps.suggest.facts import collect_facts
+    from nmt.apps.suggest.finetune import ParentRun, resolve, start_from, suggest_from
+    from nmt.runtime.device import resolve_device
+
+    parent = ParentRun.open(args.parent, paths)
+    if args.output is not None:
+        parent.require_another_folder(Path(args.output))
+    for note in parent.notes:
+        print(f"note: {note}", file=sys.stderr)
+    facts = collect_facts(paths, True, parent.recipe.data.tokenized)
+    enable_gc()
+    device = resolve_device("auto")
+    start = start_from(paths, facts, parent, device, progress=True)
+    suggestion = suggest_from(paths, facts, parent, start)
+    expectation = _measure(resolve(suggestion.choices), facts, suggestion, device)
+    if (budget := _budget(args, expectation)) is not None:
+        suggestion = suggest_from(paths, facts, parent, start, budget)
+    return facts, suggestion, expectation
+
+
+def _budget(args: argparse.Namespace, expectation: Expectation) -> Budget | None:
+    """Return what the user has time for; None = the default length."""
+    from nmt.apps.suggest.choices import Budget
+
+    if args.hours is None:
+        return None
+    return Budget(args.hours, 3600 * args.hours * expectation.speed)
 
 
 def _measure(

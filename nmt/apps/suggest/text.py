@@ -20,7 +20,7 @@ from nmt.data.text import quantity
 
 WIDTH = 100
 COLUMN = 30  # where comments begin
-PATHS = ("data.train", "data.dev", "data.test")
+PATHS = ("data.train", "data.dev", "data.test", "init.from")
 DAY = 86_400  # seconds
 
 
@@ -73,16 +73,19 @@ def recipe_text(
     Args:
         folder: of the recipe, which its paths are relative to.
     """
+    from_parent = bool(suggestion.parent)
     sections = {
         f"{paths.src}-{paths.tgt}: a recipe that nmt-train --suggest wrote for this corpus": (
             _corpus_lines(paths, facts)
         ),
+        "Parent": suggestion.parent,
         f"Expected time on this machine ({expectation.device})": (
             _time_lines(suggestion, expectation)
         ),
-        "Nearest measured trainings, by target words (docs/results.md)": _scoreboard_lines(facts),
+        f"Nearest measured trainings{' without a parent' * from_parent}, by target words "
+        "(docs/results.md)": _scoreboard_lines(facts),
         "Advice": [
-            *advice(paths, facts),
+            *advice(paths, facts, from_parent),
             *_time_advice(suggestion, expectation),
             *(f"Check: {warning}" for warning in facts.report.warnings),
         ],
@@ -91,7 +94,8 @@ def recipe_text(
     for title, lines in sections.items():
         if comments := [part for line in lines for part in _comment(line)]:
             head.append("\n".join([f"# {title}", *comments]))
-    head.append('# T below: "Transformers without Tears" (Nguyen and Salazar 2019)')
+    if not from_parent:
+        head.append('# T below: "Transformers without Tears" (Nguyen and Salazar 2019)')
     choices = [*suggestion.choices]
     choices.insert(2, _precision(expectation))
     return "\n#\n".join(head) + "\n" + _keys(choices, folder)
@@ -228,11 +232,18 @@ def _keys(choices: Iterable[Choice], folder: Path) -> str:
             lines += ["", f"{group}:"]
             last = group
         value = choice.value
-        if choice.key in PATHS and not os.path.isabs(value):
-            # the folder may be a link, and a recipe is read relative to where it really is
-            value = os.path.relpath(value, os.path.realpath(folder))
+        if choice.key in PATHS:
+            value = _relative(value, folder)
         lines += _line(f"{'  ' if group else ''}{key}: {_scalar(value)}", choice.why)
     return "\n".join([*lines, ""])
+
+
+def _relative(value: Any, folder: Path) -> Any:
+    """Return a path, or the path of an entry, relative to the folder of the recipe."""
+    if isinstance(value, dict):
+        return {**value, "path": _relative(value["path"], folder)}
+    # the folder may be a link, and a recipe is read relative to where it really is
+    return value if os.path.isabs(value) else os.path.relpath(value, os.path.realpath(folder))
 
 
 def _scalar(value: Any) -> str:

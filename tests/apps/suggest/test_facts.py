@@ -46,8 +46,8 @@ def test_sizes_and_lengths(tmp_path, monkeypatch):
 def lenient(make):
     """Return a function that makes recipes whose checks only warn."""
 
-    def bare(paths, tokenized):
-        recipe = make(paths, tokenized)
+    def bare(*arguments):
+        recipe = make(*arguments)
         return recipe.model_copy(update={"data": recipe.data.model_copy(update={"checks": "warn"})})
 
     return bare

@@ -1,0 +1,317 @@
+"""Choose the keys of a recipe that trains a parent further, each with its reason.
+
+The settings are those of recipes/finetune: the rate of mBART's fine-tuning (Liu et al. 2020), or
+Adafactor with that of T5's (Raffel et al. 2020) where Adam's moments would need too much memory.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shlex
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+
+from nmt import Recipe
+from nmt.apps.suggest.choices import (
+    VALIDATIONS,
+    Budget,
+    Choice,
+    Suggestion,
+    corpora,
+    in_an_update,
+    languages,
+    linear_schedule,
+    nested,
+    one_pass,
+    passes_in,
+    scores,
+    time_of_validations,
+)
+from nmt.apps.suggest.corpus import CorpusPaths
+from nmt.apps.suggest.facts import CorpusFacts, EncodedSample
+from nmt.apps.suggest.sizes import CPU, size_for
+from nmt.config.recipe import TAG_KEYS, DataConfig
+from nmt.data.cache import NOISE_KEYS
+from nmt.data.languages import base_language
+from nmt.data.text import quantity
+from nmt.data.vocab import SPECIALS
+from nmt.errors import UserError
+from nmt.run.folder import RunFolder
+from nmt.run.origin import read_origin
+from nmt.run.parent import TextOfParent, with_keys_of_parent
+from nmt.runtime.files import human_bytes
+from nmt.runtime.memory import free_memory, memory_to_train, parameter_count
+from nmt.training.tasks import model_without_memory
+
+PASSES = 5  # over the training data, at most: not measured
+UNKNOWN = 0.02  # share of the pieces of a side; nmt-train warns above it
+LARGE_VOCAB = 20_000  # types; a smaller vocabulary is not trimmed
+LEFT_BY_TRIM = 0.5  # share of the types, at most
+BATCH_TOKENS = 2048  # at most, as in recipes/finetune
+# of the free memory, for weights, gradients and moments: batches need the rest; not measured
+MEMORY_SHARE = 0.5
+
+
+@dataclass(frozen=True)
+class ParentRun:
+    """A run to start from.
+
+    Attributes:
+        path: its folder, as the user gives it.
+        notes: what the user should know of its languages and tags.
+        lines: what it is, for the head of the recipe; the notes are among them.
+    """
+
+    path: str
+    recipe: Recipe
+    text: TextOfParent
+    notes: Sequence[str]
+    lines: Sequence[str]
+
+    @classmethod
+    def open(cls, path: str, paths: CorpusPaths) -> ParentRun:
+        """Read the small files of a run.
+
+        Raises:
+            UserError: it is not a run of a translation model, or both languages differ from those
+                of the corpus.
+        """
+        run = _open_run(path)
+        run.require_translation()
+        recipe = run.recipe()
+        text = TextOfParent.of(run)
+        notes = [*_notes_on_languages(recipe, paths), *_notes_on_tags(recipe)]
+        size = quantity(len(text.vocab) - len(SPECIALS), "piece")
+        lines = [f"{path}: {recipe.src}-{recipe.tgt}, {size} ({text.segmenter.kind})"]
+        if (origin := read_origin(run)) is not None:
+            lines.append(f"{origin.describe()}; the license stays valid for what it becomes")
+        return cls(path, recipe, text, notes, [*lines, *notes])
+
+    def require_another_folder(self, output: Path) -> None:
+        """Raise UserError if a recipe with this name would train into the folder of the parent."""
+        out = Path("runs") / output.stem
+        if os.path.realpath(out) == os.path.realpath(self.path):
+            raise UserError(
+                f"a recipe with this name trains in {out}, which is the parent",
+                at=str(output),
+                fix=f"choose another name, such as -o {output.with_stem(output.stem + '-tuned')}",
+            )
+
+
+def _open_run(path: str) -> RunFolder:
+    try:
+        return RunFolder.open(path)
+    except UserError as error:
+        fix = error.fix
+        if (Path(path) / "config.json").is_file():
+            fix = f"convert the model first: nmt-convert {shlex.quote(path)} -o RUN"
+        raise UserError(f"{error.at}: {error.what}", at="--parent", fix=fix) from error
+
+
+def _notes_on_languages(recipe: Recipe, paths: CorpusPaths) -> list[str]:
+    """Return a note if one language differs; UserError if both do."""
+    pairs = [entry.langs(recipe) for entry in recipe.data.train]
+    sources, targets = ({base_language(pair[side]) for pair in pairs} for side in (0, 1))
+    same_src = base_language(paths.src) in sources
+    same_tgt = base_language(paths.tgt) in targets
+    if same_src and same_tgt:
+        return []
+    parent, corpus = f"{recipe.src}-{recipe.tgt}", f"{paths.src}-{paths.tgt}"
+    if not (same_src or same_tgt):
+        raise UserError(
+            f"the parent translates {parent} and the corpus is {corpus}: no side has the same "
+            "language",
+            at="--parent",
+            fix=f"choose a parent from {paths.src} or to {paths.tgt} (nmt-convert has --src-lang "
+            f"and --tgt-lang), or the other direction of the corpus: --src-lang {paths.tgt} "
+            f"--tgt-lang {paths.src}",
+        )
+    tags = recipe.default_tags
+    other, key = (paths.tgt, "tgt_tag") if same_src else (paths.src, "tag")
+    if "tgt_tag" not in tags:  # then a tag is that of the target language
+        key = "tag" if same_src else ""
+    note = f"the parent translates {parent} and the corpus is {corpus}"
+    if key in tags:
+        note += (
+            f"; {key} {tags[key]} of data.train may be that of another language: if the parent has "
+            f"one for {other}, write that, else see init.tag_rows in docs/howto/transfer.md"
+        )
+    return [note]
+
+
+def _notes_on_tags(recipe: Recipe) -> list[str]:
+    """Return a note for each kind of tag that all corpora of the parent have, not all the same."""
+    notes = []
+    for key in TAG_KEYS:
+        tags = {getattr(entry, key) for entry in recipe.data.train}
+        if None not in tags and len(tags) > 1:
+            listed = ", ".join(sorted(tags))
+            notes.append(f"each corpus of the parent has a {key}: add one to data.train ({listed})")
+    return notes
+
+
+@dataclass(frozen=True)
+class Start:
+    """What is decided before the speed is known.
+
+    Attributes:
+        sample: pairs in the pieces of the recipe.
+        data, init: keys of the languages and corpora; of the parent and the vocabulary.
+        model: keys of ``model`` and ``optim``.
+        lr, why_lr: highest learning rate, and where it comes from.
+        recompute: keys of ``train`` that save memory.
+    """
+
+    sample: EncodedSample
+    data: Sequence[Choice]
+    init: Sequence[Choice]
+    model: Sequence[Choice]
+    lr: float
+    why_lr: str
+    recompute: Sequence[Choice]
+
+
+def resolve(choices: Sequence[Choice]) -> Recipe:
+    """Return a recipe that has a parent, with the sizes of the parent."""
+    values = {**nested(choices), "out": os.devnull}
+    return with_keys_of_parent(Recipe.model_validate(values), resume=False)
+
+
+def start_from(
+    paths: CorpusPaths,
+    facts: CorpusFacts,
+    parent: ParentRun,
+    device: torch.device,
+    progress: bool,
+) -> Start:
+    """Choose vocabulary and optimizer.
+
+    Args:
+        facts: in the form of text that the parent has.
+        progress: show progress bars on a terminal.
+
+    Raises:
+        UserError: the pieces do not fit, and the segmentation of the parent cannot be extended.
+    """
+    tokenized = parent.recipe.data.tokenized
+    form = {} if facts.tokenized == tokenized else {"tokenized": facts.tokenized}
+    data = [*languages(paths), *corpora(paths, facts, form, parent.recipe.default_tags)]
+    if tokenized:
+        data.append(Choice("data.tokenized", True, "as the parent's"))
+    longest, positions = parent.recipe.data.max_pieces, parent.recipe.model.positions
+    if positions == "learned" and longest < DataConfig.model_fields["max_pieces"].default:
+        data.append(Choice("data.max_pieces", longest, "as the parent's, whose positions end"))
+    init = [Choice("init.from", parent.path, "the model to train further")]
+    vocabulary, text = _vocabulary(facts, parent, [*data, *init], progress)
+    init += vocabulary
+    sample = _sample(facts, parent, text)
+    model = [
+        Choice("model.dropout", 0.1, "as recipes/finetune"),
+        Choice("model.word_dropout", 0.0, "as recipes/finetune"),
+    ]
+    empty = model_without_memory(resolve([*data, *init, *model]), len(sample.vocab))
+    needed = memory_to_train(parameter_count(empty), 0, "adamw")
+    free = free_memory(device)
+    if free is None or needed <= MEMORY_SHARE * free:
+        adam = Choice("optim.kind", "adamw", "as mBART's fine-tuning (Liu et al. 2020)")
+        return Start(sample, data, init, [*model, adam], 3e-5, "of Liu et al. 2020", [])
+    why = (
+        f"Adam's weights, gradients and moments would take {human_bytes(needed)} of the "
+        f"{human_bytes(free)} that are free, and batches need memory too"
+    )
+    adafactor = Choice("optim.kind", "adafactor", why)
+    recompute = Choice("train.recompute", True, "less memory for batches, a third more time")
+    why_lr = "relative to the weights, as T5's fine-tuning (Raffel et al. 2020)"
+    return Start(sample, data, init, [*model, adafactor], 1e-3, why_lr, [recompute])
+
+
+def _sample(facts: CorpusFacts, parent: ParentRun, text: TextOfParent) -> EncodedSample:
+    """Return the sample in the pieces of a text, whose noise a measurement does not need."""
+    segment = parent.recipe.segment
+    fields = type(segment).model_fields
+    quiet = {key: fields[key].default for key in NOISE_KEYS if key in fields}
+    config = segment.model_copy(update=quiet)
+    return EncodedSample(facts, config, text.segmenter, text.vocab)
+
+
+def _vocabulary(
+    facts: CorpusFacts, parent: ParentRun, data: Sequence[Choice], progress: bool
+) -> tuple[list[Choice], TextOfParent]:
+    """Return the keys of ``init`` for the vocabulary, and what a run of them has.
+
+    Raises:
+        UserError: the segmentation must be extended and cannot be.
+    """
+
+    def adapted(keys: Sequence[Choice]) -> TextOfParent:
+        text = parent.text.for_recipe(resolve([*data, *keys]), progress)
+        assert text is not None, "init.vocab is not new"
+        return text
+
+    unknown = _sample(facts, parent, parent.text).unknown
+    shares = " and ".join(
+        f"{share:.1%} of the {side.lang} pieces"
+        for side, share in zip((facts.src, facts.tgt), unknown, strict=True)
+    )
+    kind = "extend" if max(unknown) > UNKNOWN else "parent"
+    keys = [Choice("init.vocab", kind, f"{shares} are unknown to the parent")]
+    before = len(parent.text.vocab) - len(SPECIALS)
+    if before > LARGE_VOCAB:
+        trim = Choice("init.trim", True)
+        with contextlib.suppress(UserError):  # a segmentation into words cannot be trimmed
+            text = adapted([*keys, trim])
+            left = len(text.vocab) - len(SPECIALS)
+            if left <= LEFT_BY_TRIM * before:
+                why = f"{left:,} of {before:,} pieces: the corpus does not need the others"
+                return [*keys, Choice(trim.key, trim.value, why)], text
+    try:
+        return keys, adapted(keys)
+    except UserError as error:
+        if kind == "parent":
+            raise
+        raise UserError(
+            f"{shares} are unknown to the parent, and {error.what}",
+            at="--parent",
+            fix="choose another parent, or leave out --parent and add init.from to the recipe, "
+            "which then has a vocabulary of its own (docs/howto/transfer.md)",
+        ) from error
+
+
+def suggest_from(
+    paths: CorpusPaths,
+    facts: CorpusFacts,
+    parent: ParentRun,
+    start: Start,
+    budget: Budget | None = None,
+) -> Suggestion:
+    """Choose the length of the training.
+
+    Args:
+        budget: time of the training; None = PASSES over the data.
+    """
+    sample, passes, validations = start.sample, float(PASSES), VALIDATIONS
+    why_so_long = "not measured; train.stop_patience may end it earlier"
+    if budget is not None:
+        passes, validations = passes_in(sample, budget, facts, PASSES)
+        if passes < PASSES:
+            why_so_long = f"as many as fit into {quantity(budget.hours, 'hour', 'g')} here"
+    batch_tokens = min(BATCH_TOKENS, size_for(facts.target_words, CPU).batch_tokens)
+    tokens_per_pass, per_pass = one_pass(facts, sample, batch_tokens)
+    batch = Choice("data.batch_tokens", batch_tokens, in_an_update(tokens_per_pass, per_pass))
+    schedule, updates = linear_schedule(
+        start.lr, start.why_lr, passes, per_pass, validations, why_so_long
+    )
+    patience = Choice("train.stop_patience", 3, "ends earlier: validations without a better score")
+    choices = [
+        *start.data, batch, *start.init, *start.model, *schedule, patience, *start.recompute,
+        *scores(facts),
+    ]  # fmt: skip
+    evaluation_tokens = time_of_validations(facts, sample, validations)
+    return Suggestion(
+        choices, sample, per_pass, updates, tokens_per_pass, None, validations, evaluation_tokens,
+        budget, parent.lines,
+    )  # fmt: skip
