@@ -41,6 +41,7 @@ from nmt.runtime.files import disk_errors, require_space, write_atomic
 from nmt.runtime.memory import (
     frozen_count,
     keep_freed_memory,
+    moments,
     parameter_count,
     require_memory,
 )

@@ -45,7 +45,7 @@ from nmt.decoding.translator import Translator
 from nmt.decoding.worker_pool import check_workers
 from nmt.errors import MachineError, NmtError, UserError
 from nmt.export.folder import Metadata, export, read_metadata, verify_files, write_folder
-from nmt.export.spec import SPECIALS, check_supported, require_ctranslate2
+from nmt.export.spec import SPECIALS, check_supported, largest_offset, require_ctranslate2
 from nmt.model import MASKED_LOGIT
 from nmt.run.folder import is_export
 from nmt.runtime.cpus import num_threads
@@ -256,9 +256,13 @@ class AutoEngine:
     name = f"torch; ctranslate2 for {WHERE_SAME}, if it can express the model"
 
     def __init__(self, translator: Translator) -> None:
+        from nmt.decoding.ensemble import Ensemble
         from nmt.decoding.torch_engine import TorchEngine
 
         assert isinstance(translator.engine, TorchEngine)
+        model, decode = translator.engine.model, translator.info.decode
+        model = next(iter(model.members())) if isinstance(model, Ensemble) else model
+        self._largest_offset = largest_offset(decode, model.config)
         self._translator, self._torch = translator, translator.engine
         self.device, self.precision = self._torch.device, self._torch.precision
         self.check_options, self.model_hash = self._torch.check_options, self._torch.model_hash
@@ -272,9 +276,8 @@ class AutoEngine:
         progress: Progress = ignore,
     ) -> list[list[Hypothesis]]:
         """Return the hypotheses of each input, best first, from either engine."""
-        faster = self._ctranslate2 if finds_the_same(inputs, options) else None
-        if faster is not None and options.max_len_offset > faster.largest_offset:
-            faster = None
+        fits = options.max_len_offset <= self._largest_offset
+        faster = self._ctranslate2 if fits and finds_the_same(inputs, options) else None
         return (faster or self._torch).search(inputs, options, stop, progress)
 
     @functools.cached_property

@@ -12,7 +12,6 @@ from sacrebleu.metrics import BLEU, CHRF
 from nmt.data.text import clean_line
 from nmt.data.vocab import EOS, UNK
 from nmt.decoding import codec as codec_module
-from nmt.decoding import forced as forced_module
 from nmt.decoding.ensemble import Ensemble
 from nmt.decoding.forced import word_alignment
 from nmt.decoding.options import SearchOptions
@@ -107,7 +106,7 @@ def test_a_score_is_the_log_probability_of_all_tokens_and_eos(translator: Transl
 def test_blank_lines_long_lines_and_missing_lines(
     translator: Translator, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(forced_module, "MAX_TARGET_PIECES", 40)
+    monkeypatch.setattr(translator.engine, "longest_target", 40)
     sources = ["", "pan", "\u3000", "pan", "pan"]
     scored = translator.score(sources, ["\u200b", "", "bread", "bread", "bread " * 11])
     assert [h.log_prob for h in scored[:3]] == [0.0, -math.inf, -math.inf]
@@ -118,6 +117,21 @@ def test_blank_lines_long_lines_and_missing_lines(
         translator.score(["pan", "pan"], ["bread"])
     with pytest.raises(UserError, match="beam does not apply to given translations"):
         translator.score(["pan"], ["bread"], beam=4)
+
+
+def test_learned_positions_limit_targets_and_translations(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """A search that never ends stops at the last position; a longer target is not scored."""
+    learned = untrained(
+        eos_bias=-100.0, model={"positions": "learned", "max_positions": 640}, max_len_offset=2000
+    )
+    [[translation]] = learned.n_best(["pan"], 1, align=True, token_scores=True)
+    assert len(translation.pieces) == 639
+    scored = learned.score(["pan", "pan"], ["bread", "bread " * 200])
+    assert math.isfinite(scored[0].log_prob)
+    assert scored[1].log_prob == -math.inf
+    assert "at most 638 are allowed" in capsys.readouterr().err
 
 
 # ---------------------------------------------------------------- ensembles

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Mapping
 from typing import Any
 
 import torch
@@ -52,6 +53,7 @@ def untrained(
     eos_bias: float = 3.5,
     segment: Any = None,
     words: tuple[Segmenter, Vocab] | None = None,
+    model: Mapping[str, Any] = {},
     **decode: Any,
 ) -> Translator:
     """Return a translator from Galician to English; ``eos_bias`` makes its outputs shorter.
@@ -59,18 +61,19 @@ def untrained(
     Args:
         segment: keys of the segmenter that it learns.
         words: a segmenter and a vocabulary instead.
+        model: further settings of the model.
     """
     segmenter, vocab = words or learned(segment or FastBpeConfig(merges=50), PAIRS)
-    config = ModelConfig(dim=8, ffn_dim=12, heads=2, enc_layers=1, dec_layers=2)
-    model = Transformer(config, len(vocab), torch.from_numpy(vocab.types_of("tgt")))
+    config = ModelConfig(dim=8, ffn_dim=12, heads=2, enc_layers=1, dec_layers=2, **model)
+    transformer = Transformer(config, len(vocab), torch.from_numpy(vocab.types_of("tgt")))
     generator = torch.Generator().manual_seed(seed)
     with torch.no_grad():
-        for parameter in model.parameters():
+        for parameter in transformer.parameters():
             parameter += 0.8 * torch.randn(parameter.shape, generator=generator)
-        assert model.out_bias is not None
-        model.out_bias[EOS] += eos_bias
+        assert transformer.out_bias is not None
+        transformer.out_bias[EOS] += eos_bias
     settings = DecodeConfig(**{"max_len_offset": 4, **decode})
-    return translator_of(model, TextCodec(segmenter, vocab, "gl", "en"), settings)
+    return translator_of(transformer, TextCodec(segmenter, vocab, "gl", "en"), settings)
 
 
 def translator_of(

@@ -30,6 +30,13 @@ def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path / "cache/nmt/ctranslate2"
 
 
+def test_an_ensemble_is_for_torch(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    auto = load_translator([run, run], "cpu", engine="auto")
+    expected = Translator.load([run, run], "cpu").translate(LINES, beam=1)
+    assert auto.translate(LINES, beam=1) == expected
+    assert "engine torch, because" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize(
     ("options", "exports"),
     [

@@ -321,6 +321,18 @@ def test_the_first_tags_start_as_the_mean_of_all_rows(corpora, tmp_path):
         started([*tagged(corpora, words, "<ka>"), "init.tag_rows={<ka>: <es>}"])
 
 
+def test_a_new_tag_of_targets_starts_as_its_relative(corpora, parents, tmp_path):
+    """The relative may be a tag of sources: both name a language."""
+    words = child_recipe(corpora, parents["bpe"], tmp_path / "run", "init.vocab=parent")
+    entry = f"{{path: {corpora}/ka/train, tag: <es>, tgt_tag: <en>}}"
+    words = [*words, f"data.train=[{entry}]"]
+    task, _, parent, now = started([*words, "init.tag_rows={<en>: <es>}"])
+    new, old = (v.ids([f" {tag}"])[0] for v, tag in (
+        (task.prepared.vocab, "<en>"), (parent.text.vocab, "<es>")
+    ))  # fmt: skip
+    assert torch.equal(now["embed.weight"][new], parent.tensors["embed.weight"][old])
+
+
 @pytest.mark.parametrize(
     ("rows", "message"),
     [

@@ -154,6 +154,31 @@ def test_adafactor_keeps_a_row_and_a_column_of_a_matrix(start):
     assert sizes["embed.weight/col_var"] == columns
 
 
+def test_lora_needs_the_rows_of_all_pieces(toy: Path, tmp_path: Path):
+    for name in ("train", "dev", "test"):
+        for lang in ("gl", "en"):
+            text = (toy / f"{name}.{lang}").read_text(encoding="utf-8")
+            (tmp_path / f"{name}.{lang}").write_text(text.replace("7", "x"), encoding="utf-8")
+    recipe = toy_recipe(tmp_path, {**SCHEDULE, **TRAINING})
+    with pytest.raises(UserError, match="1 pieces") as error:
+        nmt.train(str(recipe), [f"init.from={toy / 'run'}", "lora.rank=2"], quiet=True)
+    assert error.value.at == "lora.rank"
+
+
+def test_a_dev_line_beyond_the_learned_positions_is_an_error(toy: Path, tmp_path: Path):
+    long = {"gl": "1 " * 700, "en": "1 " * 9}
+    for name in ("train", "dev", "test"):
+        for lang in ("gl", "en"):
+            text = (toy / f"{name}.{lang}").read_text(encoding="utf-8")
+            text += f"{long[lang]}\n" if name == "dev" else ""
+            (tmp_path / f"{name}.{lang}").write_text(text, encoding="utf-8")
+    model = {"positions": "learned", "max_positions": 640}
+    recipe = toy_recipe(tmp_path, {**SCHEDULE, **TRAINING, "model": model})
+    with pytest.raises(UserError, match="702 tokens") as error:
+        nmt.train(str(recipe), ["data.max_pieces=600"], quiet=True)
+    assert error.value.at == "data.dev"
+
+
 @pytest.mark.parametrize(
     ("overrides", "key"),
     [
@@ -161,6 +186,7 @@ def test_adafactor_keeps_a_row_and_a_column_of_a_matrix(start):
         (["lora.rank=2", "init.freeze=encoder.*"], "init.freeze"),
         (["lora.rank=2", "train.average=2"], "train.average"),
         (["lora.alpha=2"], "lora.rank"),
+        (["lora.rank=2", "model.dec_layers=2"], "lora.rank"),  # a layer that the parent lacks
     ],
 )
 def test_a_wrong_key_is_an_error(toy: Path, tmp_path: Path, overrides: list[str], key: str):

@@ -73,7 +73,7 @@ def convert(
     stated = str(folder.config.get("_name_or_path"))
     name = source or (stated if _HUB_NAME.fullmatch(stated) else path.absolute().name)
     recipe = _recipe(text, {**keys, **weights.keys}, entry, langs, name, folder)
-    vocab = make_vocabulary(text)
+    vocab = make_vocabulary(text, weights.forbidden())
     tensors = weights.convert(model_config(recipe.model), text, vocab)
     named_license = folder.front_matter().get("license")
     origin = Origin(

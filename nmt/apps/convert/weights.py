@@ -6,7 +6,7 @@ Shapes: D model dim, V types here, W types there.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any
 
 import numpy as np
@@ -18,6 +18,7 @@ from nmt.apps.convert.folder import AGAIN, CONFIG, HubFolder
 from nmt.apps.share.layers import from_transformers, sines_first, tensor_pairs
 from nmt.data.vocab import BOS, EOS, PAD, SPECIALS, TAG_MARK, UNK, Vocab
 from nmt.errors import UserError
+from nmt.model import MASKED_LOGIT
 from nmt.model.config import ModelConfig
 from nmt.model.transformer import Transformer
 from nmt.run.checkpoint import non_finite, shapes_of
@@ -86,14 +87,23 @@ def _is_size(value: Any) -> bool:
     return type(value) is int and value > 0
 
 
-def make_vocabulary(text: Text) -> Vocab:
-    """Return the types of both sides; a type counts as seen on the sides that have it."""
-    types = list(dict.fromkeys([*text.tgt.rows, *text.src.rows]))
+def make_vocabulary(text: Text, forbidden: Collection[int]) -> Vocab:
+    """Return the types of both sides; a type counts as seen on the sides that have it.
+
+    Args:
+        forbidden: rows that the output bias forbids, as in an export of this toolkit: they do not
+            count as seen on the target side, so that a child may learn them. Among them, <s> is
+            our BOS and no type.
+    """
+    rows = text.tgt.rows
+    types = list(dict.fromkeys([*rows, *text.src.rows]))
+    types = [piece for piece in types if piece != "<s>" or rows.get(piece) not in forbidden]
     types.sort(key=lambda piece: piece.startswith(TAG_MARK))  # stable: tags are last
     seen = []
     for piece in types:
         on_target = text.tag_on_target or not piece.startswith(TAG_MARK)
-        seen.append([piece in text.src.rows, piece in text.tgt.rows and on_target])
+        predicted = piece in rows and rows[piece] not in forbidden
+        seen.append([piece in text.src.rows, predicted and on_target])
     return Vocab(types, np.array(seen, dtype=np.int64))
 
 
@@ -193,7 +203,8 @@ class Weights:
         if config.out_bias and self._tensors[BIAS].numel() != len(self._tgt):
             raise self._wrong(f"{BIAS} has the shape {list(self._tensors[BIAS].shape)}")
         if config.out_bias:
-            found["out_bias"] = self._tensors[BIAS].reshape(-1)[tgt]
+            bias = self._tensors[BIAS].reshape(-1)[tgt]
+            found["out_bias"] = bias.where(bias > MASKED_LOGIT, 0.0)
         with torch.device("meta"):
             empty = Transformer(config, len(vocab), initialize=False)
         expected = shapes_of(empty.state_dict())
@@ -204,6 +215,11 @@ class Weights:
                     f"config.json says {list(shape)}"
                 )
         return {name: found[name].contiguous() for name in expected}
+
+    def forbidden(self) -> set[int]:
+        """Return the rows that the output bias forbids."""
+        bias = self._tensors.get(BIAS, torch.zeros(0)).reshape(-1)
+        return set((bias <= MASKED_LOGIT).nonzero()[:, 0].tolist())
 
     def _rows(self, side: Side, table: Tensor, start: int, vocab: Vocab) -> Tensor:
         """Return [V]: the row of each type in the table of a side.
