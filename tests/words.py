@@ -16,6 +16,7 @@ from tests.toy import lines_of_digits
 ROOT = Path(__file__).resolve().parents[1]
 NUMBERS = {
     "ar": "صفر واحد اثنان ثلاثة أربعة خمسة ستة سبعة ثمانية تسعة",
+    "cv": "нуль пӗрре иккӗ виҫҫӗ тӑваттӑ пиллӗк улттӑ ҫиччӗ саккӑр тӑххӑр",
     "en": "zero one two three four five six seven eight nine",
     "es": "cero uno dos tres cuatro cinco seis siete ocho nueve",
     "gl": "cero un dous tres catro cinco seis sete oito nove",
