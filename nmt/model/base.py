@@ -95,7 +95,7 @@ class ModelBase(nn.Module):
         return self.config.max_positions if self.config.positions == "learned" else None
 
     def make_input(self) -> InputEmbedding:
-        """Return what turns the words of a stack into vectors."""
+        """Make the input of a stack: words in, vectors out."""
         return InputEmbedding(self.config, self.dropout_rng)
 
     def recompute_activations(self) -> None:

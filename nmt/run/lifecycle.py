@@ -198,7 +198,7 @@ class TrainingFolder(RunFolder):
 
 
 def refused_changes(old: Recipe, new: Recipe) -> list[str]:
-    """Return what a resumed run must not change: ``key: old -> new`` each."""
+    """List the changes that a resumed run must not make: ``key: old -> new`` each."""
     free = set(FREE_ON_RESUME)
     if new.init.parent and old.init.parent:
         free.add("init.from")  # the same parent may have moved; its weights are compared later

@@ -45,7 +45,7 @@ class TextOfParent:
         return cls(load_segmenter(parent.path), Vocab.load(parent.path))
 
     def for_recipe(self, recipe: Recipe, progress: bool = True) -> TextOfParent | None:
-        """Return what a run of a recipe uses of it; None if it makes its own (init.vocab: new).
+        """Choose the text processing that a run takes from it; None with ``init.vocab: new``.
 
         Args:
             progress: show progress bars on a terminal.

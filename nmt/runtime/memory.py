@@ -52,7 +52,7 @@ def memory_to_train(parameters: int, frozen: int, optimizer: str) -> int:
 
 
 def moments(trained: int, optimizer: str) -> int:
-    """Return how many values an optimizer keeps for the parameters that train."""
+    """Count the values that an optimizer keeps for the parameters that train."""
     return trained * _MOMENTS.get(optimizer, 2)
 
 

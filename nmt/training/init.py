@@ -172,7 +172,7 @@ def make_transfer(
     parent: Parent,
     text: TextOfParent | None = None,
 ) -> Transfer:
-    """Return what a model takes from its parent.
+    """Choose what a model takes from its parent.
 
     Args:
         recipe, vocab: of the model.
@@ -544,7 +544,7 @@ def _vocabulary_lines(recipe: Recipe, parent: Parent, numbers: dict[str, Any]) -
 
 
 def _adaptation_lines(shapes: Shapes, parent: Parent, text: TextOfParent) -> list[str]:
-    """Return what was adapted, and the size of the model before and after."""
+    """Describe what was adapted, and the size of the model before and after."""
     lines = list(text.adaptation.lines)
     if lines:
         sizes = (
