@@ -51,7 +51,7 @@ def clean_line(line: str) -> str:
 
 
 def is_blank(line: str) -> bool:
-    """Return whether nothing of a line is seen."""
+    """Return whether a line has no visible character."""
     if line[:1].isalnum() and line[:1] < "\u1100":  # decides for almost all lines; not for fillers
         return False
     return all(

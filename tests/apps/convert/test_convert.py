@@ -20,6 +20,7 @@ from nmt.decoding.translator import Translator
 from nmt.errors import UserError
 from nmt.run.folder import RunFolder
 from nmt.run.origin import read_origin
+from nmt.session import TrainingResult
 from tests.apps.convert import folders
 
 pytest.importorskip("transformers")
@@ -67,6 +68,7 @@ def refused(folder: Path, capsys: pytest.CaptureFixture[str], *options: str) -> 
         ({"model_type": "whisper"}, "whisper"),
         ({"scale_embedding": False}, "scale_embedding: False; fits: true"),
         ({"activation_function": "gelu_new"}, "activation_function: 'gelu_new'; fits: relu"),
+        ({"activation_function": ["swish"]}, "activation_function: ['swish']; fits: relu"),
         ({"decoder_ffn_dim": 32}, "decoder_ffn_dim: 32; fits: 24"),
         ({"d_model": None}, "d_model: None"),
         ({"d_model": 8}, "config.json says [448, 8]"),
@@ -154,6 +156,23 @@ def test_nan_is_refused(copy: Callable[[str], Path], capsys: pytest.CaptureFixtu
     assert "NaN or infinity in model.encoder.layers.0.fc1.bias" in refused(folder, capsys)
 
 
+@pytest.mark.parametrize(
+    ("name", "shape"),
+    [("final_logits_bias", (1, 5)), ("model.encoder.layers.0.self_attn.k_proj.bias", (4, 4))],
+)
+def test_a_tensor_of_another_shape_is_named(
+    name: str, shape: tuple[int, int], copy: Callable[[str], Path],
+    capsys: pytest.CaptureFixture[str],
+) -> None:  # fmt: skip
+    folder = copy("marian")
+    tensors = load_file(folder / MODEL)
+    tensors[name] = torch.ones(shape)
+    save_file(tensors, folder / MODEL)
+    error = refused(folder, capsys)
+    assert name in error
+    assert str(list(shape)) in error
+
+
 class Evil:
     """An object whose unpickling would write a file."""
 
@@ -239,6 +258,9 @@ def test_languages_are_asked_for_and_checked(
     error = refused(tagged, capsys, "--tgt-lang", "sw")
     assert "a language that the model has: fra, glg" in error
     assert "the model has no language sw" in refused(marian, capsys, "--tgt-lang", "sw")
+    assert "--src-lang" in refused(marian, capsys, "--src-lang", "sw")
+    error = refused(nllb, capsys, "--src-lang", "sw", "--tgt-lang", "swh")
+    assert "sw and swh are the same language of the model" in error
 
 
 @pytest.mark.parametrize(
@@ -296,6 +318,8 @@ def test_a_run_has_the_source_the_license_and_the_direction(
     assert origin.source == "facebook/nllb-200-distilled-600M"
     assert (origin.family, origin.license) == ("NLLB-200", "cc-by-nc-4.0")
     assert MODEL in origin.files
+    stored = TrainingResult.read(tmp_path / "run")
+    assert (stored.dev, stored.test) == (None, {})
     run = RunFolder(tmp_path / "run")
     recipe = stored_recipe(run.config_text(), "config.yaml")
     (entry,) = recipe.data.train
