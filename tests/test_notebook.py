@@ -12,14 +12,20 @@ import pytest
 
 from nmt.config.load import as_recipe, load_recipe
 from tests import words
+from tests.apps.convert import folders
 from tests.test_pages import recipes
 
 nbformat = pytest.importorskip("nbformat", reason='needs pip install -e ".[test]"')
 ROOT = Path(__file__).resolve().parents[1]
 TOY = """
-src, tgt, raw, held_out = "gl", "en", "raw/numbers", 10
+src, tgt, raw, held_out, parent = "gl", "en", "raw/numbers", 10, {parent!r}
 sentence, license = "un dous tres", "cc0-1.0"
 dim, layers, types, updates = 16, 1, 40, 16
+"""
+CPU = """
+recipe |= {"device": "cpu", "precision": "fp32"}
+recipe["schedule"] |= {"total_updates": 16, "warmup_updates": 1}
+recipe["train"] |= {"validate_every": 2, "stop_patience": 9}
 """
 
 
@@ -62,18 +68,25 @@ def test_its_recipe_is_that_of_the_tutorial(notebook, tmp_path):
 
 
 @pytest.mark.slow
-def test_all_cells_run(notebook, tmp_path, monkeypatch):
-    """Only the installation is left out, and the parameters are those of a toy."""
+@pytest.mark.parametrize("parent", [None, "folder-of-the-parent"])
+def test_all_cells_run(notebook, tmp_path, monkeypatch, parent):
+    """Only installation and download are left out, and the parameters are those of a toy."""
     nbclient = pytest.importorskip("nbclient")
-    for package in ("ipykernel", "ctranslate2"):
-        pytest.importorskip(package, reason='needs pip install -e ".[test]"')
+    for package in ("ipykernel", "ctranslate2", *(["transformers"] if parent else [])):
+        pytest.importorskip(package, reason='needs pip install -e ".[test,transformers]"')
     monkeypatch.setenv("PATH", str(Path(sys.executable).parent), prepend=os.pathsep)
     monkeypatch.setenv("PYTHONPATH", str(ROOT))
     for lang in ("gl", "en"):
         words.split(tmp_path / "raw" / "numbers", lang)
-    cell(notebook, "install").source = "pass"
-    cell(notebook, "parameters").source = TOY
-    cell(notebook, "recipe").source += "\nrecipe |= {'device': 'cpu', 'precision': 'fp32'}"
+    if parent:
+        folders.marian(tmp_path / "public")
+        (tmp_path / "public" / "README.md").write_text("---\nlicense: cc-by-4.0\n---\n")
+        tokenizer = tmp_path / "public" / "tokenizer_config.json"
+        text = tokenizer.read_text(encoding="utf-8").replace("eng", "glg").replace("fra", "eng")
+        tokenizer.write_text(text, encoding="utf-8")
+    cell(notebook, "install").source = cell(notebook, "download").source = "pass"
+    cell(notebook, "parameters").source = TOY.format(parent=parent)
+    cell(notebook, "finetune").source += CPU
     client = nbclient.NotebookClient(
         notebook, timeout=300, resources={"metadata": {"path": str(tmp_path)}}
     )
@@ -82,5 +95,6 @@ def test_all_cells_run(notebook, tmp_path, monkeypatch):
     assert "reference:" in text
     assert text.count("update ") >= 8  # a line for each validation
     assert "test scores" in text
+    assert (tmp_path / "runs" / "gl-en" / "init.json").is_file() is bool(parent)
     assert "un dous tres" in (tmp_path / "hub" / "README.md").read_text(encoding="utf-8")
     assert (tmp_path / "model.zip").stat().st_size > 10_000

@@ -109,6 +109,12 @@ PAGES = {
             "nmt-prepare sk-en.yaml data.train": "fails, as the page says",
             "nmt-serve": SERVER,
             "curl": SERVER,
+            "hf download": NETWORK,
+            "nmt-convert": NETWORK,
+            "nmt-translate runs/opus-mt-sk-en": NETWORK,
+            "nmt-score --hyp parent.en": NETWORK,
+            "nmt-train sk-en-parent.yaml": NETWORK,
+            "nmt-score runs/sk-en runs/sk-en-parent": NETWORK,
         },
     ),
     "docs/python-api.md": Page(

@@ -16,6 +16,7 @@ import json
 import os
 import re
 import shutil
+from collections.abc import Iterator
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from string import Template
@@ -125,9 +126,8 @@ def export(
     require_ctranslate2()
     check_supported(translator.transformer.config)
     check_output(output, force)
-    with atomic_folder(output.absolute(), replace=force) as folder:
+    with output_folder(output, force) as folder:
         write_folder(translator, folder, quantization)
-        check_output(output, force)  # another process may have written it meanwhile
 
 
 def write_folder(translator: Translator, folder: Path, quantization: str | None) -> None:
@@ -193,15 +193,9 @@ def check_output(output: Path, force: bool, marker: str = EXPORT_FILE) -> None:
         marker: the file by which an exported folder of this format is known.
 
     Raises:
-        UserError: the parent folder is missing, the output exists and is not an exported folder,
-            or it is one and ``force`` is false.
+        UserError: the output exists and is not an exported folder, or it is one and ``force`` is
+            false.
     """
-    if not output.absolute().parent.is_dir():
-        raise UserError(
-            "no such folder",
-            at=str(output.parent),
-            fix="create it, or choose another folder",
-        )
     if not os.path.lexists(output):
         return
     is_same = (output / marker).is_file()
@@ -216,6 +210,21 @@ def check_output(output: Path, force: bool, marker: str = EXPORT_FILE) -> None:
             at=str(output),
             fix="choose another folder, or add --force to replace it",
         )
+
+
+@contextlib.contextmanager
+def output_folder(output: Path, force: bool, marker: str = EXPORT_FILE) -> Iterator[Path]:
+    """Yield a new folder, which gets the name ``output`` when the block ends without an error.
+
+    Parents of the output are created.
+
+    Raises:
+        UserError: as ``check_output``, if another process has written the output meanwhile.
+    """
+    output.absolute().parent.mkdir(parents=True, exist_ok=True)
+    with atomic_folder(output.absolute(), replace=force) as folder:
+        yield folder
+        check_output(output, force, marker)
 
 
 def packages(segmenter: Segmenter) -> list[str]:

@@ -80,6 +80,14 @@ def test_an_existing_export_is_replaced_only_with_force(
     assert names(tmp_path) == {"run", "model"}
 
 
+def test_parents_of_the_output_are_created(
+    run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    output = tmp_path / "new" / "folder" / "model"
+    assert export(capsys, run, "--output", output)[0] == 0
+    assert (output / "model.bin").is_file()
+
+
 @pytest.mark.parametrize("force", [[], ["--force"]])
 def test_folders_that_are_not_exports_are_never_replaced(
     run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], force: list[str]
@@ -91,7 +99,6 @@ def test_folders_that_are_not_exports_are_never_replaced(
         code, error = export(capsys, run, "--output", output, *force)
         assert code == 2
         assert "not an exported model" in error
-    assert export(capsys, run, "--output", tmp_path / "no" / "where")[0] == 2
     assert (tmp_path / "thesis" / "chapter").read_text() == "1"
 
 

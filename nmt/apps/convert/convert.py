@@ -23,13 +23,13 @@ from nmt.data.segmenters.sentencepiece import read_model
 from nmt.data.vocab import Vocab
 from nmt.decoding.codec import text_hash
 from nmt.errors import UserError
-from nmt.export.folder import check_output
+from nmt.export.folder import check_output, output_folder
 from nmt.run.checkpoint import TrainState, checkpoint_name, save_checkpoint
 from nmt.run.folder import RunFolder
 from nmt.run.lifecycle import fixed_values
 from nmt.run.origin import FILE, Origin
 from nmt.run.results import write_summary
-from nmt.runtime.files import AGAIN, atomic_folder, disk_errors
+from nmt.runtime.files import AGAIN, disk_errors
 
 _HUB_NAME = re.compile(r"[\w.-]+/[\w.-]+")  # others are paths of a machine
 MODEL_TYPES = ("bpe", "unigram")  # that segment.model_type can name
@@ -86,10 +86,9 @@ def convert(
     needed = sum(tensor.numel() * tensor.element_size() for tensor in tensors.values())
     with (
         disk_errors(output, needed, "choose another folder", AGAIN),
-        atomic_folder(output.absolute(), replace=force) as draft,
+        output_folder(output, force, FILE) as draft,
     ):
         _write(RunFolder(draft), recipe, vocab, text, tensors, origin)
-        check_output(output, force, FILE)  # another process may have written it meanwhile
     return origin, "".join(f"; {key} {tag}" for key, tag in entry.items())
 
 

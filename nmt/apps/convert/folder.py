@@ -48,7 +48,7 @@ class HubFolder:
             raise UserError(
                 "no such folder",
                 at=str(path),
-                fix="download the model first: huggingface-cli download NAME --local-dir FOLDER",
+                fix="download the model first: hf download NAME --local-dir FOLDER",
             )
         if not (path / CONFIG).is_file():
             raise UserError(

@@ -21,12 +21,12 @@ from nmt.apps.share.card import Corpus, Facts, model_card
 from nmt.data.download import licenses_of
 from nmt.data.text import find_side, read_lines
 from nmt.errors import RunError, UserError
-from nmt.export.folder import check_output, packages, write_folder
+from nmt.export.folder import check_output, output_folder, packages, write_folder
 from nmt.export.spec import check_supported, require_ctranslate2
 from nmt.run.folder import RunFolder
 from nmt.run.origin import is_converted, read_origin
 from nmt.run.results import read_summary
-from nmt.runtime.files import atomic_folder, read_text
+from nmt.runtime.files import read_text
 from nmt.runtime.memory import parameter_count
 
 EXAMPLES = 3
@@ -70,7 +70,7 @@ def export_hub(
     check_output(output, force)
     lines = example_lines(run) if examples is None else examples
     translator = nmt.Translator.load(run.path, "cpu")
-    with atomic_folder(output.absolute(), replace=force) as folder:
+    with output_folder(output, force) as folder:
         write_folder(translator, folder, quantization)
         (folder / "README.md").rename(folder / "USAGE.md")
         (folder / ".gitattributes").write_text(f"*.bin {_LFS}\n*.model {_LFS}\n", "utf-8")
@@ -100,7 +100,6 @@ def export_hub(
             origin=origin,
         )
         (folder / "README.md").write_text(model_card(facts), "utf-8")
-        check_output(output, force)  # another process may have written it meanwhile
 
 
 def example_lines(run: RunFolder) -> list[str]:

@@ -33,12 +33,11 @@ from nmt.data.vocab import BOS, EOS, MASK, PAD, TAG_MARK, UNK, Vocab
 from nmt.decoding.codec import MAX_SOURCE_PIECES
 from nmt.errors import UserError
 from nmt.export.fold import PARTS, fold
-from nmt.export.folder import check_output
+from nmt.export.folder import check_output, output_folder
 from nmt.export.spec import ctranslate2_length_penalty
 from nmt.model.config import ModelConfig
 from nmt.model.embedding import sinusoids
 from nmt.run.folder import RunFolder
-from nmt.runtime.files import atomic_folder
 from nmt.version import __version__
 
 TEMPLATE = Path(__file__).parent / "templates" / "transformers.md"
@@ -108,9 +107,8 @@ def export_transformers(run: RunFolder, output: Path, checkpoint: str, force: bo
     check_fits(run.recipe())
     check_output(output, force, MARKER)
     translator = nmt.Translator.load(run.path, "cpu", checkpoint)
-    with atomic_folder(output.absolute(), replace=force) as folder:
+    with output_folder(output, force, MARKER) as folder:
         _write(translator, folder)
-        check_output(output, force, MARKER)  # another process may have written it meanwhile
 
 
 def _write(translator: nmt.Translator, folder: Path) -> None:

@@ -145,7 +145,7 @@ def test_a_name_on_the_hub_is_not_a_folder(
 ) -> None:
     error = refused(tmp_path / "opus-mt-en-fr", capsys)
     assert "no such folder" in error
-    assert "huggingface-cli download" in error
+    assert "hf download" in error
 
 
 def test_nan_is_refused(copy: Callable[[str], Path], capsys: pytest.CaptureFixture[str]) -> None:

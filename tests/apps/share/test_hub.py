@@ -219,11 +219,10 @@ def test_advice_on_the_folder_fits_the_option_that_names_it(
     trained: Path, hub: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """--output cannot be combined with --hub."""
-    for folder in (hub, hub / "no" / "such"):
-        assert command.main([str(trained), "--hub", str(folder)]) == 2
-        fix = capsys.readouterr().err.partition("->")[2]
-        assert "choose another folder" in fix
-        assert "--output" not in fix
+    assert command.main([str(trained), "--hub", str(hub)]) == 2
+    fix = capsys.readouterr().err.partition("->")[2]
+    assert "choose another folder" in fix
+    assert "--output" not in fix
 
 
 @pytest.mark.parametrize(
