@@ -130,6 +130,12 @@ def parser() -> argparse.ArgumentParser:
         metavar="S",
         help="seconds that a command may take for one system; default: %(default).0f",
     )
+    p.add_argument(
+        "--calibrate",
+        action="store_true",
+        help="instead of scoring: learn on dev of a run what chrF to expect of a translation, for "
+        "nmt-translate --confidence; writes RUN/confidence.json",
+    )
     p.add_argument("--json", action="store_true", help="print one JSON object")
     shorten_help(
         p, "runs", "split", "hyp", "ref", "tgt_lang", "metrics", "sentences", "force", "json"
@@ -148,6 +154,9 @@ def body(args: argparse.Namespace) -> None:
     from nmt.scoring.metrics import METRICS, use_spbleu_model
 
     enable_gc()
+    if args.calibrate:
+        _calibrate(args)
+        return
     if args.sentences:
         from nmt.cli.output import check_output_file
 
@@ -189,6 +198,22 @@ def body(args: argparse.Namespace) -> None:
     finally:  # after the scores, so that a full disk does not lose them
         if args.sentences:
             _write_sentences(args, systems, documents, result)
+
+
+def _calibrate(args: argparse.Namespace) -> None:
+    from nmt.apps.evaluate.calibrate import as_json, calibrate, notes
+
+    split = args.split or "dev"
+    if len(args.runs) != 1 or args.hyp or split.partition(".")[0] != "dev":
+        fix = "pass one run folder; with several dev sets, choose one with --split dev.NAME"
+        raise UserError("--calibrate takes one run, and its dev set", fix=fix)
+    file, calibration, quality = calibrate(args.runs[0], split)
+    for note in notes(file, calibration, quality):
+        print(f"note: {note}", file=sys.stderr)
+    if args.json:
+        print(as_json(calibration, quality), flush=True)
+    else:
+        print(quality.table() if sys.stdout.isatty() else quality.tsv(), flush=True)
 
 
 def _external_metrics(args: argparse.Namespace) -> list[ExternalMetric]:
