@@ -14,8 +14,8 @@ import pytest
 
 from nmt.errors import UserError
 from nmt.scoring.metrics import (
-    USUAL_METRICS,
     RESAMPLES,
+    USUAL_METRICS,
     bleu_tokenizer,
     score,
     sentence_scores,

@@ -23,7 +23,7 @@ OWN = {
 
 EXAMPLES = """\
 examples:
-  %(prog)s sheet test.gl a.en b.en -o sheet.xlsx          # writes sheet.key.json too
+  %(prog)s sheet test.gl a.en b.en -o sheet.xlsx
   %(prog)s read anna.xlsx ben.xlsx --key sheet.key.json"""
 
 
@@ -32,7 +32,7 @@ def parser() -> argparse.ArgumentParser:
     p = command_parser(
         "nmt-judge",
         usage="%(prog)s sheet SRC SYSTEM SYSTEM [SYSTEM] -o SHEET.xlsx [options]\n"
-        "       %(prog)s read SHEET.xlsx [SHEET.xlsx ...] --key SHEET.key.json [options]",
+        "       %(prog)s read SHEET.xlsx [...] --key SHEET.key.json [options]",
         description="sheet: write a workbook in which people judge the translations of two or "
         "three systems without knowing which is which. read: compare the systems by the filled "
         "workbooks.",
