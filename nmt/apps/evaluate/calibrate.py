@@ -6,6 +6,7 @@ import json
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -98,7 +99,7 @@ class Quality:
         return "\n".join(lines)
 
 
-def calibrate(folder: str, split: str, device: str = "auto") -> tuple[Path, Calibration, Quality]:
+def calibrate(folder: str, split: str) -> tuple[Path, Calibration, Quality]:
     """Translate dev with the best checkpoint, fit a calibration, and write it to the run folder.
 
     The quality is measured on every second line, with a calibration of the others. The one that is
@@ -107,7 +108,6 @@ def calibrate(folder: str, split: str, device: str = "auto") -> tuple[Path, Cali
     Args:
         folder: run folder.
         split: dev, or ``dev.NAME`` of several sets.
-        device: that translates.
 
     Returns:
         The file that was written, its calibration, and the quality.
@@ -126,13 +126,14 @@ def calibrate(folder: str, split: str, device: str = "auto") -> tuple[Path, Cali
             at=systems.ref_name,
             fix="train with a larger dev set; some hundred lines are needed for a good fit",
         )
-    translator = load_translator(folder, device)
-    tags = {"tag": entry.tag, "tgt_tag": entry.tgt_tag}
-    given = {name: tag for name, tag in tags.items() if tag is not None}
+    translator = load_translator(folder)
+    tag, tgt_tag = entry.tags(RunFolder(folder).recipe())
+    given: dict[str, Any] = {"tag": tag, "tgt_tag": tgt_tag}
     options = translator.check_options(dict(given))
     sources = [systems.sources[n] for n in lines]
     with progress_bar("translating", "lines", len(lines)) as bar:
-        found = translator.stream(sources, progress=bar.update, **given)
+        given |= {"progress": bar.update}
+        found = translator.stream(sources, **given)
         translations = [best for best, *_ in found]
     refs = [[side[n] for n in lines] for side in (systems.refs, *systems.other_refs)]
     texts = [translation.text for translation in translations]

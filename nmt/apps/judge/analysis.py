@@ -64,7 +64,7 @@ def analyze(key: Key, judgements: Sequence[Judgement], resamples: int) -> list[F
     numbers = {key.kind: values}
     if key.kind == SCORE:
         numbers[Z] = z_scores([judgement.judge for judgement in judgements], values)
-    findings = []
+    findings: list[Finding] = []
     for measure, matrix in numbers.items():
         findings += _means(key, measure, judgements, matrix, resamples)
     for first, second in _pairs(key):
@@ -139,8 +139,8 @@ def _means(
     lines = len({judgement.row.id for judgement in judgements})
     for first, second in _pairs(key):
         tests = paired_tests(mean_scores, [[sums[first]]], [[sums[second]]], resamples)
-        names = key.systems[second], key.systems[first]
-        yield Finding(measure, *names, tests.difference, lines, p_value=tests.bootstrap)
+        both = key.systems[second], key.systems[first]
+        yield Finding(measure, *both, tests.difference, lines, p_value=tests.bootstrap)
 
 
 def _preferences(

@@ -24,6 +24,7 @@ OWN = {
 EXAMPLES = """\
 examples:
   %(prog)s sheet test.gl a.en b.en -o sheet.xlsx
+  %(prog)s sheet test.gl a.en b.en c.en --kind rank -o sheet.xlsx
   %(prog)s read anna.xlsx ben.xlsx --key sheet.key.json"""
 
 
