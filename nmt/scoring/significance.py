@@ -4,8 +4,8 @@ A test on one run of each system answers whether the test set separates two mode
 seeds the systems themselves are compared: the score of a system is the mean over its runs, and
 both tests are about the difference of these means (Clark et al. 2011,
 https://aclanthology.org/P11-2031). With one run of each, the p-values are those of
-``sacrebleu --paired-bs`` and ``--paired-ar``. Scores of single segments, such as those of COMET or of
-people, are tested in the same way: the score of a system is then their mean.
+``sacrebleu --paired-bs`` and ``--paired-ar``. Scores of segments, such as those of COMET or of
+people, are tested in the same way: the score of a system is their mean.
 """
 
 from __future__ import annotations
