@@ -33,7 +33,7 @@ LANGUAGES = {"sh", "bash", "yaml", "python", "text", "diff", "json"}
 NETWORK = "needs a network"
 # the programs that the pages run, besides those of this project and python
 PROGRAMS = set(
-    "cat chmod cp do done echo for grep head mkdir paste printf shuf split".split()  # noqa: SIM905
+    "cat chmod cp do done echo for grep head mkdir paste printf shuf sort split".split()  # noqa: SIM905
 )
 SUGGEST = "times the machine; tests/apps/suggest"
 SERVER = "runs until it is stopped; tests/apps/serve"
@@ -153,7 +153,20 @@ PAGES = {
             "python -m venv": NETWORK,
             "comet-env/": NETWORK,
             "nmt-score --hyp ours.en theirs.en --ref test.en --src": NETWORK,
+            "curl": NETWORK,
+            "nmt-score --hyp ours.en theirs.en --ref test.en --metrics": "tests/scoring",
         },
+    ),
+    "docs/howto/confidence.md": Page(runs=("runs/gl-en",), texts={"new.gl": "gl"}),
+    "docs/howto/judge.md": Page(
+        runs=("runs/gl-en-1", "runs/gl-en-2"),
+        texts={"test.gl": "gl"},
+        copies=("tests/apps/judge/fill.py",),
+        changed={
+            "nmt-judge read anna.xlsx ben.xlsx --key sheet.key.json\n": "python tests/apps/judge/"
+            "fill.py\nnmt-judge read anna.xlsx ben.xlsx --key sheet.key.json\n"
+        },
+        not_run={"pip install": NETWORK},
     ),
     "docs/howto/language-models.md": Page(recipes=GL_EN),
     "docs/howto/limited-time.md": Page(recipes=GL_EN),

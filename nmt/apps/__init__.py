@@ -9,6 +9,7 @@ COMMANDS = {
         "nmt.apps.evaluate.command",
         "compute BLEU, chrF and TER, with intervals and significance",
     ),
+    "judge": ("nmt.apps.judge.command", "let people judge systems without knowing which is which"),
     "report": ("nmt.apps.report.command", "write an HTML report of one or several runs"),
     "sweep": ("nmt.apps.sweep.command", "train variants with several seeds, and compare them"),
     "serve": ("nmt.apps.serve.command", "serve models over HTTP, with a page to try them on"),

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
     from nmt.cli.output import Corpus, LineNumber, Output, Signature
     from nmt.decoding.codec import Translation, UnknownPieces
+    from nmt.decoding.confidence import Expectations
     from nmt.decoding.options import SearchOptions
     from nmt.decoding.translator import Translator
 
@@ -180,6 +181,12 @@ def _add_search_options(p: argparse.ArgumentParser) -> None:
         "--scores", action="store_true", help="write SCORE and a tab before each translation"
     )
     scores.add_argument(
+        "--confidence",
+        action="store_true",
+        help="write the chrF to expect and a tab before each translation; nmt-score RUN "
+        "--calibrate prepares a run for it",
+    )
+    scores.add_argument(
         "--score-target",
         metavar="FILE",
         help="do not search: score line n of FILE as the translation of line n of the input; "
@@ -226,6 +233,13 @@ def _check_flags(args: argparse.Namespace) -> None:
             "leave --reverse out",
         ),
     ]
+    for flag, given in {
+        "--score-target": args.score_target is not None,
+        "--n-best": args.n_best not in (None, 1),
+        "--reverse": args.reverse,
+    }.items():
+        what = f"--confidence cannot be combined with {flag}: it is calibrated on best translations"
+        rules.append((args.confidence and given, what, f"leave out {flag} or --confidence"))
     with_scores = {
         "--token-scores": args.token_scores,
         "--score-target": args.score_target,
@@ -317,10 +331,11 @@ def _translate(args: argparse.Namespace, corpus: Corpus | None) -> None:
     enable_gc()
     options = translator.check_options(chosen, constraints.keys())
     _note_tags(translator, options)
+    expectations = _expectations(args, translator, options)
     form = {} if corpus is None else corpus.signature
     signature = _signature(args, translator, options, form)
     if corpus is None:
-        (format_line, line_number), complete = _output_format(args, options), None
+        (format_line, line_number), complete = _output_format(args, options, expectations), None
         is_done = is_complete(args.output, signature, args.force)
     else:
         format_line, line_number = corpus.line_format(translator), None
@@ -348,6 +363,8 @@ def _translate(args: argparse.Namespace, corpus: Corpus | None) -> None:
             notes = _write(translations, output, format_line, finished)
             for note in notes if corpus is None else ():  # a corpus counts what it leaves out
                 _note(note)
+            if expectations is not None:
+                _note(expectations.note())
     _note_unknown(translator.unknown)
 
 
@@ -369,7 +386,8 @@ def _load(args: argparse.Namespace) -> Translator:
 
     workers = all_cores() if args.workers is None else args.workers
     # the scores of the two engines differ slightly: see docs/export.md
-    engine = "torch" if args.engine == "auto" and args.scores else args.engine
+    scored = args.scores or args.confidence
+    engine = "torch" if args.engine == "auto" and scored else args.engine
     return load_translator(
         args.run, args.device, args.checkpoint, args.precision, workers, engine, args.reverse
     )
@@ -404,6 +422,7 @@ def _signature(
         "precision": engine.precision,
         **form,
         **({"json": True} if args.json else {}),
+        **({"confidence": _calibration_hash(args)} if args.confidence else {}),
         "reverse_model": None if reverse is None else reverse.engine.model_hash(),
         "reverse_weight": None if reverse is None else options.reverse_weight,
         "stop_rule": None if options.stop_rule == "bound" else options.stop_rule,
@@ -412,6 +431,33 @@ def _signature(
     if parallel:
         signature["files"] = list(parallel)
     return dict(json.loads(json.dumps(signature)))  # as it will be read again
+
+
+def _expectations(
+    args: argparse.Namespace, translator: Translator, options: SearchOptions
+) -> Expectations | None:
+    """Return what computes the expected chrF, None without --confidence."""
+    if not args.confidence:
+        return None
+    from nmt.decoding.confidence import Expectations, read_calibration, search_settings
+
+    calibration = read_calibration(args.run, translator.info.source)
+    now = search_settings(options)
+    changed = [
+        f"{name}={calibration.search.get(name)} (now {now.get(name)})"
+        for name in {**calibration.search, **now}
+        if calibration.search.get(name) != now.get(name)
+    ]
+    if changed:
+        _note(f"the confidence was calibrated with {', '.join(changed)}, and may be wrong now")
+    return Expectations(calibration)
+
+
+def _calibration_hash(args: argparse.Namespace) -> str:
+    from nmt.run.folder import RunFolder
+    from nmt.runtime.files import file_digest
+
+    return file_digest(RunFolder(args.run[0]).confidence_file)
 
 
 def _write(
@@ -479,7 +525,7 @@ Format: TypeAlias = "Callable[[int, Translation], str]"  # input line from 0 -> 
 
 
 def _output_format(
-    args: argparse.Namespace, options: SearchOptions
+    args: argparse.Namespace, options: SearchOptions, expectations: Expectations | None
 ) -> tuple[Format, LineNumber | None]:
     """Return what makes a line of output, and what returns its input line for ``--resume``.
 
@@ -487,7 +533,8 @@ def _output_format(
     """
     several = options.n_best > 1
     if options.token_scores or args.json:
-        return _json, (lambda line: int(json.loads(line)["line"])) if several else None
+        as_json = functools.partial(_json, expectations=expectations)
+        return as_json, (lambda line: int(json.loads(line)["line"])) if several else None
     if args.score_target is not None:
         template = "{t.log_prob:.4f}\t{t.score:.4f}"
     elif several:  # as Moses writes n-best lists
@@ -497,6 +544,8 @@ def _output_format(
 
     def format_line(number: int, t: Translation) -> str:
         line = template.format(number=number, t=t)
+        if expectations is not None:
+            line = f"{expectations(t):.2f}\t{line}"
         if options.align:  # in Pharaoh's format: 0-0 1-2
             line += f" ||| {' '.join(f'{i}-{j}' for i, j in t.alignment)}"
         return line
@@ -504,7 +553,7 @@ def _output_format(
     return format_line, (lambda line: int(line.partition(b" ")[0])) if several else None
 
 
-def _json(number: int, t: Translation) -> str:
+def _json(number: int, t: Translation, expectations: Expectations | None) -> str:
     """Return one JSON object; an infinite score is null, as JSON has no infinity."""
     values: dict[str, Any] = {
         "line": number,
@@ -517,6 +566,7 @@ def _json(number: int, t: Translation) -> str:
         "token_log_probs": t.token_log_probs,
         "eos": t.eos,
         "alignment": t.alignment,
+        **({} if expectations is None else {"expected_chrf": round(expectations(t), 2)}),
     }
     return json.dumps(values, ensure_ascii=False)
 

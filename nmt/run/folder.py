@@ -11,6 +11,7 @@ No file contains the folder's own path, so a run folder can be moved and still t
     RUN/init.json            what the run took from  RUN/parent/vocab.txt      the parent's, unless
                              its parent (init.from)                            init.vocab: new
     RUN/report.html          the report              RUN/lock, RUN/lock.json   see lock.py
+    RUN/confidence.json      of nmt-score --calibrate, see nmt.decoding.confidence
 """
 
 from __future__ import annotations
@@ -53,6 +54,7 @@ class RunFolder:
         self.data_report_file = self.path / "data_report.json"
         self.summary_file = self.path / "summary.json"
         self.report_file = self.path / "report.html"
+        self.confidence_file = self.path / "confidence.json"
         self.init_file = self.path / "init.json"
         self.parent_dir = self.path / "parent"
 

@@ -2,8 +2,9 @@
 
 BLEU depends on tokenization, so a score without its settings cannot be compared (Post 2018,
 https://aclanthology.org/W18-6319). BLEU, chrF, chrF++ and TER are computed on plain text with
-sacreBLEU's own tokenization. ``tokenized_bleu`` is for comparison with papers that report
-multi-bleu.perl on tokenized text, as Transformers without Tears does.
+sacreBLEU's own tokenization; ``spbleu`` is BLEU on pieces of words. ``tokenized_bleu`` is for
+comparison with papers that report multi-bleu.perl on tokenized text, as Transformers without Tears
+does.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
 from sacrebleu.metrics import BLEU, CHRF, TER
@@ -21,6 +23,7 @@ from nmt.data.text import quantity
 from nmt.errors import UserError
 from nmt.runtime.progress import TerminalBar, progress_bar
 from nmt.scoring.language import bleu_tokenizer
+from nmt.scoring.spbleu import spbleu
 
 # in a signature: the words of the hypotheses are the model's pieces joined, without retokenizing
 MODEL_WORDS = "model-words"
@@ -113,12 +116,19 @@ class Metric:
         create: returns sacreBLEU's metric for a target language.
         remark: what a reader of the table should know.
         on_words: computed on tokenized text; otherwise on plain text.
+        tokenizer: of sacreBLEU, if it needs a SentencePiece model that this toolkit does not have.
     """
 
     label: str
     create: Callable[[str], SacrebleuMetric]
     remark: str = ""
     on_words: bool = False
+    tokenizer: str = ""
+
+
+def _spbleu(tokenizer: str, file: Path | None = None) -> Metric:
+    name = f"spBLEU ({tokenizer})"
+    return Metric(name, lambda lang: spbleu(tokenizer, file), tokenizer=tokenizer)
 
 
 # The names are those of score.metrics in nmt/config/recipe.py. force=True only silences sacreBLEU's
@@ -134,7 +144,24 @@ METRICS: dict[str, Metric] = {
         "not comparable with BLEU",
         on_words=True,
     ),
+    "spbleu": _spbleu("flores200"),
+    "spbleu101": _spbleu("flores101"),
 }
+# those that need no other file
+USUAL_METRICS = [name for name, metric in METRICS.items() if not metric.tokenizer]
+
+
+def use_spbleu_model(file: Path) -> None:
+    """Let the metrics of this process that need a SentencePiece model use that of a file.
+
+    Raises:
+        UserError: there is no such file, or it is not a SentencePiece model.
+    """
+    for name, metric in METRICS.items():
+        if metric.tokenizer:
+            changed = _spbleu(metric.tokenizer, file)
+            changed.create("")
+            METRICS[name] = changed
 
 
 def score(
@@ -239,7 +266,7 @@ def sentence_scores(
     for name in metrics:
         metric = METRICS[name].create(tgt_lang)
         if isinstance(metric, BLEU):
-            metric = BLEU(tokenize=bleu_tokenizer(tgt_lang), effective_order=True)
+            metric.effective_order = True
         values = [
             float(metric.sentence_score(hyp, list(line_refs)).score)
             for hyp, *line_refs in zip(hyps, refs, *other_refs, strict=True)

@@ -4,7 +4,8 @@ A test on one run of each system answers whether the test set separates two mode
 seeds the systems themselves are compared: the score of a system is the mean over its runs, and
 both tests are about the difference of these means (Clark et al. 2011,
 https://aclanthology.org/P11-2031). With one run of each, the p-values are those of
-``sacrebleu --paired-bs`` and ``--paired-ar``.
+``sacrebleu --paired-bs`` and ``--paired-ar``. Scores of segments, such as those of COMET or of
+people, are tested in the same way: the score of a system is their mean.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 import numpy as np
+from sacrebleu.significance import estimate_ci
 
 from nmt.scoring.metrics import METRICS
 
@@ -68,6 +70,22 @@ class SentenceScorer:
         """Return the corpus score of each row of sums: [R, K] -> [R]."""
         metric = METRICS[self.metric].create(self.tgt_lang)
         return np.array([metric._compute_score_from_stats(list(row)).score for row in sums])
+
+
+def mean_statistics(values: Sequence[float]) -> np.ndarray:
+    """Return [N, 2]: the value of each segment, and 1, of which ``mean_scores`` makes the mean."""
+    return np.array([[value, 1.0] for value in values])
+
+
+def mean_scores(sums: np.ndarray) -> np.ndarray:
+    """Return the mean of each row of summed values and counts: [R, 2] -> [R]."""
+    return sums[:, 0] / sums[:, 1]
+
+
+def interval(scores: Scores, runs: Runs, resamples: int) -> tuple[float, float]:
+    """Return the ends of the 95 % bootstrap interval, as sacreBLEU estimates it."""
+    mean, half = estimate_ci(_bootstrap(scores, runs, resamples))
+    return float(mean - half), float(mean + half)
 
 
 def paired_tests(scores: Scores, baseline: Runs, system: Runs, resamples: int) -> PairedTests:

@@ -1,1 +1,1 @@
-"""Compare systems: scores with intervals, by length, frequency and document, and COMET."""
+"""Compare systems: scores with intervals, parts of a test set, metrics of other programs."""

@@ -13,6 +13,8 @@ from nmt.cli.parsers import command_parser, shorten_help
 from nmt.errors import RunError, UserError
 
 if TYPE_CHECKING:
+    from nmt.apps.evaluate.external import ExternalMetric
+    from nmt.apps.evaluate.report import Report
     from nmt.scoring.systems import Systems
 
 EXAMPLES = """\
@@ -24,8 +26,8 @@ examples:
 
 def parser() -> argparse.ArgumentParser:
     """Return the command line of nmt-score."""
-    from nmt.apps.evaluate.comet import TIMEOUT
-    from nmt.scoring.metrics import METRICS, RESAMPLES
+    from nmt.apps.evaluate.external import EXAMPLE, TIMEOUT
+    from nmt.scoring.metrics import METRICS, RESAMPLES, USUAL_METRICS
 
     p = command_parser(
         "nmt-score",
@@ -57,7 +59,9 @@ def parser() -> argparse.ArgumentParser:
         help="reference; repeat the option for further ones; default for runs: those of the recipe",
     )
     p.add_argument(
-        "--src", metavar="F", help="source, for COMET and to count hypotheses that copy it"
+        "--src",
+        metavar="F",
+        help="source, for external metrics and to count hypotheses that copy it",
     )
     p.add_argument(
         "--tgt-lang",
@@ -70,9 +74,16 @@ def parser() -> argparse.ArgumentParser:
     p.add_argument(
         "--metrics",
         type=_metrics,
-        default=list(METRICS),
+        default=USUAL_METRICS,
         metavar="M,M",
-        help=f"comma-separated list of {', '.join(METRICS)}; default: all (ter is slow)",
+        help=f"comma-separated list of {', '.join(METRICS)}; default: all but spBLEU, which needs "
+        "a SentencePiece model (ter is slow)",
+    )
+    p.add_argument(
+        "--spbleu-model",
+        metavar="F",
+        help="SentencePiece model of spbleu; default: the one in sacreBLEU's folder, ~/.sacrebleu "
+        "or $SACREBLEU",
     )
     p.add_argument(
         "--resamples",
@@ -102,17 +113,28 @@ def parser() -> argparse.ArgumentParser:
     p.add_argument("--sentences", metavar="F", help="write the scores of each line as a TSV file")
     p.add_argument("--force", action="store_true", help="replace an existing file of --sentences")
     p.add_argument(
-        "--comet-command",
-        metavar="CMD",
-        help="add the score that a command prints; {src}, {hyp} and {ref} in it are replaced by "
-        "file names",
+        "--metric",
+        action="append",
+        type=_external,
+        default=[],
+        metavar="NAME=CMD",
+        help="add a metric that a command computes, which prints a score for each line; {src}, "
+        f"{{hyp}} and {{ref}} in it are replaced by file names, as in comet='{EXAMPLE}'",
     )
+    p.add_argument("--comet-command", metavar="CMD", help="the same as --metric comet=CMD")
     p.add_argument(
+        "--metric-timeout",
         "--comet-timeout",
         type=positive,
         default=TIMEOUT,
         metavar="S",
-        help="seconds that the command may take for one system; default: %(default).0f",
+        help="seconds that a command may take for one system; default: %(default).0f",
+    )
+    p.add_argument(
+        "--calibrate",
+        action="store_true",
+        help="instead of scoring: learn on dev of a run what chrF to expect of a translation, for "
+        "nmt-translate --confidence; writes RUN/confidence.json",
     )
     p.add_argument("--json", action="store_true", help="print one JSON object")
     shorten_help(
@@ -128,24 +150,29 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def body(args: argparse.Namespace) -> None:
     """Read the systems, print notes on their text, then score and print."""
-    from nmt.apps.evaluate.comet import ExternalMetric
     from nmt.apps.evaluate.report import read_documents, report
+    from nmt.scoring.metrics import METRICS, use_spbleu_model
 
     enable_gc()
+    if args.calibrate:
+        _calibrate(args)
+        return
     if args.sentences:
         from nmt.cli.output import check_output_file
 
         inputs = [*(args.hyp or []), *(args.ref or []), *(args.train or [])]
         check_output_file(Path(args.sentences), args.force, [*inputs, args.src, args.documents])
-    external = None
-    if args.comet_command is not None:
-        external = ExternalMetric(args.comet_command, args.comet_timeout)
-        external.check()
+    external = _external_metrics(args)
+    if args.spbleu_model is not None:
+        use_spbleu_model(Path(args.spbleu_model))
+    for name in args.metrics:
+        METRICS[name].create("")  # the model of spBLEU may be missing
     systems = _read_systems(args)
     for note in systems.notes():
         print(f"note: {note}", file=sys.stderr)
-    if external is not None and systems.other_refs:
-        print("note: COMET gets the first reference only", file=sys.stderr)
+    if external and systems.other_refs:
+        names = ", ".join(metric.name for metric in external)
+        print(f"note: {names}: the command gets the first reference only", file=sys.stderr)
     documents = read_documents(args.documents, len(systems.refs)) if args.documents else []
     result = report(
         systems,
@@ -156,11 +183,11 @@ def body(args: argparse.Namespace) -> None:
         progress=True,
     )
     failure = None
-    if external is not None:
+    for metric in external:
         try:
-            result = result.with_external(external)
+            result = result.with_external(metric, args.resamples, progress=True)
         except RunError as error:
-            failure = error  # the other scores are printed first
+            failure = failure or error  # the other scores are printed first
     try:
         if args.json:
             print(result.json(), flush=True)
@@ -170,15 +197,50 @@ def body(args: argparse.Namespace) -> None:
             raise failure
     finally:  # after the scores, so that a full disk does not lose them
         if args.sentences:
-            _write_sentences(args, systems, documents)
+            _write_sentences(args, systems, documents, result)
 
 
-def _write_sentences(args: argparse.Namespace, systems: Systems, documents: list[str]) -> None:
+def _calibrate(args: argparse.Namespace) -> None:
+    from nmt.apps.evaluate.calibrate import as_json, calibrate, notes
+
+    split = args.split or "dev"
+    if len(args.runs) != 1 or args.hyp or split.partition(".")[0] != "dev":
+        fix = "pass one run folder; with several dev sets, choose one with --split dev.NAME"
+        raise UserError("--calibrate takes one run, and its dev set", fix=fix)
+    file, calibration, quality = calibrate(args.runs[0], split)
+    for note in notes(file, calibration, quality):
+        print(f"note: {note}", file=sys.stderr)
+    if args.json:
+        print(as_json(calibration, quality), flush=True)
+    else:
+        print(quality.table() if sys.stdout.isatty() else quality.tsv(), flush=True)
+
+
+def _external_metrics(args: argparse.Namespace) -> list[ExternalMetric]:
+    from nmt.apps.evaluate.external import ExternalMetric
+    from nmt.scoring.metrics import METRICS
+
+    given = [(name, command, "--metric") for name, command in args.metric]
+    if args.comet_command is not None:
+        given.append(("comet", args.comet_command, "--comet-command"))
+    metrics: list[ExternalMetric] = []
+    for name, command, option in given:
+        metric = ExternalMetric(name, command, args.metric_timeout, option)
+        metric.check([*METRICS, *(other.name for other in metrics)])
+        if args.hyp and metric.needs_source and not args.src:
+            raise UserError(f"{option} {name} requires --src with --hyp", fix="add --src FILE")
+        metrics.append(metric)
+    return metrics
+
+
+def _write_sentences(
+    args: argparse.Namespace, systems: Systems, documents: list[str], result: Report
+) -> None:
     from nmt.apps.evaluate.report import sentence_table
     from nmt.data.text import quantity
     from nmt.runtime.files import AGAIN, replace_surrogates, write_atomic
 
-    rows = sentence_table(systems, args.metrics, documents)
+    rows = sentence_table(systems, args.metrics, documents, result.segments)
     text = replace_surrogates("".join(row + "\n" for row in rows))
     write_atomic(Path(args.sentences), text, "pass another file to --sentences", AGAIN)
     count = len(systems.texts) * len(systems.refs)
@@ -207,7 +269,7 @@ def _read_systems(args: argparse.Namespace) -> Systems:
             args.runs,
             args.split or "test",
             refs,
-            sources=args.comet_command is not None or args.sentences is not None,
+            sources=bool(args.metric or args.comet_command or args.sentences),
             training=args.buckets,
         )
     if args.split:
@@ -216,8 +278,6 @@ def _read_systems(args: argparse.Namespace) -> Systems:
         )
     if not refs:
         raise UserError("--hyp requires --ref", fix="add --ref FILE")
-    if args.comet_command and not args.src:
-        raise UserError("--comet-command requires --src with --hyp", fix="add --src FILE")
     if args.train and not args.buckets:
         raise UserError("--train requires --buckets", fix="add --buckets, or leave out --train")
     return from_files(
@@ -234,6 +294,13 @@ def _metrics(text: str) -> list[str]:
             f"{unknown[0]!r} is not a metric; choose from {', '.join(METRICS)}"
         )
     return names
+
+
+def _external(text: str) -> tuple[str, str]:
+    name, equals, command = text.partition("=")
+    if equals:
+        return name, command
+    raise argparse.ArgumentTypeError(f"{text!r} is not NAME=COMMAND")
 
 
 def _split(text: str) -> str:

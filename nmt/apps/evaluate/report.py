@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import itertools
 import json
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TypeAlias
@@ -21,9 +21,10 @@ from nmt.apps.evaluate.buckets import (
     length_buckets,
     training_counts,
 )
-from nmt.apps.evaluate.comet import ExternalMetric
+from nmt.apps.evaluate.external import ExternalMetric
 from nmt.data.text import is_blank, quantity, read_lines
 from nmt.errors import UserError
+from nmt.runtime.progress import progress_bar
 from nmt.scoring.metrics import (
     METRICS,
     SIGNIFICANCE_LEVEL,
@@ -34,10 +35,10 @@ from nmt.scoring.metrics import (
     sentence_scores,
     with_tokenizer,
 )
+from nmt.scoring.significance import interval, mean_scores, mean_statistics, paired_tests
 from nmt.scoring.systems import Systems
 
 COLUMNS = ("system", "metric", "score", "low", "high", "difference", "p_value", "signature")
-COMET = "comet"
 DOCUMENT_PREFIX = "doc_"
 DOCUMENT_METRICS = ("bleu", "chrf", "chrf++")  # TER would take hours on lines of a thousand words
 
@@ -53,13 +54,15 @@ class Report:
 
     Attributes:
         scores: the names are keys of METRICS, then ``doc_`` and a key for scores of documents, then
-            ``comet``.
+            those of external metrics.
+        segments: external metric -> system -> score of each line, if the command printed them.
         lengths: scores by length of the reference; empty if not requested.
         frequencies: words by training frequency; empty if unknown.
     """
 
     systems: Systems
     scores: dict[str, list[Comparison]]
+    segments: dict[str, dict[str, list[float]]] = field(default_factory=dict)
     lengths: dict[str, list[LengthBucket]] = field(default_factory=dict)
     frequencies: dict[str, list[FrequencyBucket]] = field(default_factory=dict)
 
@@ -68,23 +71,42 @@ class Report:
         """The system that the others are compared with; None if there is only one."""
         return next(iter(self.scores)) if len(self.scores) > 1 else None
 
-    def with_external(self, metric: ExternalMetric) -> Report:
-        """Return this report with the scores of a command, such as COMET, without intervals.
+    def with_external(
+        self, metric: ExternalMetric, resamples: int, progress: bool = False
+    ) -> Report:
+        """Return this report with the scores of a command, such as COMET.
 
-        The command gets the first reference.
+        The command gets the first reference. The score of a system is the mean of its lines. If
+        the command prints a score for each line, there are intervals and paired tests, on the same
+        resamples as those of the other metrics.
 
         Raises:
             RunError: the command failed.
         """
-        scores = {}
-        first: float | None = None
-        for system, hyps in self.systems.texts.items():
-            value = metric.score(self.systems.sources, hyps, self.systems.refs)
-            difference = None if first is None else value - first
-            first = value if first is None else first
-            entry = Comparison(Score(COMET, value, metric.command), difference)
+        systems, segments = self.systems, {}
+        total = len(systems.texts)
+        with progress_bar(f"computing {metric.name}", "systems", total, progress, slow=True) as bar:
+            for system, hyps in systems.texts.items():
+                segments[system] = metric.score(systems.sources, hyps, systems.refs)
+                bar.update()
+        by_line = resamples > 1 and all(len(x) == len(systems.refs) for x in segments.values())
+        runs = {system: [[mean_statistics(values)]] for system, values in segments.items()}
+        baseline, scores = next(iter(segments)), {}
+        for system, values in segments.items():
+            result = Score(metric.name, sum(values) / len(values), metric.command)
+            if by_line:
+                low, high = interval(mean_scores, runs[system], resamples)
+                result = replace(result, low=low, high=high)
+            entry = Comparison(result)
+            if system != baseline:
+                first = sum(segments[baseline]) / len(segments[baseline])
+                entry = replace(entry, difference=result.value - first)
+            if system != baseline and by_line:
+                tests = paired_tests(mean_scores, runs[baseline], runs[system], resamples)
+                entry = replace(entry, p_value=tests.bootstrap)
             scores[system] = [*self.scores[system], entry]
-        return replace(self, scores=scores)
+        kept = {metric.name: segments} if by_line or len(systems.refs) == 1 else {}
+        return replace(self, scores=scores, segments={**self.segments, **kept})
 
     def table(self) -> str:
         """Return a table for people: one block per metric, at most about 100 columns wide."""
@@ -275,7 +297,7 @@ def report(
         if systems.training:
             counts = training_counts(systems)
             frequencies = {system: frequency_buckets(systems, system, counts) for system in texts}
-    return Report(systems, scores, lengths, frequencies)
+    return Report(systems, scores, lengths=lengths, frequencies=frequencies)
 
 
 def _check_resamples(systems: Systems, resamples: int) -> None:
@@ -363,7 +385,10 @@ def join_documents(lines: Sequence[str], ids: Sequence[str]) -> list[str]:
 
 
 def sentence_table(
-    systems: Systems, metrics: Sequence[str], documents: Sequence[str]
+    systems: Systems,
+    metrics: Sequence[str],
+    documents: Sequence[str],
+    external: Mapping[str, Mapping[str, Sequence[float]]] = {},
 ) -> Iterator[str]:
     """Yield a header and one row for each line and system, with their texts, without line ends.
 
@@ -375,15 +400,20 @@ def sentence_table(
     Args:
         metrics: keys of METRICS; those on words are left out, as tokenized BLEU is not smoothed.
         documents: the document id of each line; empty = not known.
+        external: further metric -> system -> score of each line.
     """
     on_text = [name for name in metrics if not METRICS[name].on_words]
     ids = [documents] if documents else []
     sources = [systems.sources] if systems.sources else []
-    names = [*["document"] * len(ids), *on_text, *["source"] * len(sources)]
+    names = [*["document"] * len(ids), *on_text, *external, *["source"] * len(sources)]
     yield "\t".join(["system", "line", *names, "reference", "hypothesis"])
     for system, hyps in systems.texts.items():
         scores = sentence_scores(hyps, systems.refs, on_text, systems.tgt_lang, systems.other_refs)
-        values = ([f"{value:.4f}" for value in result.values] for result in scores)
+        found = [
+            *(result.values for result in scores),
+            *(each[system] for each in external.values()),
+        ]
+        values = ([f"{value:.4f}" for value in column] for column in found)
         columns = [*ids, *values, *sources, systems.refs, hyps]
         for number, cells in enumerate(zip(*columns, strict=True), 1):
             yield "\t".join(" ".join(cell.split()) for cell in (system, str(number), *cells))
@@ -391,9 +421,9 @@ def sentence_table(
 
 def _title(name: str) -> str:
     """Return the title of a score in a table: its label, and what a reader should know."""
-    if name == COMET:
-        return "COMET, by an external command"
-    metric = METRICS[name.removeprefix(DOCUMENT_PREFIX)]
+    metric = METRICS.get(name.removeprefix(DOCUMENT_PREFIX))
+    if metric is None:
+        return f"{name}, by an external command"
     label = f"{metric.label} of documents" if name.startswith(DOCUMENT_PREFIX) else metric.label
     return f"{label}, {metric.remark}" if metric.remark else label
 
@@ -407,10 +437,11 @@ def _rows(rows: dict[str, list[str]]) -> Iterator[str]:
 
 
 def _cells(entry: Comparison) -> str:
-    digits = 4 if entry.score.name == COMET else 2  # COMET's scores are about 0 to 1
+    known = entry.score.name.removeprefix(DOCUMENT_PREFIX) in METRICS
+    digits = 2 if known else 4  # COMET's scores are about 0 to 1
     cells = f"{entry.score.value:6.{digits}f}"
     if entry.score.low is not None and entry.score.high is not None:
-        cells += f"  [{entry.score.low:.2f}, {entry.score.high:.2f}]"
+        cells += f"  [{entry.score.low:.{digits}f}, {entry.score.high:.{digits}f}]"
     if entry.difference is not None:
         cells += f"  {entry.difference:+.{digits}f}"
     if entry.p_value is not None:

@@ -107,6 +107,7 @@ def _check_options(args: argparse.Namespace) -> None:
         "--output": args.output is not None,
         "--n-best": args.n_best not in (None, 1),
         "--scores": args.scores,
+        "--confidence": args.confidence,
         "--json": args.json,
         "--token-scores": args.token_scores,
         "--score-target": args.score_target is not None,

@@ -10,11 +10,13 @@ import time
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
+from sacrebleu.significance import estimate_ci
 
 from nmt.apps.evaluate.buckets import frequency_buckets, length_buckets, training_counts
-from nmt.apps.evaluate.comet import ExternalMetric
 from nmt.apps.evaluate.command import main
+from nmt.apps.evaluate.external import ExternalMetric
 from nmt.apps.evaluate.report import join_documents, read_documents
 from nmt.config.load import dump_recipe, load_recipe
 from nmt.data.prepare import prepare
@@ -169,12 +171,12 @@ def test_sentences_are_a_table_for_spreadsheets(tmp_path, files, capsys):
 
 
 def test_an_external_command_gets_plain_text_of_all_three(tmp_path, files, capsys):
-    """The stub prints the share of equal lines, after a line that looks like comet-score's."""
+    """The stub prints a log line and the share of equal lines."""
     command = program(
         tmp_path,
         "lines = [open(f, encoding='utf-8').read().split('\\n')[:-1] for f in (src, hyp, ref)]\n"
         "assert [s == 's ' + r for s, _, r in zip(*lines)] == [True] * 30\n"
-        "print(f'{hyp}\\tSegment 29\\tscore: 7')\n"
+        "print('loaded model v2.2\\n')\n"
         "print(f'{hyp}\\tscore: {sum(h == r for _, h, r in zip(*lines)) / 30:.4f}\\n')",
     )
     argv = ["--hyp", files["base"], files["better"], "--ref", files["ref"], "--src", files["src"]]
@@ -184,8 +186,40 @@ def test_an_external_command_gets_plain_text_of_all_three(tmp_path, files, capsy
         share = sum(hyp == ref for hyp, ref in zip(hyps, REFS, strict=True)) / 30
         assert entry["score"] == pytest.approx(share, abs=1e-4)
         assert entry["signature"] == command
+        assert entry["low"] is None
     assert base["difference"] is None
     assert better["difference"] == pytest.approx(better["score"] - base["score"])
+
+
+def test_scores_of_lines_have_intervals_and_the_tests_of_a_metric_of_this_toolkit(
+    tmp_path, files, capsys
+):
+    """The stub prints what comet-score does: sentence chrF here, whose corpus score is its mean."""
+    command = program(
+        tmp_path,
+        "from sacrebleu.metrics import CHRF\n"
+        "read = [open(f, encoding='utf-8').read().split('\\n')[:-1] for f in (hyp, ref)]\n"
+        "scores = [CHRF().sentence_score(h, [r]).score for h, r in zip(*read)]\n"
+        "for n, s in enumerate(scores): print(f'{hyp}\\tSegment {n}\\tscore: {s!r}')\n"
+        "print(f'{hyp}\\tscore: {sum(scores) / 30:.4f}')",
+    )
+    out = tmp_path / "sentences.tsv"
+    argv = ["--hyp", files["base"], files["better"], "--ref", files["ref"], "--src", files["src"]]
+    argv += ["--metrics", "chrf", "--metric", f"mean={command}", "--sentences", str(out)]
+    found = run_json(capsys, *argv)
+    base, better = (s for s in found["scores"] if s["metric"] == "mean")
+    rows = list(csv.DictReader(out.open(encoding="utf-8"), delimiter="\t"))
+    assert all(row["mean"] == row["chrf"] for row in rows)
+    values = np.array([float(row["chrf"]) for row in rows]).reshape(2, 30)
+    chosen = np.random.default_rng(12345).choice(30, size=(100, 30), replace=True)
+    means = values[:, chosen].mean(2)
+    for entry, sampled, own in zip((base, better), means, values, strict=True):
+        assert entry["score"] == pytest.approx(own.mean(), abs=1e-3)
+        mean, half = estimate_ci(sampled)
+        assert [entry["low"], entry["high"]] == pytest.approx([mean - half, mean + half], abs=1e-3)
+    differences = np.abs(means[1] - means[0])
+    above = np.sum(differences - differences.mean() > abs(better["difference"]))
+    assert better["p_value"] == (above + 1) / 101 < 0.05
 
 
 def test_a_run_gives_its_source_to_the_command(tmp_path, capsys):
@@ -201,21 +235,22 @@ def test_a_run_gives_its_source_to_the_command(tmp_path, capsys):
 def test_a_number_of_a_command_is_read_completely(tmp_path, line, value):
     """A full stop after the number once made 8532 of 0.8532."""
     command = program(tmp_path, f"print({line!r})")
-    assert ExternalMetric(command).score(["s"], ["h"], ["r"]) == value
+    assert ExternalMetric("m", command).score(["s"], ["h"], ["r"]) == [value]
 
 
 @pytest.mark.parametrize(
     ("body", "message"),
     [
         ("sys.exit('no\\nmodel')", "failed with exit status 1:\n  no\n  model"),
-        ("print()", "it printed nothing"),
-        ("print('of 2 lines: NaN')", "no number: 'of 2 lines: NaN'"),
-        ("print('see v2.x')", "no number"),
+        ("print()", "printed 0 scores for 1 line"),
+        ("print('of 2 lines: NaN')", "score 1 is not a finite number: 'of 2 lines: NaN'"),
+        ("print('see v2.x')", "its last line is 'see v2.x'"),
+        ("print(1); print(2); print(3)", "printed 3 scores for 1 line"),
     ],
 )
 def test_a_failed_command_says_why(tmp_path, body, message):
     with pytest.raises(RunError) as error:
-        ExternalMetric(program(tmp_path, body)).score(["s"], ["h"], ["r"])
+        ExternalMetric("m", program(tmp_path, body)).score(["s"], ["h"], ["r"])
     assert message in str(error.value)
 
 
@@ -235,7 +270,7 @@ def test_a_command_that_takes_too_long_is_ended_with_its_children(tmp_path):
     body += "time.sleep(60)"
     started = time.monotonic()
     with pytest.raises(RunError, match=r"did not end within 0\.5 seconds"):
-        ExternalMetric(program(tmp_path, body), timeout=0.5).score(["s"], ["h"], ["r"])
+        ExternalMetric("m", program(tmp_path, body), timeout=0.5).score(["s"], ["h"], ["r"])
     assert time.monotonic() - started < 20
     time.sleep(0.1)
     for pid in pids.read_text().split():
@@ -245,7 +280,8 @@ def test_a_command_that_takes_too_long_is_ended_with_its_children(tmp_path):
 @pytest.mark.parametrize(
     ("command", "message"),
     [
-        ("comet-score -t {hyp}", "does not contain {src}"),
+        ("comet-score -t {hyp}", "does not contain {src} or {ref}"),
+        ("comet-score -s {src}", "does not contain {hyp}"),
         ("comet-score '{src} {hyp}", "no closing quotation"),
         ("/no/such/program {src} {hyp}", "/no/such/program is not a program that can be run"),
     ],
@@ -260,7 +296,9 @@ def test_faulty_commands(files, capsys, command, message):
 @pytest.mark.parametrize(
     ("argv", "message"),
     [
-        (["--comet-command", "cat {src} {hyp}"], "--comet-command requires --src"),
+        (["--comet-command", "cat {src} {hyp}"], "--comet-command comet requires --src"),
+        (["--metric", "chrf=cat {hyp} {ref}"], "--metric: 'chrf' is the name of another metric"),
+        (["--spbleu-model", "no-such-file"], "no-such-file"),
         (["--train", "x"], "--train requires --buckets"),
         (["--sentences", f"no-such-folder{os.sep}x"], "no-such-folder"),
         (["--buckets", "--train", "no-such-file"], "no-such-file"),

@@ -1,0 +1,166 @@
+"""nmt-score --calibrate: learn on dev what sentence chrF to expect of a translation."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from nmt.data.bitext import held_out_entries
+from nmt.data.text import is_blank, quantity
+from nmt.decoding.confidence import LIMITS, Calibration, search_settings
+from nmt.errors import UserError
+from nmt.run.folder import RunFolder
+from nmt.run.manifest import weights_hash
+from nmt.runtime.files import AGAIN, write_atomic
+from nmt.runtime.progress import progress_bar
+from nmt.scoring.metrics import sentence_scores
+from nmt.scoring.systems import from_runs
+
+GOOD = (30, 50, 70)  # chrF that a line should reach
+FEW = 500  # lines of dev; with fewer, a note says so
+_LEAST = 4  # lines: two of each half
+_BINS = 10
+
+
+@dataclass(frozen=True)
+class Row:
+    """The lines of which a certain chrF is expected.
+
+    Attributes:
+        expected: at least this chrF is expected.
+        lines: number of such lines.
+        share: of all lines.
+        chrf: mean of these lines; None if there are none.
+        reached: for each of GOOD, the share of these lines that have at least this chrF.
+    """
+
+    expected: int
+    lines: int
+    share: float
+    chrf: float | None
+    reached: dict[str, float | None]
+
+
+@dataclass(frozen=True)
+class Quality:
+    """How well expected chrF fits, measured on lines that the calibration has not seen.
+
+    Attributes:
+        lines: number of lines.
+        correlation: Pearson's, of expected and actual chrF; None if one of them is constant.
+        error: expected calibration error: of ten groups of lines with similar expectations, the
+            mean of the absolute differences of mean expected and mean actual chrF.
+        rows: by expected chrF.
+    """
+
+    lines: int
+    correlation: float | None
+    error: float
+    rows: list[Row]
+
+    @classmethod
+    def of(cls, expected: np.ndarray, chrf: np.ndarray) -> Quality:
+        """Compare the expected with the actual chrF of some lines, at least one."""
+        varies = expected.std() > 0 and chrf.std() > 0
+        correlation = float(np.corrcoef(expected, chrf)[0, 1]) if varies else None
+        groups = np.array_split(np.argsort(expected, kind="stable"), min(_BINS, len(chrf)))
+        errors = [len(g) * abs(expected[g].mean() - chrf[g].mean()) for g in groups]
+        rows = []
+        for limit in LIMITS:
+            found = chrf[expected >= limit]
+            reached = {str(x): float((found >= x).mean()) if len(found) else None for x in GOOD}
+            mean = float(found.mean()) if len(found) else None
+            rows.append(Row(limit, len(found), len(found) / len(chrf), mean, reached))
+        return cls(len(chrf), correlation, float(sum(errors) / len(chrf)), rows)
+
+    def tsv(self) -> str:
+        """Return tab-separated lines for cut and awk: a header, then one for each row."""
+        lines = ["\t".join(["expected", "lines", "share", "chrf", *(f"chrf>={x}" for x in GOOD)])]
+        for row in self.rows:
+            values = (row.share, row.chrf, *row.reached.values())
+            cells = ("" if value is None else f"{value:.4f}" for value in values)
+            lines.append("\t".join([str(row.expected), str(row.lines), *cells]))
+        return "\n".join(lines)
+
+    def table(self) -> str:
+        """Return a table for people."""
+        titles = "".join(f"  chrF >= {x}" for x in GOOD)
+        lines = [f"expected chrF     lines  mean chrF{titles}"]
+        for row in self.rows:
+            cells = ["-" if row.chrf is None else f"{row.chrf:.1f}"]
+            cells += ["-" if x is None else f"{x:.0%}" for x in row.reached.values()]
+            shares = f"{cells[0]:>9}" + "".join(f"  {cell:>10}" for cell in cells[1:])
+            lines.append(f"at least {row.expected:>4}  {row.share:>8.1%}  {shares}")
+        return "\n".join(lines)
+
+
+def calibrate(folder: str, split: str) -> tuple[Path, Calibration, Quality]:
+    """Translate dev with the best checkpoint, fit a calibration, and write it to the run folder.
+
+    The quality is measured on every second line, with a calibration of the others. The one that is
+    written is fitted on all lines.
+
+    Args:
+        folder: run folder.
+        split: dev, or ``dev.NAME`` of several sets.
+
+    Returns:
+        The file that was written, its calibration, and the quality.
+
+    Raises:
+        UserError: the run has no such set, or it has too few lines.
+    """
+    from nmt.export.engines import load_translator
+
+    systems = from_runs([folder], split, sources=True)
+    entry = held_out_entries(RunFolder(folder).recipe(), "dev")[split]
+    lines = [n for n, source in enumerate(systems.sources) if not is_blank(source)]
+    if len(lines) < _LEAST:
+        raise UserError(
+            f"{quantity(len(lines), 'line')}, but a calibration needs at least {_LEAST}",
+            at=systems.ref_name,
+            fix="train with a larger dev set; some hundred lines are needed for a good fit",
+        )
+    translator = load_translator(folder)
+    tag, tgt_tag = entry.tags(RunFolder(folder).recipe())
+    given: dict[str, Any] = {"tag": tag, "tgt_tag": tgt_tag}
+    options = translator.check_options(dict(given))
+    sources = [systems.sources[n] for n in lines]
+    with progress_bar("translating", "lines", len(lines)) as bar:
+        given |= {"progress": bar.update}
+        found = translator.stream(sources, **given)
+        translations = [best for best, *_ in found]
+    refs = [[side[n] for n in lines] for side in (systems.refs, *systems.other_refs)]
+    texts = [translation.text for translation in translations]
+    (scores,) = sentence_scores(texts, refs[0], ["chrf"], systems.tgt_lang, refs[1:])
+    half = Calibration.fit(translations[::2], scores.values[::2])
+    expected = np.array([half.expect(translation) for translation in translations[1::2]])
+    quality = Quality.of(expected, np.array(scores.values[1::2]))
+    assert translator.info.source is not None
+    model = weights_hash(Path(translator.info.source))
+    fitted = Calibration.fit(translations, scores.values, model, search_settings(options))
+    file = RunFolder(folder).confidence_file
+    write_atomic(file, fitted.text(), "make room for it", AGAIN)
+    return file, fitted, quality
+
+
+def notes(file: Path, calibration: Calibration, quality: Quality) -> Iterator[str]:
+    """Yield what was written, and how well it fits."""
+    correlation = "undefined" if quality.correlation is None else f"{quality.correlation:.2f}"
+    yield f"wrote {file}, from {quantity(calibration.lines, 'line')} of dev"
+    yield (
+        f"{quantity(quality.lines, 'line')} of dev, with a calibration on the others: correlation "
+        f"of expected and actual chrF {correlation}, calibration error {quality.error:.1f} chrF"
+    )
+    if calibration.lines < FEW:
+        yield f"few lines: with fewer than {FEW}, expectations are coarse"
+
+
+def as_json(calibration: Calibration, quality: Quality) -> str:
+    """Return a JSON object for programs, in full precision."""
+    return json.dumps({"calibration": asdict(calibration), "quality": asdict(quality)}, indent=1)

@@ -1,0 +1,1 @@
+"""Let people judge translations without knowing the systems: nmt-judge."""

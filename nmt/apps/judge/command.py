@@ -1,0 +1,187 @@
+"""nmt-judge: make blind sheets for judges, and analyze what they wrote."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections import Counter
+from collections.abc import Sequence
+from pathlib import Path
+
+from nmt.cli.common import enable_gc, resamples, run_command
+from nmt.cli.parsers import command_parser
+from nmt.errors import UserError
+
+SHEET, READ = "sheet", "read"
+SUFFIX = ".xlsx"
+DEFAULTS = {"kind": "score", "sample": 100, "seed": 1, "resamples": 1000}
+# options of one action only
+OWN = {
+    SHEET: ("kind", "sample", "seed", "ref", "documents"),
+    READ: ("key", "resamples"),
+}
+
+EXAMPLES = """\
+examples:
+  %(prog)s sheet test.gl a.en b.en -o sheet.xlsx
+  %(prog)s sheet test.gl a.en b.en c.en --kind rank -o sheet.xlsx
+  %(prog)s read anna.xlsx ben.xlsx --key sheet.key.json"""
+
+
+def parser() -> argparse.ArgumentParser:
+    """Return the command line of nmt-judge."""
+    p = command_parser(
+        "nmt-judge",
+        usage="%(prog)s sheet SRC SYSTEM SYSTEM [SYSTEM] -o SHEET.xlsx [options]\n"
+        "       %(prog)s read SHEET.xlsx [...] --key SHEET.key.json [options]",
+        description="sheet: write a workbook in which people judge the translations of two or "
+        "three systems without knowing which is which. read: compare the systems by the filled "
+        "workbooks.",
+        epilog=EXAMPLES,
+    )
+    p.add_argument("action", choices=(SHEET, READ), metavar="ACTION", help="sheet or read")
+    p.add_argument(
+        "files",
+        nargs="+",
+        metavar="FILE",
+        help="sheet: the source and two or three translations of it, line by line; read: filled "
+        "sheets, one for each judge",
+    )
+    p.add_argument(
+        "-o",
+        "--output",
+        metavar="FILE",
+        help="sheet: the workbook; the key is written next to it; read: a TSV file with each "
+        "judgement",
+    )
+    p.add_argument("--force", action="store_true", help="replace existing files")
+    sheet = p.add_argument_group("sheet")
+    sheet.add_argument(
+        "--kind",
+        choices=("score", "rank"),
+        help="what judges give each translation: a score from 0 to 100, or a rank, 1 for the best; "
+        "default: score",
+    )
+    sheet.add_argument("--ref", metavar="F", help="reference, which the judges see")
+    sheet.add_argument(
+        "--documents",
+        metavar="F",
+        help="file with the document id of each line: documents are drawn as a whole",
+    )
+    sheet.add_argument("--sample", type=_count, metavar="N", help="lines to draw; default: 100")
+    sheet.add_argument("--seed", type=_count, metavar="N", help="of all draws; default: 1")
+    read = p.add_argument_group("read")
+    read.add_argument("--key", metavar="FILE", help="the key of the sheets")
+    read.add_argument(
+        "--resamples", type=resamples, metavar="N", help="of the bootstrap; default: 1000"
+    )
+    return p
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run the command; return its exit code."""
+    return run_command(body, parser, argv)
+
+
+def body(args: argparse.Namespace) -> None:
+    """Check the options, then make a sheet or read sheets."""
+    enable_gc()
+    for action, names in OWN.items():
+        for name in names:
+            if action != args.action and getattr(args, name) is not None:
+                fix = f"leave out --{name}"
+                raise UserError(f"--{name} is only for nmt-judge {action}", fix=fix)
+    for name, value in DEFAULTS.items():
+        if getattr(args, name) is None:
+            setattr(args, name, value)
+    (_make if args.action == SHEET else _read)(args)
+
+
+def _make(args: argparse.Namespace) -> None:
+    from nmt.apps.evaluate.report import read_documents
+    from nmt.apps.judge.key import Key, draw_rows
+    from nmt.apps.judge.sheet import LETTERS, write_sheet
+    from nmt.cli.output import check_output_file
+    from nmt.data.text import is_blank, quantity, read_lines
+    from nmt.runtime.files import AGAIN, write_atomic
+    from nmt.scoring.metrics import check_lines
+
+    source, *names = args.files
+    if not 2 <= len(names) <= len(LETTERS):
+        raise UserError(
+            f"{quantity(len(names), 'system')}, but a sheet has two or three",
+            fix="give the source and the translations of two or three systems",
+        )
+    _reject_duplicates(names, "this system is given twice")
+    if not args.output or not args.output.endswith(SUFFIX):
+        fix = "name the workbook, for example -o sheet.xlsx"
+        raise UserError("the sheet is an Excel workbook", at=args.output or "--output", fix=fix)
+    output = Path(args.output)
+    key_file = output.with_suffix(".key.json")
+    for path in (output, key_file):
+        check_output_file(path, args.force, [*args.files, args.ref, args.documents])
+    sources = list(read_lines(Path(source)))
+    read = {name: list(read_lines(Path(name))) for name in names}
+    refs = list(read_lines(Path(args.ref))) if args.ref else []
+    for name, lines in {**read, **({args.ref: refs} if args.ref else {})}.items():
+        check_lines(lines, sources, name)
+    documents = read_documents(args.documents, len(sources)) if args.documents else []
+    rows = draw_rows(sources, list(read.values()), refs, documents, args.sample, args.seed)
+    if not rows:
+        raise UserError("every line is empty", at=source, fix="give the source text")
+    key = Key(args.kind, tuple(names), source, args.seed, tuple(row for row, _ in rows))
+    content = write_sheet(key, [texts for _, texts in rows], bool(documents), args.output)
+    for path, data in ((key_file, key.text()), (output, content)):
+        write_atomic(path, data, "choose another --output", AGAIN)
+    if blank := sum(map(is_blank, sources)):
+        print(f"note: {source}: {quantity(blank, 'empty line')} left out", file=sys.stderr)
+    print(f"wrote {output}, {quantity(len(rows), 'row')}, for the judges")
+    print(f"wrote {key_file}: keep it, and do not give it to the judges")
+
+
+def _read(args: argparse.Namespace) -> None:
+    from nmt.apps.judge.analysis import analyze, judgement_table, table, tsv
+    from nmt.apps.judge.key import read_key
+    from nmt.apps.judge.sheet import read_sheets
+    from nmt.cli.output import check_output_file
+    from nmt.data.text import quantity
+    from nmt.runtime.files import AGAIN, write_atomic
+
+    if args.key is None:
+        fix = "add --key SHEET.key.json, which nmt-judge sheet wrote"
+        raise UserError("nmt-judge read requires --key", fix=fix)
+    _reject_duplicates([Path(name).stem for name in args.files], "two sheets of one judge")
+    if not args.resamples:
+        raise UserError("intervals need resamples", at="--resamples 0", fix="leave it out")
+    if args.output:
+        check_output_file(Path(args.output), args.force, [*args.files, args.key])
+    key = read_key(Path(args.key))
+    judgements, notes = read_sheets([Path(name) for name in args.files], key)
+    for note in notes:
+        print(f"note: {note}", file=sys.stderr)
+    if not judgements:
+        fix = "fill the yellow cells of the sheets, and save them"
+        raise UserError("no row is judged", at=", ".join(args.files), fix=fix)
+    if args.output:
+        text = judgement_table(key, judgements)
+        write_atomic(Path(args.output), text, "choose another --output", AGAIN)
+        count = quantity(len(judgements), "judgement")
+        print(f"note: wrote {count} of each system to {args.output}", file=sys.stderr)
+    findings = analyze(key, judgements, args.resamples)
+    print(table(key, findings) if sys.stdout.isatty() else tsv(findings), flush=True)
+
+
+def _reject_duplicates(names: Sequence[str], what: str) -> None:
+    for name, count in Counter(names).items():
+        if count > 1:
+            raise UserError(what, at=name, fix="give each once, under its own name")
+
+
+def _count(text: str) -> int:
+    if text.isdecimal() and int(text) > 0:
+        return int(text)
+    raise argparse.ArgumentTypeError(f"{text!r} is not a whole number above 0")
+
+
+if __name__ == "__main__":
+    sys.exit(main())

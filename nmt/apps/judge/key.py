@@ -1,0 +1,160 @@
+"""Which system wrote which translation of a blind sheet: the key, which judges do not get.
+
+The id of a row is the number of its line and a hash of the texts that the row shows. So a row is
+found again wherever it stands, and a text that was moved or changed is noticed. The hash says
+nothing about the systems.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from itertools import groupby
+from pathlib import Path
+from random import Random
+from typing import Any
+
+from nmt.data.text import is_blank
+from nmt.errors import UserError
+from nmt.runtime.files import LARGE, read_text
+
+FORMAT = 1
+SCORE, RANK = "score", "rank"  # what judges give each translation
+_SEAL = "sha256"  # key of the file: of its other values
+
+
+@dataclass(frozen=True)
+class Row:
+    """A line that is judged.
+
+    Attributes:
+        id: of the row.
+        line: number of the line in the source, from 1.
+        document: id of its document; empty = the line is a document of its own.
+        order: the systems of columns A, B, C, as indexes.
+    """
+
+    id: str
+    line: int
+    document: str
+    order: tuple[int, ...]
+
+    @property
+    def unit(self) -> str:
+        """What is drawn at random as a whole: the document, or the line."""
+        return f"d{self.document}" if self.document else f"l{self.line}"
+
+
+@dataclass(frozen=True)
+class Key:
+    """The key of a sheet.
+
+    Attributes:
+        kind: SCORE (0 to 100) or RANK (1 is best, equal ranks are allowed).
+        systems: their names, in the order of the command.
+        source: file of the source.
+        seed: of the sample and of the orders.
+    """
+
+    kind: str
+    systems: tuple[str, ...]
+    source: str
+    seed: int
+    rows: tuple[Row, ...]
+
+    @property
+    def highest(self) -> int:
+        """The largest number that a judge may write."""
+        return 100 if self.kind == SCORE else len(self.systems)
+
+    @property
+    def lowest(self) -> int:
+        """The smallest number that a judge may write."""
+        return 0 if self.kind == SCORE else 1
+
+    def text(self) -> str:
+        """Return the content of the file."""
+        values: dict[str, Any] = {"nmt_judge": FORMAT, **asdict(self)}
+        return json.dumps({**values, _SEAL: _seal(values)}, indent=1, ensure_ascii=False) + "\n"
+
+
+def read_key(path: Path) -> Key:
+    """Read a key.
+
+    Raises:
+        UserError: the file is missing, is not a key, or was changed.
+    """
+    try:
+        values = json.loads(read_text(path, LARGE))
+        seal = values.pop(_SEAL)
+        if values.pop("nmt_judge") == FORMAT and seal == _seal({"nmt_judge": FORMAT, **values}):
+            rows = (Row(**{**row, "order": tuple(row["order"])}) for row in values.pop("rows"))
+            return Key(**{**values, "systems": tuple(values["systems"])}, rows=tuple(rows))
+    except FileNotFoundError:
+        what = "no such file"
+    except (ValueError, RecursionError, LookupError, TypeError, AttributeError):
+        what = "is not a key of nmt-judge"
+    else:
+        what = "was changed after nmt-judge wrote it"
+    fix = "give the .key.json file that nmt-judge sheet wrote next to the sheet"
+    raise UserError(what, at=str(path), fix=fix)
+
+
+def _seal(values: dict[str, Any]) -> str:
+    return hashlib.sha256(json.dumps(values, sort_keys=True).encode()).hexdigest()
+
+
+def row_id(line: int, texts: Sequence[str]) -> str:
+    """Return the id of a row, given its texts in the order of the columns.
+
+    White space does not count: programs change it.
+    """
+    words = json.dumps([text.split() for text in texts])
+    return f"{line}-{hashlib.sha256(words.encode()).hexdigest()[:10]}"
+
+
+def draw_rows(
+    sources: Sequence[str],
+    systems: Sequence[Sequence[str]],
+    refs: Sequence[str],
+    documents: Sequence[str],
+    sample: int,
+    seed: int,
+) -> list[tuple[Row, list[str]]]:
+    """Draw documents at random until they have ``sample`` lines, and an order of the systems each.
+
+    Without documents, each line is one. Lines with a blank source are left out. The rows are in the
+    order of the text.
+
+    Args:
+        sources: the lines.
+        systems: translations of each line, by system.
+        refs: reference of each line; empty = none.
+        documents: document id of each line; empty = none.
+        sample: number of lines; the last document may exceed it.
+        seed: of all draws.
+
+    Returns:
+        The rows, with their texts in the order of the columns: source, reference, translations.
+    """
+    rng = Random(seed)
+    numbers = [number for number, source in enumerate(sources) if not is_blank(source)]
+    groups = [list(group) for _, group in groupby(numbers, lambda n: documents[n : n + 1] or n)]
+    chosen: list[tuple[list[int], list[int]]] = []
+    count = 0
+    for group in rng.sample(groups, len(groups)):
+        if count >= sample:
+            break
+        count += len(group)
+        chosen.append((group, rng.sample(range(len(systems)), len(systems))))
+    rows = []
+    for group, order in sorted(chosen):
+        for number in group:
+            texts = [sources[number], *refs[number : number + 1]]
+            texts += [systems[system][number] for system in order]
+            document = documents[number] if documents else ""
+            row = Row(row_id(number + 1, texts), number + 1, document, tuple(order))
+            rows.append((row, texts))
+    return rows
