@@ -70,9 +70,8 @@ def term_problem(source: str, target: str) -> str:
         if is_blank(text):
             return f"the {side} term is blank"
         if len(text) > LONGEST_TERM:
-            return (
-                f"the {side} term has {len(text):,} characters, at most {LONGEST_TERM} are allowed"
-            )
+            size = f"{len(text):,} characters, at most {LONGEST_TERM} are allowed"
+            return f"the {side} term has {size}"
     if any(is_blank(word.strip(STAR)) for word in source.split() if word.endswith(STAR)):
         return f"{STAR} stands alone; it is allowed after the beginning of a word"
     if _SPACE_SIGN in target:

@@ -161,13 +161,16 @@ def body(args: argparse.Namespace) -> None:
     if external is not None and systems.other_refs:
         print("note: COMET gets the first reference only", file=sys.stderr)
     documents = read_documents(args.documents, len(systems.refs)) if args.documents else []
+    terms = count_terms(systems, glossary)
+    if glossary and not terms:
+        print(f"note: no term of {args.glossary} occurs in the source", file=sys.stderr)
     result = report(
         systems,
         args.metrics,
         args.resamples,
         documents=documents,
         buckets=args.buckets,
-        terms=count_terms(systems, glossary),
+        terms=terms,
         progress=True,
     )
     failure = None
