@@ -323,6 +323,8 @@ class Requirement:
 
     def _met(self, symbols: Symbols, phrase: Symbols) -> Iterator[int]:
         """Yield the indices where a form of a phrase occurs as complete words."""
+        if phrase[0] not in symbols:  # decides fast for almost all
+            return
         for start in range(len(symbols) - len(phrase) + 1):
             end = start + len(phrase)
             if (

@@ -165,8 +165,8 @@ def search_options(
         raise UserError(f"{spell('forbid_all')}: a phrase is blank", fix="remove it")
     for number, term in enumerate(options.glossary, 1):
         if problem := term_problem(*term):
-            at = f"{spell('glossary')}, term {number}"
-            raise UserError(problem, at=at, fix="correct or remove it")
+            what = f"{spell('glossary')}, term {number}: {problem}"
+            raise UserError(what, fix="correct or remove it")
     _check_combinations(options, given, constraints, spell)
     wanted = options.wanted
     candidates, beam_name = spell("candidates"), spell("beam")
