@@ -149,6 +149,12 @@ PAGES = {
             "nmt-score --hyp ours.en theirs.en --ref test.en --src": NETWORK,
         },
     ),
+    "docs/howto/glossary.md": Page(
+        recipes=GL_EN,
+        texts={"in.gl": "gl", "ours.en": "en", "theirs.en": "en", "ref.en": "en"},
+        runs=("runs/gl-en",),
+        not_run={"nmt-serve": SERVER, "curl": SERVER},
+    ),
     "docs/howto/language-models.md": Page(recipes=GL_EN),
     "docs/howto/limited-time.md": Page(recipes=GL_EN),
     "docs/howto/offline.md": Page(
