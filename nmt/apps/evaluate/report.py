@@ -150,7 +150,7 @@ class Report:
         rows["share"] = ["", *(f"{count / lines:.1%}" for count in kept)]
         yield from (
             "",
-            "lines with a term, and how many of their translations have its target term",
+            "lines that have a term, and those whose translation keeps it",
         )
         yield from _rows(rows)
 
