@@ -225,7 +225,7 @@ class Translator:
     ) -> Iterator[list[Translation]]:
         codec = self.codec.for_tag(options.target_tag)
         banned = codec.patterns(options.forbid_all, "forbid_all")
-        glossary = codec.glossary(options.glossary, options.src)
+        glossary = codec.glossary(options.glossary, options.src) if options.glossary else None
         for chunk, skipped in chunks:
             report = without_first(progress, skipped)
             parts = [

@@ -169,9 +169,9 @@ def _phrase(phrase: str) -> str:
 
 def _request() -> type[BaseModel]:
     phrase = Annotated[str, AfterValidator(_phrase)]
-    term = Annotated[list[phrase], Field(min_length=2, max_length=2)]  # type: ignore[valid-type]
+    term = Annotated[list[phrase], Field(min_length=2, max_length=2)]
     kinds: dict[str, Any] = {
-        "forbid_all": (list[phrase], {"max_length": MOST_PHRASES}),  # type: ignore[valid-type]
+        "forbid_all": (list[phrase], {"max_length": MOST_PHRASES}),
         "glossary": (list[term], {"max_length": MOST_TERMS}),
         "max_len_offset": (int, {"le": HIGHEST_OFFSET}),
     }
