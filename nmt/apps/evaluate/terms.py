@@ -89,7 +89,8 @@ def _translate(run: RunFolder, split: str, glossary: Sequence[Term]) -> tuple[li
     options: dict[str, Any] = {"tag": tag, "tgt_tag": tgt_tag, "src": recipe.src_option(entry)}
     options |= {"split": "line", "glossary": glossary}  # validations use whole lines
     with progress_bar("translating", "lines", len(lines)) as bar:
-        for best, *_ in translator.stream(lines, progress=lambda n: bar.update(n), **options):
+        options["progress"] = bar.update
+        for best, *_ in translator.stream(lines, **options):
             tokens = segmenter.decode_tokenized(best.pieces, tgt)
             words.append(moses.words_to_score(best.text, tokens, tgt))
             texts.append(moses.text_to_score(best.text, words[-1], tgt))
