@@ -60,7 +60,7 @@ OPTION_GROUPS = {
 # shown by --help; --help-all shows the others too
 OFTEN_USED = (
     "run", "input", "output", "force", "resume", "checkpoint", "device", "beam", "n_best", "split",
-    "tag", "tgt_tag", "glossary",
+    "tag", "tgt_tag",
 )  # fmt: skip
 
 
