@@ -124,6 +124,14 @@ class CorpusEntry(_Entry):
     0.5; an entry that is listed twice counts twice"""
 
 
+class TermsEntry(CorpusEntry):
+    """An entry of ``data.terms``: its path is a glossary, whose terms are plain text."""
+
+    def is_tokenized(self, data: DataConfig) -> bool:
+        """Return whether the terms are Moses-tokenized."""
+        return bool(self.tokenized)
+
+
 class HeldOutEntry(_Entry):
     """An entry of ``data.dev`` or ``data.test``."""
 
@@ -167,6 +175,9 @@ def _dump_held_out(entries: list[HeldOutEntry], dump: SerializerFunctionWrapHand
 CorpusEntries: TypeAlias = Annotated[
     list[CorpusEntry], Field(min_length=1), BeforeValidator(_as_entries), _EntriesSchema()
 ]
+TermsEntries: TypeAlias = Annotated[
+    list[TermsEntry], Field(min_length=1), BeforeValidator(_as_entries), _EntriesSchema()
+]
 HeldOutEntries: TypeAlias = Annotated[
     list[HeldOutEntry],
     Field(min_length=1),
@@ -188,6 +199,10 @@ class DataConfig(ConfigBase):
     test: HeldOutEntries | None = key(None, "O")
     """path prefix of the test set, or a list of sets; each set is scored once, at the end of
     training"""
+    terms: TermsEntries | None = key(None, "O")
+    """glossary whose terms are training pairs too, or a list of glossaries: files with a source
+    term, a tab and a target term in each line; an entry has the keys of those of data.train, and
+    its path is the file"""
     temperature: float = key(1.0, "Arivazhagan 2019", ge=1, le=100)
     """sampling temperature T: an epoch draws each entry of data.train in proportion to (number of
     pairs)^(1/T), the largest entry once; 1 = off, higher = small entries more often; the weight of
@@ -224,13 +239,19 @@ class DataConfig(ConfigBase):
 
     @property
     def entries(self) -> dict[str, Sequence[CorpusEntry | HeldOutEntry]]:
-        """Return the entries of train, dev and test."""
-        return {"train": self.train, "dev": self.dev, "test": self.test or []}
+        """Return the entries of train, dev and test, and of terms if there are any."""
+        terms = {} if self.terms is None else {"terms": self.terms}
+        return {"train": self.train, "dev": self.dev, "test": self.test or [], **terms}
+
+    @property
+    def training(self) -> list[CorpusEntry]:
+        """Return the entries whose pairs are trained on: of train, then of terms."""
+        return [*self.train, *(self.terms or [])]
 
     @property
     def draws_differ(self) -> bool:
         """Return whether the epochs have different pairs of ``train``."""
-        return self.temperature != 1 or any(entry.weight % 1 for entry in self.train)
+        return self.temperature != 1 or any(entry.weight % 1 for entry in self.training)
 
 
 class SegmentBase(ConfigBase):
@@ -684,6 +705,7 @@ def _fill_kind(kind: str) -> BeforeValidator:
 
 # keys without effect on a task; a recipe for that task must leave them at their defaults
 _NOT_FOR_TEXT = (
+    "data.terms",
     "data.max_len",
     "data.rebatch",
     "decode.*",
@@ -993,7 +1015,10 @@ class Recipe(ConfigBase):
 
 
 # keys that hold entries of corpora
-ENTRIES = (("data", "train"), ("data", "dev"), ("data", "test"), ("segment", "learn_from"))
+ENTRIES = (
+    ("data", "train"), ("data", "dev"), ("data", "test"), ("data", "terms"),
+    ("segment", "learn_from"),
+)  # fmt: skip
 
 
 @functools.cache

@@ -16,6 +16,8 @@ from typing import TYPE_CHECKING, Literal, TypeAlias, TypeVar
 
 import numpy as np
 
+from nmt.config.recipe import TermsEntry
+from nmt.data.glossary import read_term_pairs
 from nmt.data.text import (
     OPENERS,
     Pair,
@@ -54,7 +56,7 @@ class Bitext:
 
     Attributes:
         name: short name for messages.
-        sides: source file and target file.
+        sides: source file and target file; a glossary is both.
         langs: source and target language.
         tag, tgt_tag: of the sources and of the targets; None = none.
         tokenized: whether the files are Moses-tokenized.
@@ -77,7 +79,7 @@ class Bitext:
         return len(self.sides) == 1
 
     def __str__(self) -> str:
-        return ", ".join(map(str, self.sides))
+        return ", ".join(dict.fromkeys(map(str, self.sides)))
 
 
 def held_out_entries(recipe: Recipe, role: Split) -> dict[str, HeldOutEntry]:
@@ -93,9 +95,10 @@ def missing_files(recipe: Recipe) -> list[str]:
     langs = recipe.src, recipe.tgt or recipe.src
     return [
         entry.path
-        for entries in recipe.data.entries.values()
+        for role, entries in recipe.data.entries.items()
         for entry in entries
-        if entry.langs(recipe) == langs
+        if role != "terms"
+        and entry.langs(recipe) == langs
         and any(isinstance(side, UserError) for side in _locate(entry, recipe))
     ]
 
@@ -103,6 +106,11 @@ def missing_files(recipe: Recipe) -> list[str]:
 def _locate(entry: CorpusEntry | HeldOutEntry, recipe: Recipe) -> list[Path | UserError]:
     """Return the file of each side of an entry, or why it cannot be used."""
     langs = entry.langs(recipe)
+    if isinstance(entry, TermsEntry):
+        if Path(entry.path).is_file():
+            return [Path(entry.path)] * 2
+        fix = missing_fix(entry.path, "data.terms")
+        return [UserError("is not a file", at=entry.path, fix=fix)]
     sides: list[Path | UserError] = []
     for lang in langs if recipe.translates else langs[:1]:
         try:
@@ -176,7 +184,7 @@ class RecipeFiles:
 
         held_out = held_out_entries(recipe, "dev") | held_out_entries(recipe, "test")
         return cls(
-            train=list(map(bitext, _short_names(recipe, held_out), recipe.data.train)),
+            train=list(map(bitext, _short_names(recipe, held_out), recipe.data.training)),
             held_out={name: bitext(name, entry) for name, entry in held_out.items()},
             segment=[] if segment_file is None else [Path(segment_file)],
             learn=[bitext(entry.path, entry) for entry in learn_from],
@@ -213,7 +221,7 @@ def _short_names(recipe: Recipe, held_out: Mapping[str, HeldOutEntry]) -> list[s
     They also differ from the names of the dev and test sets. Where a path has corpora of several
     languages, the languages follow.
     """
-    entries = recipe.data.train
+    entries = recipe.data.training
     paths = [Path(entry.path).absolute().parts for entry in entries]
     length = 2 if any(parts[-1] in held_out for parts in paths) else 1
     while len({parts[-length:] for parts in paths}) < len(set(paths)):
@@ -268,7 +276,7 @@ class InputFiles:
 
 
 def read_pairs(sides: Sides, normalized: Counter[str] | None = None) -> Iterator[Pair]:
-    """Yield the cleaned lines of both sides.
+    """Yield the cleaned lines of both sides, or the terms of a glossary that is both.
 
     If there is only one file, targets are empty, and blank lines become empty.
 
@@ -276,9 +284,12 @@ def read_pairs(sides: Sides, normalized: Counter[str] | None = None) -> Iterator
         normalized: counts the lines with each kind of normalization.
 
     Raises:
-        UserError: the files have different numbers of lines, or a file has the line ends of old
-            Macs.
+        UserError: the files have different numbers of lines, a file has the line ends of old
+            Macs, or a line of a glossary is not a term.
     """
+    if len({*sides}) < len(sides):
+        yield from read_term_pairs(sides[0])
+        return
     sources, *targets = (read_lines(path, normalized=normalized) for path in sides)
     pairs: Iterable[tuple[str | None, str | None]]
     if targets:

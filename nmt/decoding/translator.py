@@ -205,6 +205,7 @@ class Translator:
         require_list("require=[[phrase]]", require=require)
         require_list("forbid=[[phrase]]", forbid=forbid)
         require_list("forbid_all=[phrase]", forbid_all=options.get("forbid_all"))
+        require_list("glossary=[(source, target)]", glossary=options.get("glossary"))
         given = {"prefix": prefix, "require": require, "forbid": forbid}
         constraints = {name: values for name, values in given.items() if values is not None}
         if self.reverse is not None and options.get("mbr") is None:
@@ -224,16 +225,17 @@ class Translator:
     ) -> Iterator[list[Translation]]:
         codec = self.codec.for_tag(options.target_tag)
         banned = codec.patterns(options.forbid_all, "forbid_all")
+        glossary = codec.glossary(options.glossary, options.src) if options.glossary else None
         for chunk, skipped in chunks:
             report = without_first(progress, skipped)
             parts = [
-                codec.encode_line(*item, banned, options.tag, options.src, options.split)
+                codec.encode_line(*item, banned, options.tag, options.src, options.split, glossary)
                 for item in chunk
             ]
             report(sum(not line_parts for line_parts in parts))  # blank lines
             inputs = list(itertools.chain(*parts))
             with self._finite_scores():
-                results = self.engine.search(inputs, options, stop, report)
+                results = self._search(inputs, codec, options, stop, report)
             if options.reranks:
                 results = self._rerank(inputs, results, codec, options, stop)
             remaining = iter(results)
@@ -248,6 +250,34 @@ class Translator:
             else:
                 translations = list(map(codec.decode_line, hypotheses, parts))
             yield from itertools.islice(translations, skipped, None)
+
+    def _search(
+        self,
+        inputs: Sequence[SearchInput],
+        codec: TextCodec,
+        options: SearchOptions,
+        stop: Stop,
+        progress: Progress,
+    ) -> list[list[Hypothesis]]:
+        """Return the hypotheses of each input, best first.
+
+        If only the best one is wanted, inputs with required phrases are searched without them
+        first, and again if the best lacks a phrase. So a translation that has them stays as it is.
+        """
+        if options.wanted > 1 or not any(part.require for part in inputs):
+            return self.engine.search(inputs, options, stop, progress)
+        free = [replace(part, require=()) for part in inputs]
+        results = self.engine.search(free, options, stop, progress)
+        again = [
+            row
+            for row, (part, hypotheses) in enumerate(zip(inputs, results, strict=True))
+            if part.require
+            and not any(part.requirement(codec.strings).is_met(h.ids) for h in hypotheses)
+        ]
+        found = self.engine.search([inputs[row] for row in again], options, stop)
+        for row, hypotheses in zip(again, found, strict=True):
+            results[row] = hypotheses
+        return results
 
     def _rerank(
         self,

@@ -61,7 +61,7 @@ def parser() -> argparse.ArgumentParser:
     p.add_argument(
         "--src",
         metavar="F",
-        help="source, for external metrics and to count hypotheses that copy it",
+        help="source, for external metrics, --glossary, and to count hypotheses that copy it",
     )
     p.add_argument(
         "--tgt-lang",
@@ -110,6 +110,12 @@ def parser() -> argparse.ArgumentParser:
         metavar="F",
         help="file with the document id of each line: also score documents (d-BLEU)",
     )
+    p.add_argument(
+        "--glossary",
+        metavar="F",
+        help="file with terms, as for nmt-translate: also count the translations that have them; "
+        "runs are translated again with it",
+    )
     p.add_argument("--sentences", metavar="F", help="write the scores of each line as a TSV file")
     p.add_argument("--force", action="store_true", help="replace an existing file of --sentences")
     p.add_argument(
@@ -151,6 +157,8 @@ def main(argv: Sequence[str] | None = None) -> int:
 def body(args: argparse.Namespace) -> None:
     """Read the systems, print notes on their text, then score and print."""
     from nmt.apps.evaluate.report import read_documents, report
+    from nmt.apps.evaluate.terms import count_terms, with_glossary
+    from nmt.data.glossary import read_glossary
     from nmt.scoring.metrics import METRICS, use_spbleu_model
 
     enable_gc()
@@ -161,25 +169,33 @@ def body(args: argparse.Namespace) -> None:
         from nmt.cli.output import check_output_file
 
         inputs = [*(args.hyp or []), *(args.ref or []), *(args.train or [])]
-        check_output_file(Path(args.sentences), args.force, [*inputs, args.src, args.documents])
+        inputs += [args.src, args.documents, args.glossary]
+        check_output_file(Path(args.sentences), args.force, inputs)
     external = _external_metrics(args)
     if args.spbleu_model is not None:
         use_spbleu_model(Path(args.spbleu_model))
     for name in args.metrics:
         METRICS[name].create("")  # the model of spBLEU may be missing
+    glossary = [] if args.glossary is None else read_glossary(Path(args.glossary))
     systems = _read_systems(args)
+    if glossary and args.runs:
+        systems = with_glossary(systems, args.split or "test", args.glossary, glossary)
     for note in systems.notes():
         print(f"note: {note}", file=sys.stderr)
     if external and systems.other_refs:
         names = ", ".join(metric.name for metric in external)
         print(f"note: {names}: the command gets the first reference only", file=sys.stderr)
     documents = read_documents(args.documents, len(systems.refs)) if args.documents else []
+    terms = count_terms(systems, glossary)
+    if glossary and not terms:
+        print(f"note: no term of {args.glossary} occurs in the source", file=sys.stderr)
     result = report(
         systems,
         args.metrics,
         args.resamples,
         documents=documents,
         buckets=args.buckets,
+        terms=terms,
         progress=True,
     )
     failure = None
@@ -269,7 +285,7 @@ def _read_systems(args: argparse.Namespace) -> Systems:
             args.runs,
             args.split or "test",
             refs,
-            sources=bool(args.metric or args.comet_command or args.sentences),
+            sources=any((args.metric, args.comet_command, args.sentences, args.glossary)),
             training=args.buckets,
         )
     if args.split:
@@ -278,6 +294,8 @@ def _read_systems(args: argparse.Namespace) -> Systems:
         )
     if not refs:
         raise UserError("--hyp requires --ref", fix="add --ref FILE")
+    if args.glossary and not args.src:
+        raise UserError("--glossary requires --src with --hyp", fix="add --src FILE")
     if args.train and not args.buckets:
         raise UserError("--train requires --buckets", fix="add --buckets, or leave out --train")
     return from_files(

@@ -22,6 +22,7 @@ from nmt.apps.evaluate.buckets import (
     training_counts,
 )
 from nmt.apps.evaluate.external import ExternalMetric
+from nmt.apps.evaluate.terms import TermCount
 from nmt.data.text import is_blank, quantity, read_lines
 from nmt.errors import UserError
 from nmt.runtime.progress import progress_bar
@@ -58,6 +59,7 @@ class Report:
         segments: external metric -> system -> score of each line, if the command printed them.
         lengths: scores by length of the reference; empty if not requested.
         frequencies: words by training frequency; empty if unknown.
+        terms: of a glossary, those that occur; empty if not requested.
     """
 
     systems: Systems
@@ -65,6 +67,7 @@ class Report:
     segments: dict[str, dict[str, list[float]]] = field(default_factory=dict)
     lengths: dict[str, list[LengthBucket]] = field(default_factory=dict)
     frequencies: dict[str, list[FrequencyBucket]] = field(default_factory=dict)
+    terms: Sequence[TermCount] = ()
 
     @property
     def baseline(self) -> str | None:
@@ -117,7 +120,7 @@ class Report:
             lines += ["", _title(entries[0].score.name), f"  {entries[0].score.signature}"]
             for system, entry in zip(self.scores, entries, strict=True):
                 lines.append(f"  {system:<{width}}  {_cells(entry)}".rstrip())
-        lines += [*self._length_lines(), *self._frequency_lines(), ""]
+        lines += [*self._length_lines(), *self._frequency_lines(), *self._term_lines(), ""]
         if any(
             entry.score.low is not None for entries in self.scores.values() for entry in entries
         ):
@@ -155,11 +158,30 @@ class Report:
             rows[system] = ["-" if b.f1 is None else f"{b.f1:.3f}" for b in buckets]
         yield from _rows(rows)
 
+    def _term_lines(self) -> Iterator[str]:
+        if not self.terms:
+            return
+        names = list(self.terms[0].kept)
+        lines = sum(term.lines for term in self.terms)
+        kept = [sum(term.kept[name] for term in self.terms) for name in names]
+        rows = {"term": ["lines", *names]}
+        for term in self.terms:
+            counts = [term.lines, *term.kept.values()]
+            rows[f"{term.term} = {', '.join(term.targets)}"] = [f"{n:,}" for n in counts]
+        rows["all"] = [f"{n:,}" for n in (lines, *kept)]
+        rows["share"] = ["", *(f"{count / lines:.1%}" for count in kept)]
+        yield from (
+            "",
+            "lines that have a term, and those whose translation keeps it",
+        )
+        yield from _rows(rows)
+
     def tsv(self) -> str:
         """Return tab-separated lines for cut and awk: a header, then one per system and metric.
 
         A score of a part of the lines or words has the metric ``bleu:words=10-19`` or
-        ``f1:count=5-9``.
+        ``f1:count=5-9``, the share of the lines with a term whose translation has it
+        ``kept:term=TERM``.
         """
         rows = ["\t".join(COLUMNS)]
         rows += [
@@ -206,6 +228,7 @@ class Report:
                 for system, buckets in self.frequencies.items()
                 for bucket in buckets
             ],
+            "terms": list(map(vars, self.terms)),
         }
         return json.dumps(content, indent=1, ensure_ascii=False)
 
@@ -235,6 +258,13 @@ class Report:
                     "metric": f"f1:count={words.count}",
                     "score": words.f1,
                 }
+        for term in self.terms:
+            for system, kept in term.kept.items():
+                yield empty | {
+                    "system": system,
+                    "metric": f"kept:term={term.term}",
+                    "score": kept / term.lines,
+                }
 
 
 def report(
@@ -244,6 +274,7 @@ def report(
     *,
     documents: Sequence[str] = (),
     buckets: bool = False,
+    terms: Sequence[TermCount] = (),
     progress: bool = False,
 ) -> Report:
     """Score every system; compare several with the first by paired bootstrap.
@@ -255,6 +286,7 @@ def report(
         documents: the document id of each line, to score documents too. Resamples then consist of
             documents.
         buckets: score by length too, and words by frequency if ``systems.training`` is known.
+        terms: of a glossary, to report too.
         progress: show bars on a terminal.
 
     Raises:
@@ -297,7 +329,7 @@ def report(
         if systems.training:
             counts = training_counts(systems)
             frequencies = {system: frequency_buckets(systems, system, counts) for system in texts}
-    return Report(systems, scores, lengths=lengths, frequencies=frequencies)
+    return Report(systems, scores, lengths=lengths, frequencies=frequencies, terms=terms)
 
 
 def _check_resamples(systems: Systems, resamples: int) -> None:

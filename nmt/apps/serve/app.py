@@ -40,6 +40,7 @@ from nmt.apps.serve.schema import (
     TranslateRequest,
     TranslateResponse,
 )
+from nmt.data.glossary import Term
 from nmt.data.text import quantity
 from nmt.errors import UserError
 from nmt.version import __version__
@@ -111,6 +112,7 @@ class Service:
     Args:
         translators: by name, with the library that computes each, in the order of GET /models.
         key: that requests must have; None = requests from this machine only.
+        glossary: terms for requests that do not have a glossary.
 
     Attributes:
         guard: the ASGI application.
@@ -121,8 +123,9 @@ class Service:
         translators: dict[str, tuple[nmt.Translator, str]],
         limits: Limits = Limits(),  # noqa: B008, frozen
         key: str | None = None,
+        glossary: Sequence[Term] = (),
     ) -> None:
-        self.limits = limits
+        self.limits, self.glossary = limits, glossary
         self.metrics = Metrics(self._waiting, lambda: self.guard.active)
         self.models = {
             name: ServedModel(
@@ -255,6 +258,8 @@ class Service:
     ) -> tuple[dict[str, Any], list[int]]:
         """Return the search options that a request gives, and the cost of each line."""
         given = {name: getattr(body, name) for name in OPTIONS if getattr(body, name) is not None}
+        if self.glossary:
+            given.setdefault("glossary", self.glossary)
         for name in PER_BEAM:
             if given.get(name, 0) > self.limits.beam:
                 highest = self.limits.beam
