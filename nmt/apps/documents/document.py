@@ -18,13 +18,15 @@ from nmt.runtime.files import AGAIN, disk_errors, open_file, sync_folder, tempor
 ELSEWHERE = "choose another folder with --to"
 
 
-class _Nowhere(io.RawIOBase):
+class Nowhere(io.RawIOBase):
     """A file that keeps nothing."""
 
     def writable(self) -> bool:
+        """Say that it can be written."""
         return True
 
     def write(self, data: object) -> int:
+        """Forget data."""
         return len(data)  # type: ignore[arg-type]
 
 
@@ -112,7 +114,7 @@ def opened(path: Path) -> BinaryIO:
 
 def _read(source: BinaryIO, name: str, langs: tuple[str, str], retranslate: bool) -> Report:
     job = Job(name, *langs, None, retranslate)
-    format_of(name)(source, _Nowhere(), job)  # type: ignore[arg-type]
+    format_of(name)(source, Nowhere(), job)  # type: ignore[arg-type]
     return job.report
 
 
