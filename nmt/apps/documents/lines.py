@@ -16,6 +16,7 @@ from nmt.apps.documents.protect import has_words, missing, repair, spans
 from nmt.decoding.codec import too_long
 
 MAX_REQUIRED = 400  # characters of parts that a search must produce
+EMPTY = "the model gives an empty translation"
 MAX_CACHED = 20_000_000  # characters of lines that are remembered, with their translations
 
 
@@ -123,9 +124,7 @@ class Lines:
         for line in lines:
             problem = too_long(line.text)
             if problem or not has_words(line.text, line.keep):
-                words = (match.span() for match in re.finditer(r"\S+", line.text))
-                links = [Link(*word, *word) for word in words]
-                yield line, Translated(line.text, links, problem and f"not translated: {problem}")
+                yield line, _as_it_is(line.text, problem)
 
     def _plain(self, lines: Sequence[Line]) -> Results:
         for align in (False, True):
@@ -156,7 +155,7 @@ class Lines:
             if missing(line.text, text, line.keep):
                 continue
             if not text.strip():
-                yield line, result._replace(problem="the translation is empty")
+                yield line, _as_it_is(line.text, EMPTY)
             elif text == result.text:
                 yield line, result
             else:
@@ -169,14 +168,25 @@ class Lines:
         results = self._translate(wanted) if wanted else ()
         translations = dict(zip(wanted, results or (), strict=True))
         for line, parts in divided.items():
-            text = ""
+            text, problem = "", ""
             for index, part in enumerate(parts):
-                is_text = index % 4 == 1 and part in translations
-                text += translations[part].text if is_text else part
-            lost = ", ".join(missing(line.text, text, line.keep))
-            problem = f"not as in the source: {lost}" if lost else ""
+                if index % 4 == 1 and part in translations:
+                    result = translations[part]
+                    if not result.text.strip():
+                        result = _as_it_is(part, EMPTY)
+                    text, problem = text + result.text, problem or result.problem
+                else:
+                    text += part
+            if lost := ", ".join(missing(line.text, text, line.keep)):
+                problem = f"not as in the source: {lost}"
             kept = ", ".join(dict.fromkeys(span.text for span in spans(line.text, line.keep)))
             yield line, Translated(text, None, problem, f"translated in parts, to keep {kept}")
+
+
+def _as_it_is(text: str, problem: str = "") -> Translated:
+    words = (match.span() for match in re.finditer(r"\S+", text))
+    links = [Link(*word, *word) for word in words]
+    return Translated(text, links, f"not translated: {problem}" if problem else "")
 
 
 def _around_spans(line: Line) -> list[str]:
