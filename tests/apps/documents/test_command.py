@@ -1,4 +1,4 @@
-"""nmt-translate RUN FILE... --to DIR, with a real model that has learned words for a second."""
+"""nmt-translate RUN FILE... --to DIR, with a real model that has learned words for some updates."""
 
 from __future__ import annotations
 
@@ -17,6 +17,22 @@ from tests.apps.documents.test_formats import BOLD, content
 from tests.trained import once
 
 pytest.importorskip("markdown_it")
+MARKS = [
+    "%(name)s",
+    "{name}",
+    "https://x.org/a?b=1",
+    "me@x.org",
+    "1,000",
+    "&amp;",
+    "<b>",
+    "</b>",
+    "x()",
+    "**",
+    "<w:b/>",
+    "footnoteReference",
+    "<text:note",
+    "<bpt",
+]
 
 
 @pytest.fixture(scope="session")
@@ -25,7 +41,7 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
     def fill(folder: Path) -> None:
         words.corpus(folder / "corpus", ("gl", "en"))
-        words.recipe(folder / "gl-en.yaml", {**words.RECIPE, "out": str(folder / "run")}, 30)
+        words.recipe(folder / "gl-en.yaml", {**words.RECIPE, "out": str(folder / "run")}, 10)
         data = {split: str(folder / "corpus" / split) for split in words.SIZES}
         overrides = [f"data.{split}={path}" for split, path in data.items()]
         assert train.main([str(folder / "gl-en.yaml"), *overrides]) == 0
@@ -53,9 +69,7 @@ def test_each_kind_of_document_with_a_real_model(
     names = sorted(path.name for path in folder.iterdir())
     assert command(run, *names, "--to", "new/folder") == 0
     made = Path("new/folder")
-    assert {path.name for path in made.iterdir()} - {f"{name}.report.tsv" for name in names} == {
-        *names
-    }
+    assert {path.name for path in made.iterdir()} >= {*names}
     text = (made / "words.txt").read_text("utf-8").split("\n")
     assert text[1] == ""
     assert "%s" in text[0]
@@ -63,8 +77,7 @@ def test_each_kind_of_document_with_a_real_model(
     assert "2026" in text[2]
     for name in (name for name in BOLD if name in names):
         source, target = (content(name, (place / name).read_bytes()) for place in (folder, made))
-        for mark in ("%(name)s", "{name}", "https://x.org/a?b=1", "me@x.org", "1,000", "&amp;", "<b>",
-                     "</b>", "x()", "**", "<w:b/>", "footnoteReference", "<text:note", "<bpt"):  # fmt: skip
+        for mark in MARKS:
             assert target.count(mark) >= source.count(mark), (name, mark)
     printed = capsys.readouterr().err
     for report in made.glob("*.report.tsv"):
@@ -86,7 +99,8 @@ def test_a_bad_file_does_not_stop_the_others(
     assert "bad.po:1" in error
     assert "none.md: No such file" in error
     assert "3 of 4 documents not translated" in error
-    assert [path.name for path in sorted(Path("out").iterdir())][-1] == "words.txt"
+    made = {path.name for path in Path("out").iterdir()}
+    assert made in ({"words.txt"}, {"words.txt", "words.txt.report.tsv"})
     before = Path("out/words.txt").stat().st_mtime_ns
     assert command(run, "words.txt", "--to", "out") == 2
     assert command(run, "words.txt", "film.vtt", "--to", "out", "--resume") == 0
