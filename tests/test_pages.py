@@ -149,6 +149,10 @@ PAGES = {
             "nmt-score --hyp ours.en theirs.en --ref test.en --src": NETWORK,
         },
     ),
+    "docs/howto/documents.md": Page(
+        runs=("runs/gl-en",),
+        before="python -m tests.apps.documents.samples",
+    ),
     "docs/howto/language-models.md": Page(recipes=GL_EN),
     "docs/howto/limited-time.md": Page(recipes=GL_EN),
     "docs/howto/offline.md": Page(

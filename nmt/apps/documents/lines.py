@@ -184,8 +184,7 @@ class Lines:
 
 
 def _as_it_is(text: str, problem: str = "") -> Translated:
-    words = (match.span() for match in re.finditer(r"\S+", text))
-    links = [Link(*word, *word) for word in words]
+    links = [Link(0, len(text), 0, len(text))]
     return Translated(text, links, f"not translated: {problem}" if problem else "")
 
 

@@ -290,6 +290,8 @@ class _Places:
         fixed = self._at_boundary(offset)
         if fixed is not None:
             return fixed
+        if (inside := self._inside(offset, self._links, -1)) >= 0:
+            return inside
         behind = kind != "open" and not self.source[offset - 1].isspace()
         before = [link for link in self._links if link.start < offset]
         after = [link for link in self._links if link.end > offset]

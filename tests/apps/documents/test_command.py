@@ -18,21 +18,9 @@ from tests.trained import once
 
 pytest.importorskip("markdown_it")
 MARKS = [
-    "%(name)s",
-    "{name}",
-    "https://x.org/a?b=1",
-    "me@x.org",
-    "1,000",
-    "&amp;",
-    "<b>",
-    "</b>",
-    "x()",
-    "**",
-    "<w:b/>",
-    "footnoteReference",
-    "<text:note",
-    "<bpt",
-]
+    "%(name)s", "{name}", "https://x.org/a?b=1", "me@x.org", "1,000", "&amp;", "<b>", "</b>", "x()",
+    "**", "<w:b/>", "footnoteReference", "<text:note", "<bpt",
+]  # fmt: skip
 
 
 @pytest.fixture(scope="session")

@@ -19,7 +19,8 @@ from tests.apps.documents.translators import Reversing, upper
 PROTECTED = [
     "%s", "%(name)s", "%1$d", "%.2f", "%%", "{name}", "{0:.2f}", "{{ user }}", "${path}",
     "%{count}", "{n, plural, one {# file} other {# files}}", "&amp;", "&#160;",
-    "https://x.org/a?b=1&c=2", "www.x.org/a", "me.too@x-y.org", "1,000.5", "2026", "\u0663\u0664", "%1", "$HOME",
+    "https://x.org/a?b=1&c=2", "www.x.org/a", "me.too@x-y.org", "1,000.5",
+    "2026", "\u0663\u0664", "%1", "$HOME",
 ]  # fmt: skip
 
 
