@@ -180,11 +180,9 @@ class Documents:
         count = count_segments(path, langs, self.retranslate)
         with progress_bar(path.name, "segments", count) as bar:
             given = {name: value for name, value in options.items() if value is not None}
-            translate = from_translator(translator, lambda: bar.refresh() and None, **given)
+            translate = from_translator(translator, **given)
             target = self._target(path)
-            report = translate_file(
-                path, target, langs, translate, self.retranslate, lambda n: bar.update(n)
-            )
+            report = translate_file(path, target, langs, translate, self.retranslate, bar.update)
         self._write_report(path, report)
         self._print(path, report)
 

@@ -10,7 +10,7 @@ from nmt.apps.documents.markup import translate_segments
 from nmt.apps.documents.protect import has_words
 from nmt.apps.documents.segments import Item, Segment, Unit, plain
 
-MAX_SEGMENTS, MAX_CHARACTERS = 2048, 1_000_000  # that are in memory at the same time
+MAX_SEGMENTS, MAX_CHARACTERS = 512, 1_000_000  # that are in memory at the same time
 
 
 @dataclass(frozen=True)

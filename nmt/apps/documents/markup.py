@@ -286,7 +286,11 @@ class _Places:
         return otherwise
 
     def of_single(self, offset: int, kind: str) -> int:
-        """Return the place of a mark: behind the word before it, or before the word after it."""
+        """Return the place of a mark: behind the word before it, or before the word after it.
+
+        Raises:
+            _Crossing: no word is aligned.
+        """
         fixed = self._at_boundary(offset)
         if fixed is not None:
             return fixed
@@ -295,6 +299,8 @@ class _Places:
         behind = kind != "open" and not self.source[offset - 1].isspace()
         before = [link for link in self._links if link.start < offset]
         after = [link for link in self._links if link.end > offset]
+        if not before and not after:
+            raise _Crossing
         if before and (behind or not after):
             nearest = max(link.start for link in before)
             return max(link.translation_end for link in before if link.start == nearest)

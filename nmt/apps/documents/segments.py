@@ -7,7 +7,7 @@ unless its format needs it, and what is not in a segment stays byte for byte.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Literal, TypeAlias
 
@@ -124,7 +124,7 @@ def text_unit(
     return Unit([segment], render)
 
 
-def joined(tokens: Sequence[Token]) -> list[Token]:
+def joined(tokens: Iterable[Token]) -> list[Token]:
     """Join neighboring texts, and drop empty ones."""
     result: list[Token] = []
     for token in tokens:
