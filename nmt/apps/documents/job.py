@@ -11,7 +11,6 @@ from nmt.apps.documents.protect import has_words
 from nmt.apps.documents.segments import Item, Segment, Unit, plain
 
 MAX_SEGMENTS, MAX_CHARACTERS = 512, 1_000_000  # that are in memory at the same time
-
 MAX_NOTES = 10_000  # without a problem; a translation memory may have a million
 
 
@@ -57,7 +56,7 @@ class Report:
         return [remark for remark in self.remarks if remark.problem]
 
     def add(self, segment: Segment) -> None:
-        """Add the remark on a translation, if there is one; the notes are counted beyond a number."""
+        """Add the remark on a translation, if there is one; further notes are only counted."""
         if not segment.problem and not segment.note:
             return
         self.in_parts += bool(segment.note)

@@ -46,7 +46,7 @@ def _items(text: str, job: Job) -> Iterator[Item]:
     body, first = text[skipped:], text.count("\n", 0, skipped) + 1
     starts = [0, *(match.end() for match in re.finditer("\n", body)), len(body)]
     position, env = 0, dict[str, Any]()
-    parser = _parser(job.name)
+    parser = _parser()
     for token in parser.parse(body.replace("\r\n", "\n"), env):
         if token.map is None:
             continue
@@ -77,7 +77,7 @@ def _find(text: str, content: str, start: int, end: int) -> tuple[int, int] | No
 
 
 @functools.cache
-def _parser(name: str) -> MarkdownIt:
+def _parser() -> MarkdownIt:
     """Return a parser of blocks, and of inline content where it is called for that.
 
     Raises:
@@ -87,7 +87,7 @@ def _parser(name: str) -> MarkdownIt:
         from markdown_it import MarkdownIt
     except ImportError as error:
         raise UserError(
-            "Markdown needs the package markdown-it-py", at=name, fix=install_fix("documents")
+            "Markdown (.md) needs the package markdown-it-py", fix=install_fix("documents")
         ) from error
 
     parser = MarkdownIt("commonmark").enable(["table", "strikethrough"]).disable("inline")
