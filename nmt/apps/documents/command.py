@@ -206,11 +206,11 @@ class Documents:
 
     def _print(self, path: Path, report: Report) -> None:
         counts = [quantity(report.segments, "segment") + " translated"]
+        if report.in_parts:
+            counts.append(f"{report.in_parts:,} of them in parts")
         if report.kept:
             counts.append(f"{report.kept:,} kept as they were")
         counts += [f"{count:,} {what}" for what, count in report.others.items()]
-        if report.in_parts:
-            counts.append(f"{report.in_parts:,} of them in parts")
         print(f"{self._target(path)}: {', '.join(counts)}", file=sys.stderr)
         problems = report.problems
         for remark in problems[:MAX_SHOWN]:

@@ -2,7 +2,7 @@
 
 A line is translated as it is. If a protected part is missing then, even after ``protect.repair``,
 the line is translated again, and the search must produce these parts. If that fails or is not
-possible, the text between the parts is translated alone, and the parts are put between, which is
+possible, or the parts are long, the text between the parts is translated alone, and the parts are put between, which is
 worse text with all parts. What fails this too has a ``problem``.
 """
 
@@ -15,7 +15,7 @@ from typing import NamedTuple, Protocol, TypeAlias
 from nmt.apps.documents.protect import has_words, missing, repair, spans
 from nmt.decoding.codec import too_long
 
-MAX_REQUIRED = 400  # characters of parts that a search must produce
+MAX_REQUIRED = 40  # characters of parts that a search must produce; a longer URL derails it
 EMPTY = "the model gives an empty translation"
 MAX_CACHED = 20_000_000  # characters of lines that are remembered, with their translations
 
