@@ -96,6 +96,7 @@ _SCRIPT_OF_SUBTAG = {
 _SCRIPT = {lang: script for script, langs in _SCRIPTS.items() for lang in langs.split()}
 
 
+@functools.cache
 def script_of(lang: str) -> str | None:
     """Return the script of a language; None if it has several or is unknown.
 

@@ -19,9 +19,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO
 
-from nmt.apps.synthesize.filters import Candidate, CorpusFilter, Reason, Thresholds, reasons_to_skip
+from nmt.apps.synthesize.filters import Candidate, Thresholds, corpus_filter, reasons_to_skip
 from nmt.cli.input import Input
 from nmt.cli.output import CHOOSE_ANOTHER, partial_path
+from nmt.data.filters import CorpusFilter, Reason
 from nmt.data.text import clean_line, quantity, read_lines
 from nmt.errors import RunError, UserError
 from nmt.runtime.files import RESUME, TEMPORARY, disk_errors, file_digest, read_text, sync_folder
@@ -290,7 +291,7 @@ class SyntheticCorpus:
                     yield pair
 
             name = self.prefix.name
-            checked = CorpusFilter(pairs, self.skipped, self.langs, self.thresholds, name)
+            checked = corpus_filter(pairs, self.skipped, self.langs, self.thresholds, name)
             try:
                 with disk_errors(self.prefix, elsewhere=CHOOSE_ANOTHER):
                     kept = self._write_sides(checked, *drafts[:2])
@@ -321,7 +322,7 @@ class SyntheticCorpus:
             state = self.text.stat()
         return state.st_size, state.st_mtime_ns
 
-    def _write_sides(self, checked: CorpusFilter, src: Path, tgt: Path) -> int:
+    def _write_sides(self, checked: CorpusFilter[Candidate], src: Path, tgt: Path) -> int:
         """Write the pairs that are kept; return their number."""
         kept = 0
         with (
@@ -350,7 +351,7 @@ class SyntheticCorpus:
         return kept
 
     def _report(
-        self, checked: CorpusFilter, kept: int, drafts: list[Path], settings: dict[str, Any]
+        self, checked: CorpusFilter[Candidate], kept: int, drafts: list[Path], settings: dict[str, Any]
     ) -> str:
         sides = zip(self.files[:2], drafts, strict=False)
         report = {
