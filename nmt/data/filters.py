@@ -181,7 +181,7 @@ class CorpusFilter(Generic[PairT]):
                 self.reasons[number] = sys.intern(reason) if reason else None
             if self.reasons[number] is None:
                 src, tgt = str(pair[0]), str(pair[1])
-                ratios.append(len(tgt) / len(src))
+                ratios.append(len(tgt) / max(1, len(src)))
                 if profiled < PROFILED_LINES:
                     profiled += 1
                     for profile, line in zip(profiles, (src, tgt), strict=True):

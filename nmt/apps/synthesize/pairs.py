@@ -25,7 +25,14 @@ from nmt.cli.output import CHOOSE_ANOTHER, partial_path
 from nmt.data.filters import CorpusFilter, Reason
 from nmt.data.text import clean_line, quantity, read_lines
 from nmt.errors import RunError, UserError
-from nmt.runtime.files import RESUME, TEMPORARY, disk_errors, file_digest, read_text, sync_folder
+from nmt.runtime.files import (
+    RESUME,
+    TEMPORARY,
+    disk_errors,
+    file_digest,
+    read_text,
+    replace_together,
+)
 
 if TYPE_CHECKING:
     from nmt import Translator
@@ -351,7 +358,11 @@ class SyntheticCorpus:
         return kept
 
     def _report(
-        self, checked: CorpusFilter[Candidate], kept: int, drafts: list[Path], settings: dict[str, Any]
+        self,
+        checked: CorpusFilter[Candidate],
+        kept: int,
+        drafts: list[Path],
+        settings: dict[str, Any],
     ) -> str:
         sides = zip(self.files[:2], drafts, strict=False)
         report = {
@@ -368,9 +379,6 @@ class SyntheticCorpus:
     def _install(self, drafts: list[Path]) -> None:
         """Give the drafts their names.
 
-        Files of a previous command are deleted first, except the source side, which is replaced. So
-        the two sides never belong to different corpora.
-
         Raises:
             UserError: without ``force``, a file exists that is not the one to be written.
             OSError: the folder is not writable.
@@ -379,12 +387,7 @@ class SyntheticCorpus:
             exists = not self.force and os.path.lexists(path)
             if exists and file_digest(path) != file_digest(draft):
                 raise _exists(path)
-        for path in self.files[1:]:
-            path.unlink(missing_ok=True)
-        for path, draft in zip(self.files, drafts, strict=True):
-            sync_folder(path.parent)
-            os.replace(draft, path)
-        sync_folder(self.prefix.parent)
+        replace_together(dict(zip(self.files, drafts, strict=True)))
 
     def _summary(self, kept: int, dropped: dict[str, int]) -> str:
         total = len(self.skipped)
