@@ -28,7 +28,7 @@ from nmt.data.filters import (
     repetitions,
 )
 from nmt.data.languages import MIN_SCRIPT_SHARE
-from nmt.data.near_duplicates import RecurringTexts, normalized
+from nmt.data.near_duplicates import RecurringTexts, is_short, normalized
 from nmt.data.text import is_blank
 
 _LEFTOVERS = [c.pair for c in PAIR_CHECKS if c.pair and ("@@" in c.name or "escapes" in c.name)]
@@ -133,6 +133,12 @@ def _worse(measure: Callable[[str], float]) -> Measure:
     return lambda pair, _: max(measure(pair.src), measure(pair.tgt))
 
 
+def _copied(pair: Pair, _: Known) -> float:
+    if pair.src != pair.tgt and is_short(pair.tgt):
+        return 0.0  # a label may be a name and one more word
+    return copied_share(pair.src, pair.tgt)
+
+
 def _foreign(pair: Pair, known: Known) -> float:
     return max(map(foreign_share, pair[:2], known.langs))
 
@@ -148,7 +154,11 @@ def _ratio(pair: Pair, known: Known) -> float:
 
 def _swapped(pair: Pair, known: Known) -> float:
     odds = known.corpus.odds if known.corpus else None
-    return max(odds.log_odds(pair.tgt), -odds.log_odds(pair.src)) if odds else 0.0
+    if odds is None:
+        return 0.0
+    # labels have names and international words, which look like another language
+    right = (odds.log_odds(pair.tgt), pair.tgt), (-odds.log_odds(pair.src), pair.src)
+    return max(0.0 if is_short(line) else score for score, line in right)
 
 
 def _other_language(pair: Pair, known: Known) -> float:
@@ -203,9 +213,10 @@ RULES = (
     Rule(
         "copied",
         "Both sides are the same text, or over {:.0%} of the words of the target are words of the "
-        "source. Numbers, placeholders and addresses are not words.",
+        "source. Numbers, placeholders and addresses are not words, and a target of under four "
+        "words must be the same text.",
         0.5,
-        lambda pair, _: copied_share(pair.src, pair.tgt),
+        _copied,
     ),
     Rule(
         "repetition",
@@ -251,7 +262,8 @@ RULES = (
     ),
     Rule(
         "swapped",
-        "The letter pairs of a side are those of the other language: the log-odds are over {:g}.",
+        "The letter pairs of a side are those of the other language: the log-odds are over {:g}. "
+        "Lines of under four words are left out.",
         MIN_LOG_ODDS,
         _swapped,
         in_corpus=True,
