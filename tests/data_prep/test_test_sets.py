@@ -16,7 +16,7 @@ TEXTS = {
     "newstest2019-src.eng.txt": "One\u00a0thing.\nTwo.\n",
     "newstest2019-ref.glg.txt": "Unha cousa.\nDúas.\n",
     "newstest2019-ref.por-BR.txt": "Uma coisa.\nDuas.\n",
-    "newstest2019-ref.srp-Cyrl.txt": "Једна ствар.\nДруга ствар.\n",
+    "newstest2019-ref.srp-Cyrl.txt": "Једна ствар.\nДве.\n",  # noqa: RUF001
     "newstest2019-ref.srp-Latn.txt": "Jedna stvar.\nDve.\n",
     "newstest2019-ref-2.spa.txt": "not a language of its own\n",
 }
