@@ -34,9 +34,9 @@ if TYPE_CHECKING:
 
 EXAMPLES = """\
 examples:
-  %(prog)s raw/web -o clean/web --src-lang gl --tgt-lang en
-  %(prog)s raw/web -o clean/web --src-lang gl --tgt-lang en --set ratio=2 digits=off
-  %(prog)s raw/web -o clean/web --src-lang gl --tgt-lang en --held-out dev test"""
+  %(prog)s raw/web -o web --src-lang gl --tgt-lang en
+  %(prog)s raw/web -o web --src-lang gl --tgt-lang en --held-out dev test
+  %(prog)s raw/web -o web --src-lang gl --tgt-lang en --set digits=off"""
 SHOWN = 3  # examples of each rule
 MANY = 0.1  # share of the pairs under one rule that a user should look at
 MANIFEST = "MANIFEST.json"

@@ -156,9 +156,9 @@ def _swapped(pair: Pair, known: Known) -> float:
     odds = known.corpus.odds if known.corpus else None
     if odds is None:
         return 0.0
+    scores = (odds.log_odds(pair.tgt), pair.tgt), (-odds.log_odds(pair.src), pair.src)
     # labels have names and international words, which look like another language
-    right = (odds.log_odds(pair.tgt), pair.tgt), (-odds.log_odds(pair.src), pair.src)
-    return max(0.0 if is_short(line) else score for score, line in right)
+    return max(0.0 if score > 0 and is_short(line) else score for score, line in scores)
 
 
 def _other_language(pair: Pair, known: Known) -> float:

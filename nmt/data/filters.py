@@ -40,7 +40,6 @@ PROFILED_LINES = 5000  # lines whose letters identify a language
 LIMITS = Limits(*(DataConfig.model_fields[name].default for name in ("max_len", "max_pieces")))
 
 _MARKS = regex.compile(r"[\p{P}\p{S}]")
-_VISIBLE = regex.compile(r"\S")
 _DIGITS = regex.compile(r"\d")
 Reason: TypeAlias = str | None  # why a pair is dropped; None = it is kept
 PairT = TypeVar("PairT", bound="tuple[object, ...]")  # its first two items are source and target
@@ -70,10 +69,14 @@ def repetitions(text: str) -> int:
     if len(set(words)) == len(words):
         return most
     for period in range(1, min(MAX_PERIOD, len(words) // 2) + 1):
-        run = 0
+        run = longest = 0
         for word, earlier in zip(words[period:], words, strict=False):
-            run = run + 1 if word == earlier else 0
-            most = max(most, run // period + 1)
+            if word == earlier:
+                run += 1
+                longest = max(longest, run)
+            else:
+                run = 0
+        most = max(most, longest // period + 1)
     return most
 
 
@@ -99,7 +102,7 @@ def foreign_share(line: str, lang: str) -> float:
 
 def marks_share(line: str) -> float:
     """Return the share of the visible characters that are punctuation or symbols, 0 to 1."""
-    return len(_MARKS.findall(line)) / max(1, len(_VISIBLE.findall(line)))
+    return len(_MARKS.findall(line)) / max(1, sum(map(len, line.split())))
 
 
 def different_digits(src: str, tgt: str) -> float:

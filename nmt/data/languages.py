@@ -112,8 +112,9 @@ def script_share(line: str, script: str) -> float:
     """Return the share of the letters of a line that are of a script; 1 without letters."""
     if line.isascii() and "LATIN" in script:
         return 1.0
-    letters = [char for char in line if char.isalpha()]
-    return sum(_is_of_script(char, script) for char in letters) / len(letters) if letters else 1.0
+    letters = {char: count for char, count in Counter(line).items() if char.isalpha()}
+    found = sum(count for char, count in letters.items() if _is_of_script(char, script))
+    return found / sum(letters.values()) if letters else 1.0
 
 
 @functools.cache

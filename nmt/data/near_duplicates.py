@@ -7,6 +7,7 @@ cost a few lookups.
 
 from __future__ import annotations
 
+import functools
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -32,6 +33,7 @@ MIN_COMPARISONS = 10_000
 LINES_PER_COMPARISON = 50
 
 
+@functools.lru_cache(maxsize=8)  # several checks of a pair need the same lines
 def normalized(text: str) -> Words:
     """Return the lowercased words without digits, placeholders and punctuation."""
     return tuple(WORD.findall(PLACEHOLDER.sub(" ", text.lower())))
