@@ -254,6 +254,14 @@ def _files(args: argparse.Namespace) -> tuple[tuple[Path, Path], list[Path]]:
         raise UserError(
             "source and target have the same language", at=args.src, fix="give two languages"
         )
+    if args.output.is_dir() or args.output.suffix in (f".{args.src}", f".{args.tgt}"):
+        raise UserError(
+            f"--output takes a prefix, to which .{args.src}, .{args.tgt} and .html are added",
+            at=str(args.output),
+            fix=f"write, for example, -o {args.output / 'web'}"
+            if args.output.is_dir()
+            else f"leave out the suffix: -o {args.output.with_suffix('')}",
+        )
     sources = find_side(args.prefix, args.src), find_side(args.prefix, args.tgt)
     outputs = [
         args.output.with_name(f"{args.output.name}.{suffix}")
@@ -316,10 +324,11 @@ def _select(
     for rule in rules:
         counts.register(rule.name, rule.text)
     numbers, lines = itertools.count(), array("q")
-    passes = iter(("reading", "cleaning"))
+    total: int | None = None  # known after the first pass
 
     def pairs() -> Iterator[Pair]:
-        return counted(read_aligned(*sources, name), next(passes), "pairs")
+        action = "reading" if total is None else "cleaning"
+        return counted(read_aligned(*sources, name), action, "pairs", total)
 
     def broken(candidates: Sequence[Rule], number: int, pair: Pair) -> str | None:
         rule = first_broken(candidates, pair, known)
@@ -345,7 +354,9 @@ def _select(
         lines.append(number + 1)
         return None
 
-    return CorpusFilter(pairs, reject, reject_in_corpus, known.langs, name), lines
+    checked = CorpusFilter(pairs, reject, reject_in_corpus, known.langs, name)
+    total = len(checked.reasons)
+    return checked, lines
 
 
 def _write(files: Sequence[Path], pairs: Iterable[Pair]) -> int:

@@ -176,6 +176,14 @@ def test_the_input_is_never_the_output(tmp_path, monkeypatch, capsys, name):
     assert read(raw) == GOOD
 
 
+@pytest.mark.parametrize("name", ["folder", "out.en"])
+def test_the_output_is_a_prefix(tmp_path, capsys, name):
+    raw = write(tmp_path / "raw", GOOD)
+    (tmp_path / "folder").mkdir()
+    assert run(raw, "-o", tmp_path / name, *OFF) == 2
+    assert "--output takes a prefix" in capsys.readouterr().err
+
+
 def test_existing_files_stay_without_force(tmp_path, capsys):
     raw = write(tmp_path / "raw", GOOD)
     out = write(tmp_path / "out", [("x", "y")])
