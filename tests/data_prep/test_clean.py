@@ -232,6 +232,16 @@ def test_the_manifest_keeps_origin_and_license(tmp_path):
     assert old.items() <= json.loads((tmp_path / "raw" / "MANIFEST.json").read_text()).items()
 
 
+def test_the_page_has_the_rules_and_their_thresholds():
+    page = Path(__file__).parents[2] / "docs" / "howto" / "get-and-clean.md"
+    table = page.read_text("utf-8").partition("\n| rule |")[2].partition("\n\n")[0]
+    rows = [line.split("|") for line in table.splitlines()[2:]]
+    assert [(row[1].strip(), row[3].strip()) for row in rows] == [
+        *((rule.name, f"{rule.threshold:g}") for rule in RULES),
+        ("cross-entropy", "off"),
+    ]
+
+
 # ---------------------------------------------------------------- languages
 
 
