@@ -17,6 +17,7 @@ from data_prep import mtdata
 from nmt.config.load import load_recipe
 from nmt.data.download import licenses_of, obtain_corpus
 from nmt.errors import MachineError, UserError
+from nmt.runtime.files import human_bytes
 
 pytest.importorskip("mtdata")
 LANGS = ["--src-lang", "gl", "--tgt-lang", "en"]
@@ -143,6 +144,17 @@ def test_without_an_id_the_corpora_of_the_languages_are_listed(index, capsys):
         "OPUS-tatoeba-v2-eng-glg", "Statmt-news-1-eng-glg", "Tilde-eesc-1-eng-glg",
     ]  # fmt: skip
     assert out[3].split() == ["OPUS-tatoeba-v2-eng-glg", "tiedemann2012parallel"]
+
+
+def test_the_servers_say_the_sizes(index, capsys):
+    index.add("/x.tsv.gz", (404, b"", 9))
+    index.add("/e.tmx.gz", (200, b"", 2_500_000))
+    assert mtdata.main([*LANGS, "--sizes"]) == 0
+    rows = [line.split() for line in capsys.readouterr().out.splitlines()]
+    assert rows[0] == ["ID", "DOWNLOAD", "CITE"]
+    assert ["Facebook-wikimatrix-1-eng-glg", "?"] in rows
+    assert ["Tilde-eesc-1-eng-glg", *human_bytes(2_500_000).split()] in rows
+    assert index.asked == []  # nothing is downloaded
 
 
 def test_train_comes_from_moses_files_and_dev_and_test_from_other_ids(index, tmp_path):
