@@ -288,7 +288,8 @@ def _read_all(prefixes: Iterable[str], langs: tuple[str, str]) -> Iterator[Pair]
     from data_prep.pairs import read_aligned
 
     for prefix in prefixes:
-        yield from read_aligned(*(find_side(prefix, lang) for lang in langs), Path(prefix).name)
+        src, tgt = (find_side(prefix, lang) for lang in langs)
+        yield from read_aligned(src, tgt, Path(prefix).name)
 
 
 def _identifier(

@@ -99,7 +99,7 @@ def prepare(request: Request) -> None:
         files = [remote(f"{f}/{lang}.jsonl") for f in _SPLITS.values() for lang in langs]
         with fetched(files, request.local, keep=True) as paths:
             splits = {
-                split: read_split(split, *paths[2 * i : 2 * i + 2], drops)
+                split: read_split(split, paths[2 * i], paths[2 * i + 1], drops)
                 for i, split in enumerate(_SPLITS)
             }
             name = f"flores-plus-{request.src}-{request.tgt}"
