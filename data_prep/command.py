@@ -10,7 +10,7 @@ from __future__ import annotations
 import argparse
 import contextlib
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -21,6 +21,7 @@ from data_prep.pairs import (
     Filter,
     Pair,
     apply_filters,
+    drop_duplicates,
     empty_side,
     identical_sides,
     length,
@@ -28,6 +29,8 @@ from data_prep.pairs import (
     script_names,
     wrong_script,
 )
+from data_prep.released import UNALTERED
+from data_prep.remote import RemoteFile
 from data_prep.splits import GROUPS_PER_SPLIT, hold_out
 from data_prep.write import Corpus, Request, check_request, write_corpus
 from nmt.data.text import quantity
@@ -77,13 +80,7 @@ def corpus_command(
             parser.set_defaults(src=src, tgt=tgt)
         else:
             _add_languages(parser)
-        parser.add_argument(
-            "--from",
-            dest="local",
-            type=Path,
-            metavar="LOCAL",
-            help="file or folder to read instead of downloading",
-        )
+        add_local(parser)
         return parser
 
     return Command(lambda a: prepare(Request(a.output, a.src, a.tgt, a.force, a.local)), parser)
@@ -94,6 +91,7 @@ def own_corpus_command(
     description: str | None,
     add_options: Callable[[argparse.ArgumentParser], None],
     prepare: Callable[[Read, argparse.Namespace], None] | None = None,
+    needs_output: bool = True,
 ) -> Command:
     """Return the command of a module that reads files of the user.
 
@@ -101,10 +99,11 @@ def own_corpus_command(
         read: yields the pairs of the files that the options name.
         add_options: adds options of the module to the shared ones.
         prepare: replaces ``prepare_own_corpus``.
+        needs_output: whether the command always writes a corpus.
     """
 
     def parser() -> argparse.ArgumentParser:
-        parser = _parser(description)
+        parser = _parser(description, needs_output)
         add_options(parser)
         _add_languages(parser)
         _add_filters_and_splits(parser)
@@ -113,18 +112,63 @@ def own_corpus_command(
     return Command(lambda args: (prepare or prepare_own_corpus)(read, args), parser)
 
 
-def prepare_own_corpus(read: Read, args: argparse.Namespace) -> None:
-    """Read, filter, split and write a corpus."""
+def add_local(parser: argparse.ArgumentParser) -> None:
+    """Add the option for files that are not downloaded."""
+    parser.add_argument(
+        "--from",
+        dest="local",
+        type=Path,
+        metavar="LOCAL",
+        help="file or folder to read instead of downloading",
+    )
+
+
+def add_held_out(parser: argparse.ArgumentParser, metavar: str) -> None:
+    """Add the options for existing dev and test sets."""
+    for split in ("dev", "test"):
+        parser.add_argument(f"--{split}", metavar=metavar, help=f"existing {split} set")
+
+
+def prepare_own_corpus(
+    read: Read,
+    args: argparse.Namespace,
+    held_out: Mapping[str, Iterable[Pair]] | None = None,
+    sources: Sequence[RemoteFile] = (),
+    notes: Sequence[str] = (),
+    drops: Drops | None = None,
+) -> None:
+    """Read, filter, split and write a corpus.
+
+    Args:
+        held_out: existing dev and test, which are copied line by line; the filters apply to the
+            other pairs. None = a part of the pairs becomes dev and test.
+        sources, notes: for MANIFEST.json.
+        drops: counts of the caller, which go on here.
+    """
     request = Request(args.output, args.src, args.tgt, args.force)
     check_request(request)
-    drops = Drops()
+    drops = Drops() if drops is None else drops
     read_pairs = counted(read(args, drops), "reading", "pairs")
-    pairs = list(apply_filters(read_pairs, filters_from(args), drops))
-    splits = _split(pairs, args, drops)
-    notes = [f"Split: {args.split}."]
-    if args.dev_size or args.test_size:
-        notes[0] += " Dev and test have no near-duplicates of train or of each other."
-    write_corpus(Corpus(args.output.name, splits, drops, (), notes), request)
+    pairs = apply_filters(read_pairs, filters_from(args), drops)
+    splits: dict[str, Iterable[Pair]]
+    if held_out:
+        splits = {"train": drop_duplicates(pairs, drops), **held_out}
+        note = f"Splits are the source's. {UNALTERED}"
+    else:
+        splits = {**_split(list(pairs), args, drops)}
+        note = f"Split: {args.split}."
+        if args.dev_size or args.test_size:
+            note += " Dev and test have no near-duplicates of train or of each other."
+    write_corpus(Corpus(args.output.name, splits, drops, sources, [note, *notes]), request)
+
+
+def check_held_out(args: argparse.Namespace) -> bool:
+    """Return whether dev and test are given; UserError if only one of them is."""
+    if bool(args.dev) != bool(args.test):
+        raise UserError(
+            "--dev and --test require each other", at="--dev, --test", fix="give both or neither"
+        )
+    return bool(args.dev)
 
 
 def filters_from(args: argparse.Namespace) -> list[Filter]:
@@ -190,7 +234,7 @@ def _split(pairs: Sequence[Pair], args: argparse.Namespace, drops: Drops) -> dic
     return hold_out(pairs, sizes, drops)
 
 
-def _parser(description: str | None) -> argparse.ArgumentParser:
+def _parser(description: str | None, needs_output: bool = True) -> argparse.ArgumentParser:
     from nmt.cli.parsers import command_parser
 
     parser = command_parser(
@@ -198,7 +242,7 @@ def _parser(description: str | None) -> argparse.ArgumentParser:
         description=(description or "").replace("``", "`"),
     )
     parser.add_argument(
-        "-o", "--output", type=Path, required=True, metavar="DIR", help="directory to write"
+        "-o", "--output", type=Path, required=needs_output, metavar="DIR", help="directory to write"
     )
     parser.add_argument("--force", action="store_true", help="replace DIR if it exists")
     return parser

@@ -15,22 +15,18 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
-from data_prep.command import Read, filters_from, own_corpus_command, prepare_own_corpus
-from data_prep.pairs import (
-    Drops,
-    Pair,
-    apply_filters,
-    clean_training_pairs,
-    drop_duplicates,
-    read_aligned,
+from data_prep.command import (
+    Read,
+    add_held_out,
+    check_held_out,
+    own_corpus_command,
+    prepare_own_corpus,
 )
-from data_prep.released import UNALTERED
-from data_prep.write import Corpus, Request, check_request, write_corpus
+from data_prep.pairs import Drops, Pair, clean_training_pairs, read_aligned
 from nmt.data.text import find_side
-from nmt.errors import UserError
 
 
 def _pairs(prefix: str, args: argparse.Namespace) -> Iterator[Pair]:
@@ -47,32 +43,17 @@ def read(args: argparse.Namespace, drops: Drops) -> Iterator[Pair]:
 
 def prepare(read: Read, args: argparse.Namespace) -> None:
     """Split the pairs, or copy the given splits, and write."""
-    if not (args.dev or args.test):
-        prepare_own_corpus(read, args)
-        return
-    if not (args.dev and args.test):
-        raise UserError(
-            "--dev and --test require each other", at="--dev, --test", fix="give both or neither"
-        )
-    request = Request(args.output, args.src, args.tgt, args.force)
-    check_request(request)
-    drops = Drops()
-    train = apply_filters(read(args, drops), filters_from(args), drops)
-    splits: dict[str, Iterable[Pair]] = {
-        "train": drop_duplicates(train, drops),
-        "dev": _pairs(args.dev, args),
-        "test": _pairs(args.test, args),
-    }
-    notes = [f"Splits are the source's. {UNALTERED}"]
-    write_corpus(Corpus(args.output.name, splits, drops, (), notes), request)
+    held_out = None
+    if check_held_out(args):
+        held_out = {"dev": _pairs(args.dev, args), "test": _pairs(args.test, args)}
+    prepare_own_corpus(read, args, held_out)
 
 
 def _add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "prefixes", nargs="+", metavar="PREFIX", help="training pairs PREFIX.SRC and PREFIX.TGT"
     )
-    parser.add_argument("--dev", metavar="PREFIX", help="existing dev set")
-    parser.add_argument("--test", metavar="PREFIX", help="existing test set")
+    add_held_out(parser, "PREFIX")
 
 
 main = own_corpus_command(read, __doc__, _add_options, prepare)

@@ -159,7 +159,7 @@ def _pieces(file: TextIO, path: Path) -> Iterator[str]:
     yield text[begin:]
 
 
-def _units(path: Path) -> Iterator[tuple[int, dict[str, str] | None]]:
+def read_units(path: Path) -> Iterator[tuple[int, dict[str, str] | None]]:
     """Yield the line of each unit and its text in each language; None if the XML is unreadable.
 
     Raises:
@@ -210,7 +210,7 @@ def read(args: argparse.Namespace, drops: Drops) -> Iterator[Pair]:
             raise UserError("is not a TMX file", at=str(path), fix=fix)
         seen: set[str] = set()
         damaged = ""
-        for number, (line, sides) in enumerate(_units(path), 1):
+        for number, (line, sides) in enumerate(read_units(path), 1):
             place = f"{path.name}:{line} (unit {number})"
             if sides is None:
                 drops.add("unreadable XML", place)

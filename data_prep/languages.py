@@ -6,6 +6,7 @@ Corpora name Swahili sw, swa, swh or swh_Latn. Codes are compared by ISO 639-3. 
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterable
 from difflib import get_close_matches
 
@@ -21,6 +22,15 @@ def iso639_3(code: str) -> str:
     A code that is unknown, or names a variety by a hyphen (``pt-br``), is returned unchanged.
     """
     return _to_iso639_3(code.partition("_")[0], of_group=False)
+
+
+@functools.cache
+def language_group(code: str) -> str:
+    """Return the ISO 639-3 code of a language, or of the group whose standard variety it is.
+
+    Two codes with the same result name the same language, such as sw, swh and swa.
+    """
+    return _to_iso639_3(iso639_3(code.partition("-")[0]), of_group=True)
 
 
 def _to_iso639_3(code: str, of_group: bool) -> str:

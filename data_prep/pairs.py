@@ -163,14 +163,15 @@ def member_lines(archive: Path, member: str) -> Iterator[str]:
             if info.isfile() and f"/{info.name}".endswith(f"/{member}"):
                 file = tar.extractfile(info)
                 assert file is not None  # a regular file
-                yield from _decode_lines(file, f"{archive}:{member}")
+                yield from decode_lines(file, f"{archive}:{member}")
                 return
     raise UserError(
         f"has no {member}", at=str(archive), fix="use the archive that the publisher released"
     )
 
 
-def _decode_lines(lines: Iterable[bytes], name: str) -> Iterator[str]:
+def decode_lines(lines: Iterable[bytes], name: str) -> Iterator[str]:
+    """Yield lines as text, without line ends; ``name`` is for the error."""
     for number, line in enumerate(lines, 1):
         try:
             text = line.decode("utf-8-sig" if number == 1 else "utf-8")

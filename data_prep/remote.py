@@ -11,7 +11,7 @@ import os
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from functools import partial
@@ -23,6 +23,8 @@ from nmt.errors import MachineError, UserError
 from nmt.runtime.files import file_digest
 
 CACHE_VARIABLE = "NMT_CACHE"  # environment variable: folder of the cache
+TOKEN_VARIABLE = "HF_TOKEN"  # environment variable: opens files behind conditions on the hub
+HUB = "huggingface.co"
 _ATTEMPTS = 3  # to download a file
 _CHUNK = 1 << 20  # bytes
 _WRONG_FILE = (
@@ -99,15 +101,21 @@ def check_tree(paths: Sequence[Path], tree: str, what: str) -> None:
     Raises:
         UserError: the ids differ. A file is truncated or another version.
     """
+    contents = {path.name: path.read_bytes() for path in paths}
+    check_contents(contents, tree, what, os.path.commonpath(paths))
+
+
+def check_contents(contents: Mapping[str, bytes], tree: str, what: str, at: str) -> None:
+    """Do the same for files in memory, by name; ``at`` is where they are from."""
     entries = b"".join(
-        b"100644 %b\0%b" % (path.name.encode(), _git_id(b"blob", path.read_bytes()))
-        for path in sorted(paths, key=lambda path: path.name)
+        b"100644 %b\0%b" % (name.encode(), _git_id(b"blob", contents[name]))
+        for name in sorted(contents)
     )
     found = _git_id(b"tree", entries).hex()
     if found != tree:
         raise UserError(
             f"these are not the expected files of {what}: git tree {found} instead of {tree}",
-            at=os.path.commonpath(paths),
+            at=at,
             fix=_WRONG_FILE,
         )
 
@@ -116,9 +124,16 @@ def _git_id(kind: bytes, data: bytes) -> bytes:
     return hashlib.sha1(b"%b %d\0" % (kind, len(data)) + data, usedforsecurity=False).digest()
 
 
+def cache_folder() -> Path:
+    """Return the folder of downloaded files, the user's or that of ``CACHE_VARIABLE``."""
+    import pooch
+
+    return Path(os.environ.get(CACHE_VARIABLE) or pooch.os_cache("nmt"))
+
+
 @contextmanager
 def fetched(
-    files: Sequence[RemoteFile], local: Path | None = None, tree: str = ""
+    files: Sequence[RemoteFile], local: Path | None = None, tree: str = "", keep: bool = False
 ) -> Iterator[list[Path]]:
     """Yield the paths of verified files, read from ``local`` or downloaded.
 
@@ -129,6 +144,7 @@ def fetched(
     Args:
         local: a folder with the files under their names, or the single file itself; None downloads.
         tree: git's id of a folder of all files, if the files have no hashes.
+        keep: files without a recorded hash stay in the cache, because their address has a version.
 
     Raises:
         UserError: a file is missing, cannot be downloaded, or is not the expected one.
@@ -138,7 +154,8 @@ def fetched(
         if local is not None:
             paths = [_local_file(file, local, files) for file in files]
         else:
-            paths = [_download(file, files, Path(folder), cached=bool(tree)) for file in files]
+            cached = keep or bool(tree)
+            paths = [_download(file, files, Path(folder), cached) for file in files]
         if tree:
             try:
                 check_tree(paths, tree, files[0].what)
@@ -238,14 +255,13 @@ def _from_url(file: RemoteFile, temporary: Path | None) -> Path:
     # Pooch would report what is reported here, and calls a download without a hash unsafe.
     pooch.get_logger().setLevel("WARNING")
     address = urlsplit(file.url)
-    name = f"{address.hostname}{unquote(address.path)}"
+    name = f"{address.hostname}{unquote(address.path)}".rstrip("/")
     cache = pooch.create(
-        path=temporary or pooch.os_cache("nmt"),
+        path=temporary or cache_folder(),
         base_url="",
         registry={name: None},  # check_file compares size and hashes, here and for local files
         urls={name: file.url},
         retry_if_failed=_ATTEMPTS - 1,
-        env=None if temporary else CACHE_VARIABLE,
     )
     path = Path(cache.abspath, name)
     try:
@@ -283,11 +299,11 @@ def _http_download(
     attempt = next(attempts)
     if attempt == 1:
         print(f"downloading {file.what}: {url}", file=sys.stderr)
+    headers = {"Accept-Encoding": "identity"}  # the file's own bytes
+    if urlsplit(url).hostname == HUB and (token := os.environ.get(TOKEN_VARIABLE)):
+        headers["Authorization"] = f"Bearer {token}"  # not sent on to another host
     download = pooch.HTTPDownloader(
-        progressbar=sys.stderr.isatty(),
-        chunk_size=_CHUNK,
-        timeout=30,
-        headers={"Accept-Encoding": "identity"},  # the file's own bytes
+        progressbar=sys.stderr.isatty(), chunk_size=_CHUNK, timeout=30, headers=headers
     )
     try:
         download(url, output, None)

@@ -30,6 +30,7 @@ class Request:
             empty ``tgt`` stands for text of one language, without translations.
         force: replace ``out`` if it exists.
         local: file or folder to read; None downloads.
+        options: further words of the command, for corpora that have some.
     """
 
     out: Path
@@ -37,6 +38,7 @@ class Request:
     tgt: str
     force: bool = False
     local: Path | None = None
+    options: tuple[str, ...] = ()
 
     @property
     def langs(self) -> tuple[str, ...]:

@@ -178,6 +178,13 @@ PAGES = {
         runs=("runs/gl-en",),
         before="python -m tests.apps.documents.samples",
     ),
+    "docs/howto/get-and-clean.md": Page(
+        recipes=GL_EN,
+        pairs={f"raw/{name}": "gl en" for name in ("web", "dev", "test")},
+        runs=("runs/gl-en",),
+        before="nmt-train gl-en.yaml src=en tgt=gl out=runs/en-gl",
+        not_run={"pip install": NETWORK, "nmt-clean raw/web -o clean/by-glotlid": NETWORK},
+    ),
     "docs/howto/language-models.md": Page(recipes=GL_EN),
     "docs/howto/limited-time.md": Page(recipes=GL_EN),
     "docs/howto/offline.md": Page(

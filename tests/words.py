@@ -128,9 +128,10 @@ def stand_in_corpus(module: str, argv: Sequence[str]) -> bool:
         return False
     src, tgt = ONE_PAIR.get(name, (None, None))
     parser = argparse.ArgumentParser()
-    parser.add_argument("-o", "--output", type=Path, required=True)
+    parser.add_argument("-o", "--output", type=Path)
     parser.add_argument("--src-lang", dest="src", required=src is None, default=src)
     parser.add_argument("--tgt-lang", dest="tgt", required=tgt is None, default=tgt)
-    args = parser.parse_args(argv)
-    corpus(args.output, (args.src, args.tgt), seed=2)
+    args, _ = parser.parse_known_args(argv)  # mtdata has further options
+    if args.output is not None:
+        corpus(args.output, (args.src, args.tgt), seed=2)
     return True

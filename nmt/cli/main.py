@@ -67,6 +67,7 @@ public corpora, downloaded:
 
 Each of them has --help.
 """
+CLEAN = "data_prep.clean"  # by its name, as the importers: data_prep imports nmt
 OWN = "from_"  # how the modules for the user's own files begin
 
 
@@ -114,7 +115,7 @@ def program(module: str) -> Program:
 def commands() -> dict[str, tuple[str, str]]:
     """Return all commands: name -> (module, what it does)."""
     own = {name: (f"nmt.cli.{name}", meaning) for name, meaning in COMMANDS.items()}
-    return {**own, **hooks.commands()}
+    return {**own, "clean": (CLEAN, "drop bad pairs from a parallel text"), **hooks.commands()}
 
 
 def importers() -> dict[str, str]:

@@ -208,7 +208,8 @@ class DataConfig(ConfigBase):
     pairs)^(1/T), the largest entry once; 1 = off, higher = small entries more often; the weight of
     an entry multiplies this"""
     download: str | None = key(None, "O")
-    """module of data_prep that downloads the corpus for src and tgt if its files are missing"""
+    """public corpus that is downloaded for src and tgt if its files are missing: its name in nmt
+    import; after the name mtdata, also IDs and options, as that command takes them"""
     tokenized: bool = key(False, "T, A")
     """true = the corpus files are Moses-tokenized: they are not tokenized again, and output is
     detokenized"""

@@ -54,7 +54,7 @@ def obtain_corpus(recipe: Recipe) -> None:
             fix=f"move or delete this folder, or replace all its files: nmt import {name} "
             "--help; or check the paths of data.train, data.dev and data.test",
         )
-    print(f"downloading the corpus with data_prep.{name}", file=sys.stderr)
+    print(f"downloading the corpus with nmt import {name}", file=sys.stderr)
     try:
         data_prep.download(name, folder, *langs)
     except UserError:

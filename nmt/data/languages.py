@@ -96,6 +96,7 @@ _SCRIPT_OF_SUBTAG = {
 _SCRIPT = {lang: script for script, langs in _SCRIPTS.items() for lang in langs.split()}
 
 
+@functools.cache
 def script_of(lang: str) -> str | None:
     """Return the script of a language; None if it has several or is unknown.
 
@@ -111,8 +112,9 @@ def script_share(line: str, script: str) -> float:
     """Return the share of the letters of a line that are of a script; 1 without letters."""
     if line.isascii() and "LATIN" in script:
         return 1.0
-    letters = [char for char in line if char.isalpha()]
-    return sum(_is_of_script(char, script) for char in letters) / len(letters) if letters else 1.0
+    letters = {char: count for char, count in Counter(line).items() if char.isalpha()}
+    found = sum(count for char, count in letters.items() if _is_of_script(char, script))
+    return found / sum(letters.values()) if letters else 1.0
 
 
 @functools.cache

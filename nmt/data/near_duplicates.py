@@ -7,6 +7,7 @@ cost a few lookups.
 
 from __future__ import annotations
 
+import functools
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -20,7 +21,7 @@ from nmt.data.languages import WORD, WORD_OR_NUMBER
 Words: TypeAlias = tuple[str, ...]
 
 # not compared: placeholders and addresses; digits and punctuation are not words
-_PLACEHOLDER = regex.compile(r"\{[^{}]*\}|%\(?\w*\)?[sd]|https?://\S+")
+PLACEHOLDER = regex.compile(r"\{[^{}]*\}|%\(?\w*\)?[sd]|https?://\S+")
 MIN_WORDS = 4  # shorter texts are skipped: "Battery level" and "Battery low" are different texts
 _LONG = 20  # words; in longer texts, one changed word leaves over half of the trigrams
 MIN_JACCARD = 0.5  # trigrams that two near-duplicates share, of those that either has
@@ -32,9 +33,10 @@ MIN_COMPARISONS = 10_000
 LINES_PER_COMPARISON = 50
 
 
+@functools.lru_cache(maxsize=8)  # several checks of a pair need the same lines
 def normalized(text: str) -> Words:
     """Return the lowercased words without digits, placeholders and punctuation."""
-    return tuple(WORD.findall(_PLACEHOLDER.sub(" ", text.lower())))
+    return tuple(WORD.findall(PLACEHOLDER.sub(" ", text.lower())))
 
 
 def words_and_numbers(text: str) -> list[str]:
@@ -156,11 +158,21 @@ class RecurringTexts:
         if number is not None:
             self._count(number, line, place, same=True)
         elif (
-            line[self._begin] in self._begins or line[self._end] in self._ends
-        ) and self._compared < MIN_COMPARISONS + self._lines // LINES_PER_COMPARISON:
+            self._resembles(line)
+            and self._compared < MIN_COMPARISONS + self._lines // LINES_PER_COMPARISON
+        ):
             self._compared += 1
             for number in self._index.near(line):
                 self._count(number, line, place, same=False)
+
+    def has(self, line: str) -> bool:
+        """Return whether a line that is not short is one of the texts, or nearly; without limit."""
+        if line in self._numbers:
+            return True
+        return self._resembles(line) and not is_short(line) and bool(self._index.near(line))
+
+    def _resembles(self, line: str) -> bool:
+        return line[self._begin] in self._begins or line[self._end] in self._ends
 
     def _count(self, number: int, line: str, place: str, same: bool) -> None:
         for name in self._splits[number]:

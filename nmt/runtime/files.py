@@ -13,7 +13,7 @@ import shutil
 import stat
 import sys
 import uuid
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import BinaryIO
@@ -226,6 +226,25 @@ def write_atomic(
         except BaseException:
             draft.unlink(missing_ok=True)
             raise
+
+
+def replace_together(drafts: Mapping[Path, Path]) -> None:
+    """Give complete drafts their names, so that a kill never leaves files of different commands.
+
+    Files with these names are deleted first, except the first one, which is replaced.
+
+    Args:
+        drafts: final name -> draft on the same disk, flushed to it.
+
+    Raises:
+        OSError: the folder is not writable.
+    """
+    for path in list(drafts)[1:]:
+        path.unlink(missing_ok=True)
+    for path, draft in drafts.items():
+        sync_folder(path.parent)
+        os.replace(draft, path)
+    sync_folder(path.parent)
 
 
 @contextmanager

@@ -32,6 +32,12 @@ class Server:
                 self.end_headers()
                 self.wfile.write(body)
 
+            def do_HEAD(self):
+                status, _, length = outer.answers[self.path][0]
+                self.send_response(status)
+                self.send_header("Content-Length", str(length))
+                self.end_headers()
+
             def log_message(self, *_):
                 pass
 

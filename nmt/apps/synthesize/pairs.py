@@ -19,12 +19,20 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO
 
-from nmt.apps.synthesize.filters import Candidate, CorpusFilter, Reason, Thresholds, reasons_to_skip
+from nmt.apps.synthesize.filters import Candidate, Thresholds, corpus_filter, reasons_to_skip
 from nmt.cli.input import Input
 from nmt.cli.output import CHOOSE_ANOTHER, partial_path
+from nmt.data.filters import CorpusFilter, Reason
 from nmt.data.text import clean_line, quantity, read_lines
 from nmt.errors import RunError, UserError
-from nmt.runtime.files import RESUME, TEMPORARY, disk_errors, file_digest, read_text, sync_folder
+from nmt.runtime.files import (
+    RESUME,
+    TEMPORARY,
+    disk_errors,
+    file_digest,
+    read_text,
+    replace_together,
+)
 
 if TYPE_CHECKING:
     from nmt import Translator
@@ -291,7 +299,7 @@ class SyntheticCorpus:
                     yield pair
 
             name = self.prefix.name
-            checked = CorpusFilter(pairs, self.skipped, self.langs, self.thresholds, name)
+            checked = corpus_filter(pairs, self.skipped, self.langs, self.thresholds, name)
             try:
                 with disk_errors(self.prefix, elsewhere=CHOOSE_ANOTHER):
                     kept = self._write_sides(checked, *drafts[:2])
@@ -322,7 +330,7 @@ class SyntheticCorpus:
             state = self.text.stat()
         return state.st_size, state.st_mtime_ns
 
-    def _write_sides(self, checked: CorpusFilter, src: Path, tgt: Path) -> int:
+    def _write_sides(self, checked: CorpusFilter[Candidate], src: Path, tgt: Path) -> int:
         """Write the pairs that are kept; return their number."""
         kept = 0
         with (
@@ -351,7 +359,11 @@ class SyntheticCorpus:
         return kept
 
     def _report(
-        self, checked: CorpusFilter, kept: int, drafts: list[Path], settings: dict[str, Any]
+        self,
+        checked: CorpusFilter[Candidate],
+        kept: int,
+        drafts: list[Path],
+        settings: dict[str, Any],
     ) -> str:
         sides = zip(self.files[:2], drafts, strict=False)
         report = {
@@ -368,9 +380,6 @@ class SyntheticCorpus:
     def _install(self, drafts: list[Path]) -> None:
         """Give the drafts their names.
 
-        Files of a previous command are deleted first, except the source side, which is replaced. So
-        the two sides never belong to different corpora.
-
         Raises:
             UserError: without ``force``, a file exists that is not the one to be written.
             OSError: the folder is not writable.
@@ -379,12 +388,7 @@ class SyntheticCorpus:
             exists = not self.force and os.path.lexists(path)
             if exists and file_digest(path) != file_digest(draft):
                 raise _exists(path)
-        for path in self.files[1:]:
-            path.unlink(missing_ok=True)
-        for path, draft in zip(self.files, drafts, strict=True):
-            sync_folder(path.parent)
-            os.replace(draft, path)
-        sync_folder(self.prefix.parent)
+        replace_together(dict(zip(self.files, drafts, strict=True)))
 
     def _summary(self, kept: int, dropped: dict[str, int]) -> str:
         total = len(self.skipped)

@@ -8,78 +8,15 @@ from random import Random
 import pytest
 
 from nmt.apps.synthesize.filters import (
-    LIMITS,
     Candidate,
-    CorpusFilter,
-    LanguageOdds,
-    Reason,
     Thresholds,
-    copied_share,
-    lengths_differ,
+    corpus_filter,
     reason_to_reject,
     reason_to_skip,
     reasons_to_skip,
-    repetitions,
 )
-from nmt.data.languages import LanguageProfile, script_of, script_share
-
-
-@pytest.mark.parametrize(
-    ("src", "tgt", "share"),
-    [
-        ("a b c d", "a b x y", 1 / 2),
-        ("a b", "A x b b", 1 / 2),  # the source has one b
-        ("a", "x y", 0),
-        ("1984", "1984", 1),  # the same text
-        ("x 1984", "y 1984", 0),  # numbers are the same in all languages
-        ("a &apos;", "x &apos;", 0),  # nor are escapes words
-        ("see {name}", "vexa {name}", 0),
-        ("", "...", 0),
-        ("東京 x", "京 y", 1 / 2),
-    ],
-)
-def test_share_of_copied_words(src: str, tgt: str, share: float) -> None:
-    assert copied_share(src, tgt) == share
-
-
-@pytest.mark.parametrize(
-    ("text", "times"),
-    [
-        ("", 1),
-        ("a b c", 1),
-        ("no, no", 2),
-        ("a b a b a b", 3),
-        ("x a b a b a b a", 3),
-        ("a b c a b", 1),
-        ("Ha ha ha! ha", 4),
-        (" ".join("abcdefghijklmnop") + " " + " ".join("abcdefghijklmnop"), 2),
-        (" ".join("abcdefghijklmnopq") + " " + " ".join("abcdefghijklmnopq"), 1),  # 17 words
-        ("哈哈哈哈", 4),
-        ("!!!!!!", 1),
-        ("0 0 0 0", 4),
-    ],
-)
-def test_repetitions(text: str, times: int) -> None:
-    assert repetitions(text) == times
-
-
-@pytest.mark.parametrize(
-    ("src", "tgt", "typical", "differ"),
-    [
-        (20, 50, 1.0, False),
-        (20, 51, 1.0, True),
-        (50, 20, 1.0, False),
-        (51, 20, 1.0, True),
-        (1, 12, 1.0, False),  # ten characters more than twice the length
-        (10, 30, 0.5, True),  # 5 are expected
-        (40, 20, 0.5, False),
-        (102, 20, 0.5, True),
-    ],
-)
-def test_lengths_are_compared_with_the_typical_ratio(
-    src: int, tgt: int, typical: float, differ: bool
-) -> None:
-    assert lengths_differ("x" * src, "y" * tgt, typical, 2.0) == differ
+from nmt.data.filters import LIMITS, CorpusFilter, Reason
+from nmt.data.languages import script_of, script_share
 
 
 @pytest.mark.parametrize(
@@ -154,22 +91,11 @@ def words(letters: str, seed: int, count: int) -> str:
     return " ".join("".join(rng.choices(letters, k=4)) for _ in range(count))
 
 
-def test_log_odds_of_a_language() -> None:
-    one, other = LanguageProfile(), LanguageProfile()
-    one.add("aa")  # " a", "aa", "a "
-    other.add("ab")  # " a", "ab", "b "
-    odds = LanguageOdds(one, other)
-    assert odds.log_odds("a") == pytest.approx(1.0986123)  # " a": ln 1; "a ": ln (1.5 / 0.5)
-    assert odds.log_odds("aa") == pytest.approx(2 * 1.0986123)
-    assert odds.log_odds("zz") == 0.0
-    assert LanguageOdds(other, one).log_odds("aa") == pytest.approx(-2 * 1.0986123)
-
-
 def filtered(
     pairs: list[Candidate], skipped: list[Reason] | None = None, **thresholds: float
-) -> tuple[CorpusFilter, list[Candidate]]:
+) -> tuple[CorpusFilter[Candidate], list[Candidate]]:
     calls: Callable[[], Iterator[Candidate]] = lambda: iter(pairs)  # noqa: E731
-    checked = CorpusFilter(
+    checked = corpus_filter(
         calls, skipped or [None] * len(pairs), ("en", "gl"), Thresholds(**thresholds), "bt"
     )
     return checked, list(checked.kept())

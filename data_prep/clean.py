@@ -1,0 +1,480 @@
+"""nmt clean: drop bad pairs from a parallel text, and show what went and why.
+
+The text is read twice. The first pass applies the rules of a pair and finds out what is typical of
+the text. The second one applies the rules that compare a pair with the text, and writes. The input
+is only read.
+"""
+
+from __future__ import annotations
+
+import argparse
+import itertools
+import json
+import math
+import os
+import random
+import sys
+import tempfile
+from array import array
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from nmt.cli.parsers import command_parser
+from nmt.data.text import find_side, quantity
+from nmt.errors import RunError, UserError
+from nmt.runtime.files import AGAIN, read_text, write_atomic
+
+if TYPE_CHECKING:
+    from data_prep.identify import Identify
+    from data_prep.pairs import Pair
+    from data_prep.rules import Known, Rule
+    from nmt.data.filters import CorpusFilter
+
+EXAMPLES = """\
+examples:
+  %(prog)s raw/web -o web --src-lang gl --tgt-lang en
+  %(prog)s raw/web -o web --src-lang gl --tgt-lang en --held-out dev test
+  %(prog)s raw/web -o web --src-lang gl --tgt-lang en --set digits=off"""
+SHOWN = 3  # examples of each rule
+MANY = 0.1  # share of the pairs under one rule that a user should look at
+MANIFEST = "MANIFEST.json"
+ORIGIN = ("corpus", "src", "tgt", "sources", "notes")  # what a cleaned text has from its input
+TEMPLATES = Path(__file__).parent / "templates"
+
+
+def parser() -> argparse.ArgumentParser:
+    """Return the command line of nmt-clean."""
+    from data_prep.rules import RULES
+
+    p = command_parser(
+        "nmt-clean",
+        description="Drop bad pairs of a parallel text. Each rule has a measure and a threshold. "
+        "OUT.html shows how many pairs each rule drops, with examples. The input stays as it is.",
+        epilog=EXAMPLES,
+    )
+    p.add_argument("prefix", metavar="PREFIX", help="parallel text: PREFIX.SRC and PREFIX.TGT")
+    p.add_argument("-o", "--output", type=Path, required=True, metavar="OUT", help="output prefix")
+    for side, name, code in (("src", "source", "gl"), ("tgt", "target", "en")):
+        p.add_argument(
+            f"--{side}-lang",
+            dest=side,
+            required=True,
+            metavar="LANG",
+            help=f"{name} language, such as {code}",
+        )
+    p.add_argument("--force", action="store_true", help="replace files of an earlier command")
+    rules = p.add_argument_group("rules")
+    rules.add_argument(
+        "--set",
+        nargs="+",
+        default=[],
+        metavar="RULE=X",
+        help="threshold of a rule, or off: "
+        + " ".join(f"{rule.name}={rule.threshold:g}" for rule in RULES),
+    )
+    rules.add_argument(
+        "--held-out",
+        nargs="+",
+        default=[],
+        metavar="PREFIX",
+        help="dev and test sets that the text must not have",
+    )
+    rules.add_argument(
+        "--language-model",
+        type=Path,
+        metavar="FILE",
+        help="fastText model that identifies languages, such as GlotLID or OpenLID; default: the "
+        "package lingua, if it is installed and knows both languages",
+    )
+    rules.add_argument(
+        "--models",
+        nargs=2,
+        type=Path,
+        metavar=("FORWARD", "BACKWARD"),
+        help="two run folders: keep the pairs that are most likely for both models",
+    )
+    rules.add_argument(
+        "--keep",
+        type=float,
+        metavar="X",
+        help="share of the pairs that --models keeps, such as 0.8",
+    )
+    return p
+
+
+@dataclass(frozen=True)
+class Example:
+    """A dropped pair, its line, and its measure."""
+
+    line: int
+    src: str
+    tgt: str
+    measure: float
+
+
+@dataclass
+class Findings:
+    """What one rule dropped: the number of pairs, and some of them, chosen at random."""
+
+    name: str
+    text: str
+    count: int = 0
+    examples: list[Example] = field(default_factory=list)
+
+
+class Counts:
+    """Count dropped pairs, and keep some examples of each rule."""
+
+    def __init__(self) -> None:
+        from data_prep.pairs import Drops
+
+        self.drops = Drops()
+        self.findings: dict[str, Findings] = {}
+        self._random = random.Random(1)  # the same input gives the same page
+
+    def register(self, name: str, text: str) -> None:
+        """List a rule, in the order of the calls, even if it drops nothing."""
+        self.findings[name] = Findings(name, text)
+
+    def add(self, name: str, example: Example) -> None:
+        """Count a dropped pair; each one has the same chance to become an example."""
+        found = self.findings[name]
+        found.count += 1
+        self.drops.add(name, str(example.line))
+        if len(found.examples) < SHOWN:
+            found.examples.append(example)
+        elif (place := self._random.randrange(found.count)) < SHOWN:
+            found.examples[place] = example
+
+
+def body(args: argparse.Namespace) -> None:
+    """Clean the text, write the files and print the counts."""
+    from data_prep.rules import HeldOut, Known, Repeats
+    from nmt.cli.output import CHOOSE_ANOTHER
+    from nmt.runtime.files import TEMPORARY, disk_errors, replace_together
+
+    langs = args.src, args.tgt
+    rules = chosen_rules(args.set)
+    _check_models(args)
+    sources, outputs = _files(args)
+    identify, notes = _identifier(args, rules)
+    held_out = HeldOut(_read_all(args.held_out, langs)) if args.held_out else None
+    known = Known(langs, held_out, identify, Repeats(), Repeats())
+    counts = Counts()
+    with disk_errors(args.output, elsewhere=CHOOSE_ANOTHER):
+        args.output.parent.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(prefix=TEMPORARY, dir=args.output.parent) as folder:
+            drafts = {path: Path(folder) / path.name for path in outputs}
+            *sides, page = drafts.values()
+            checked, lines = _select(sources, rules, known, counts, Path(args.prefix).name)
+            kept = _write(sides, checked.kept())
+            if args.models and kept:
+                kept = _keep_best(sides, args, lines, counts)
+            total = len(checked.reasons)
+            if not kept:
+                raise RunError(
+                    f"no pair is left ({counts.drops})",
+                    at=str(args.output),
+                    fix="check --src-lang and --tgt-lang, or turn a rule off: --set RULE=off",
+                )
+            warnings = [*checked.warnings, *_many(counts, total)]
+            manifest = _manifest(args, sources, sides, counts, total, kept)
+            html = _page(args, counts, total, kept, [*notes, *warnings])
+            page.write_text(html, encoding="utf-8", errors="backslashreplace")
+            for draft in drafts.values():
+                with draft.open("rb+") as file:
+                    os.fsync(file.fileno())
+            replace_together(drafts)
+    write_atomic(args.output.with_name(MANIFEST), manifest, CHOOSE_ANOTHER, AGAIN)
+    for note in [*notes, *(f"warning: {warning}" for warning in warnings)]:
+        print(note, file=sys.stderr)
+    names = " and ".join(map(str, outputs[:2]))
+    print(f"{names}: {kept:,} of {quantity(total, 'pair')} kept ({kept / total:.1%})")
+    width = len(f"{total:,}")
+    for found in counts.findings.values():
+        if found.count:
+            print(f"  {found.count:>{width},}  {found.name}")
+    print(f"rules and examples: {outputs[2]}")
+
+
+def chosen_rules(settings: Sequence[str]) -> list[Rule]:
+    """Return the rules with the thresholds of ``--set``, without those that are off.
+
+    Raises:
+        UserError: there is no such rule, or its threshold is not a number of at least 0.
+    """
+    from data_prep.languages import check_choice
+    from data_prep.rules import RULES
+
+    rules: dict[str, Rule | None] = {rule.name: rule for rule in RULES}
+    for setting in settings:
+        name, _, value = setting.partition("=")
+        rule = rules[check_choice(name, rules, "rule", "--set")]
+        try:
+            threshold = math.nan if value == "off" else float(value)
+        except ValueError:
+            threshold = -1
+        if value != "off" and not 0 <= threshold < math.inf:
+            raise UserError(
+                f"{value!r} is not a number of at least 0, or off",
+                at=f"--set {name}",
+                fix=f"write, for example, --set {name}={rule.threshold if rule else 1:g}",
+            )
+        rules[name] = replace(rule, threshold=threshold) if rule and value != "off" else None
+    return [rule for rule in rules.values() if rule]
+
+
+def _check_models(args: argparse.Namespace) -> None:
+    if (args.models is None) != (args.keep is None):
+        raise UserError(
+            "--models and --keep require each other",
+            at="--models, --keep",
+            fix="give both, such as --models FORWARD BACKWARD --keep 0.8, or neither",
+        )
+    if args.models:
+        if not 0 < args.keep < 1:
+            raise UserError(
+                f"{args.keep:g} is not a share between 0 and 1",
+                at="--keep",
+                fix="write --keep 0.8 to keep four fifths of the pairs",
+            )
+        from data_prep.dual import check_direction
+
+        for run, direction in zip(
+            args.models, ((args.src, args.tgt), (args.tgt, args.src)), strict=True
+        ):
+            check_direction(run, *direction)
+
+
+def _files(args: argparse.Namespace) -> tuple[tuple[Path, Path], list[Path]]:
+    """Return the two files to read, and those to write: two sides and the page."""
+    if args.src == args.tgt:
+        raise UserError(
+            "source and target have the same language", at=args.src, fix="give two languages"
+        )
+    if args.output.is_dir() or args.output.suffix in (f".{args.src}", f".{args.tgt}"):
+        raise UserError(
+            f"--output takes a prefix, to which .{args.src}, .{args.tgt} and .html are added",
+            at=str(args.output),
+            fix=f"write, for example, -o {args.output / 'web'}"
+            if args.output.is_dir()
+            else f"leave out the suffix: -o {args.output.with_suffix('')}",
+        )
+    sources = find_side(args.prefix, args.src), find_side(args.prefix, args.tgt)
+    outputs = [
+        args.output.with_name(f"{args.output.name}.{suffix}")
+        for suffix in (args.src, args.tgt, "html")
+    ]
+    if os.path.realpath(args.prefix) == os.path.realpath(args.output) or any(
+        path.exists() and path.samefile(source) for path in outputs for source in sources
+    ):
+        raise UserError(
+            "the output is the input, which is never changed",
+            at=str(args.output),
+            fix="give another --output",
+        )
+    if not args.force:
+        for path in outputs:
+            if os.path.lexists(path):
+                raise UserError(
+                    "exists already", at=str(path), fix="give another --output, or add --force"
+                )
+    return sources, outputs
+
+
+def _read_all(prefixes: Iterable[str], langs: tuple[str, str]) -> Iterator[Pair]:
+    from data_prep.pairs import read_aligned
+
+    for prefix in prefixes:
+        src, tgt = (find_side(prefix, lang) for lang in langs)
+        yield from read_aligned(src, tgt, Path(prefix).name)
+
+
+def _identifier(
+    args: argparse.Namespace, rules: Sequence[Rule]
+) -> tuple[Identify | None, list[str]]:
+    """Return the language identifier, and a sentence if there is none."""
+    from data_prep.identify import by_fasttext, by_lingua
+
+    if args.language_model is not None:
+        return by_fasttext(args.language_model, (args.src, args.tgt)), []
+    if all(rule.name != "language" for rule in rules):
+        return None, []
+    found = by_lingua((args.src, args.tgt))
+    note = (
+        "The rule language was not applied: the package lingua is not installed (extra corpora) "
+        f"or does not know {args.src} or {args.tgt}. --language-model takes a fastText model."
+    )
+    return found, [] if found else [note]
+
+
+def _select(
+    sources: tuple[Path, Path], rules: Sequence[Rule], known: Known, counts: Counts, name: str
+) -> tuple[CorpusFilter[Pair], array[int]]:
+    """Return the filter after its first pass, and the lines of the pairs that it keeps, from 1."""
+    from data_prep.pairs import read_aligned
+    from data_prep.rules import first_broken
+    from nmt.data.filters import CorpusFilter
+    from nmt.data.near_duplicates import normalized
+    from nmt.runtime.progress import counted
+
+    alone = [rule for rule in rules if not rule.in_corpus]
+    compared = [rule for rule in rules if rule.in_corpus]
+    for rule in rules:
+        counts.register(rule.name, rule.text)
+    numbers, lines = itertools.count(), array("q")
+    total: int | None = None  # known after the first pass
+
+    def pairs() -> Iterator[Pair]:
+        action = "reading" if total is None else "cleaning"
+        return counted(read_aligned(*sources, name), action, "pairs", total)
+
+    def broken(candidates: Sequence[Rule], number: int, pair: Pair) -> str | None:
+        rule = first_broken(candidates, pair, known)
+        if rule is None:
+            return None
+        counts.add(rule.name, Example(number + 1, pair.src, pair.tgt, rule.measure(pair, known)))
+        return rule.name
+
+    def reject(pair: Pair) -> str | None:
+        number = next(numbers)
+        if reason := broken(alone, number, pair):
+            return reason
+        known.equal.add(number, pair[:2])
+        known.similar.add(number, (normalized(pair.src), normalized(pair.tgt)))
+        return None
+
+    def reject_in_corpus(corpus: CorpusFilter[Pair], number: int, pair: Pair) -> str | None:
+        known.corpus, known.number = corpus, number
+        if reason := broken(compared, number, pair):
+            return reason
+        known.equal.keep(number)
+        known.similar.keep(number)
+        lines.append(number + 1)
+        return None
+
+    checked = CorpusFilter(pairs, reject, reject_in_corpus, known.langs, name)
+    total = len(checked.reasons)
+    return checked, lines
+
+
+def _write(files: Sequence[Path], pairs: Iterable[Pair]) -> int:
+    """Write two sides; return the number of pairs."""
+    count = 0
+    with (
+        files[0].open("w", encoding="utf-8", newline="\n") as src,
+        files[1].open("w", encoding="utf-8", newline="\n") as tgt,
+    ):
+        for pair in pairs:
+            count += 1
+            src.write(f"{pair.src}\n")
+            tgt.write(f"{pair.tgt}\n")
+    return count
+
+
+def _keep_best(
+    sides: Sequence[Path], args: argparse.Namespace, lines: Sequence[int], counts: Counts
+) -> int:
+    """Score the pairs of two drafts, and write them again without the worst ones."""
+    from data_prep.dual import scores, worst_kept
+    from data_prep.pairs import read_aligned
+
+    values = scores(sides[0], sides[1], args.models, len(lines))
+    limit = worst_kept(values, args.keep)
+    name = "cross-entropy"
+    counts.register(
+        name,
+        f"The pair is among the worst {1 - args.keep:.0%} of those that are left: its dual "
+        f"conditional cross-entropy by the two models is over {limit:.3g}.",
+    )
+
+    def best() -> Iterator[Pair]:
+        pairs = read_aligned(sides[0], sides[1], "kept")
+        for pair, value, line in zip(pairs, values, lines, strict=True):
+            if value <= limit:
+                yield pair
+            else:
+                counts.add(name, Example(line, pair.src, pair.tgt, value))
+
+    better = [path.with_name(f"best-{path.name}") for path in sides]
+    kept = _write(better, best())
+    for draft, path in zip(better, sides, strict=True):
+        os.replace(draft, path)
+    return kept
+
+
+def _many(counts: Counts, total: int) -> list[str]:
+    """Return a sentence for each rule that drops a large part of the text."""
+    return [
+        f"{found.name} drops {found.count / total:.0%} of the pairs: read its examples"
+        for found in counts.findings.values()
+        if found.count > MANY * total
+    ]
+
+
+def _page(
+    args: argparse.Namespace, counts: Counts, total: int, kept: int, notes: Sequence[str]
+) -> str:
+    from jinja2 import Environment, FileSystemLoader, StrictUndefined
+
+    environment = Environment(
+        loader=FileSystemLoader(TEMPLATES),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    return environment.get_template("clean.html").render(
+        title=Path(args.prefix).name,
+        langs=(args.src, args.tgt),
+        total=total,
+        kept=kept,
+        findings=list(counts.findings.values()),
+        notes=notes,
+    )
+
+
+def _manifest(
+    args: argparse.Namespace,
+    sources: Sequence[Path],
+    sides: Sequence[Path],
+    counts: Counts,
+    total: int,
+    kept: int,
+) -> str:
+    """Return MANIFEST.json of the output folder with an entry for this text.
+
+    A new one takes the origin and the licenses from the manifest of the input.
+    """
+    from nmt.runtime.files import file_digest
+
+    old: dict[str, Any] = {}
+    for folder, names in ((args.output.parent, None), (sources[0].parent, ORIGIN)):
+        try:
+            found = json.loads(read_text(folder / MANIFEST))
+            old = {key: found[key] for key in names or found if key in found}
+            break
+        except (OSError, ValueError, TypeError):  # there is none, or it is another program's
+            continue
+    entry = {
+        "input": {path.name: file_digest(path) for path in sources},
+        "pairs": {"read": total, "kept": kept},
+        "rules": {found.name: found.text for found in counts.findings.values()},
+        "dropped": counts.drops.report(),
+        "sha256": {path.name: file_digest(path) for path in sides},
+    }
+    cleaned = {**old.get("cleaned", {}), args.output.name: entry}
+    return json.dumps({**old, "cleaned": cleaned}, ensure_ascii=False, indent=2) + "\n"
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run the command; return its exit code."""
+    from nmt.cli.common import run_command
+
+    return run_command(body, parser, argv)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

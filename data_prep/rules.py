@@ -1,0 +1,284 @@
+"""The rules of ``nmt clean``: one table of what is measured, its threshold and the sentence.
+
+To add a rule, add a row. A pair is dropped under the first rule whose measure is over its
+threshold, so rules that are slow, or compare a pair with the complete corpus, come last.
+"""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+
+import numpy as np
+
+from data_prep.identify import Identify
+from data_prep.pairs import Pair
+from nmt.data.checks import PAIR_CHECKS
+from nmt.data.filters import (
+    LIMITS,
+    MAX_REPETITIONS,
+    MIN_LOG_ODDS,
+    CorpusFilter,
+    copied_share,
+    different_digits,
+    foreign_share,
+    length_ratio,
+    marks_share,
+    repetitions,
+)
+from nmt.data.languages import MIN_SCRIPT_SHARE
+from nmt.data.near_duplicates import RecurringTexts, is_short, normalized
+from nmt.data.text import is_blank
+
+_LEFTOVERS = [c.pair for c in PAIR_CHECKS if c.pair and ("@@" in c.name or "escapes" in c.name)]
+
+
+class HeldOut:
+    """Find pairs of dev and test sets, and their texts, also nearly the same ones.
+
+    Args:
+        pairs: of these sets. A side of under four words counts only together with the other side.
+    """
+
+    def __init__(self, pairs: Iterable[Pair]) -> None:
+        sets = [pair[:2] for pair in pairs]
+        self._pairs = {tuple(map(normalized, pair)) for pair in sets}
+        self._sides = [RecurringTexts({"": (pair[side] for pair in sets)}) for side in (0, 1)]
+
+    def has(self, pair: Pair) -> bool:
+        """Return whether a pair, or a side of it, is in the sets."""
+        return tuple(map(normalized, pair[:2])) in self._pairs or any(
+            texts.has(line) for texts, line in zip(self._sides, pair[:2], strict=True)
+        )
+
+
+class Repeats:
+    """Find pairs that are in the corpus again. Memory: 8 bytes a pair."""
+
+    def __init__(self) -> None:
+        self._hashes = array("q")
+        self._repeated: set[int] | None = None
+        self._kept: set[int] = set()
+
+    def add(self, number: int, key: object) -> None:
+        """Note what identifies the pair of a number, from 0; numbers may be left out."""
+        self._hashes.extend([0] * (number - len(self._hashes)))
+        self._hashes.append(hash(key))
+
+    def is_repeated(self, number: int) -> bool:
+        """Return whether an equal pair was kept."""
+        if self._repeated is None:
+            values, counts = np.unique(np.frombuffer(self._hashes, np.int64), return_counts=True)
+            self._repeated = set(values[counts > 1].tolist())
+        return self._hashes[number] in self._kept
+
+    def keep(self, number: int) -> None:
+        """Note that a pair is kept."""
+        if self._repeated is not None and self._hashes[number] in self._repeated:
+            self._kept.add(self._hashes[number])
+
+
+@dataclass
+class Known:
+    """What the rules know besides the pair.
+
+    Attributes:
+        langs: source and target language.
+        held_out: dev and test sets that training text must not have.
+        identify: returns the probability of the language of a line; None = there is no identifier.
+        equal, similar: pairs that were kept already.
+        corpus: what is typical of it; None in the first pass.
+        number: of the pair, from 0.
+    """
+
+    langs: tuple[str, str]
+    held_out: HeldOut | None
+    identify: Identify | None
+    equal: Repeats
+    similar: Repeats
+    corpus: CorpusFilter[Pair] | None = None
+    number: int = 0
+
+
+Measure = Callable[[Pair, Known], float]
+
+
+@dataclass(frozen=True)
+class Rule:
+    """A row of the table.
+
+    Attributes:
+        name: for counts and options.
+        sentence: what is wrong with a dropped pair; ``{}`` is the threshold.
+        threshold: a pair is dropped if its measure is over it.
+        measure: of a pair.
+        in_corpus: the measure compares the pair with the corpus, in the second pass.
+    """
+
+    name: str
+    sentence: str
+    threshold: float
+    measure: Measure
+    in_corpus: bool = False
+
+    @property
+    def text(self) -> str:
+        """The sentence with the threshold."""
+        return self.sentence.format(self.threshold)
+
+
+def _worse(measure: Callable[[str], float]) -> Measure:
+    """Return the measure of the worse side."""
+    return lambda pair, _: max(measure(pair.src), measure(pair.tgt))
+
+
+def _copied(pair: Pair, _: Known) -> float:
+    if pair.src != pair.tgt and is_short(pair.tgt):
+        return 0.0  # a label may be a name and one more word
+    return copied_share(pair.src, pair.tgt)
+
+
+def _foreign(pair: Pair, known: Known) -> float:
+    return max(map(foreign_share, pair[:2], known.langs))
+
+
+def _repetition(pair: Pair, _: Known) -> float:
+    times = sorted(map(repetitions, pair[:2]))
+    return times[1] if times[0] < times[1] else 1
+
+
+def _ratio(pair: Pair, known: Known) -> float:
+    return length_ratio(pair.src, pair.tgt, known.corpus.typical_ratio if known.corpus else 1)
+
+
+def _swapped(pair: Pair, known: Known) -> float:
+    odds = known.corpus.odds if known.corpus else None
+    if odds is None:
+        return 0.0
+    scores = (odds.log_odds(pair.tgt), pair.tgt), (-odds.log_odds(pair.src), pair.src)
+    # labels have names and international words, which look like another language
+    return max(0.0 if score > 0 and is_short(line) else score for score, line in scores)
+
+
+def _other_language(pair: Pair, known: Known) -> float:
+    if known.identify is None:
+        return 0.0
+    return 1 - min(known.identify(line, side) for side, line in enumerate(pair[:2]))
+
+
+RULES = (
+    Rule(
+        "blank",
+        "A side has no visible character.",
+        0,
+        _worse(is_blank),
+    ),
+    Rule(
+        "length",
+        "A side has over {:g} words.",
+        LIMITS.words,
+        _worse(lambda line: len(line.split()) if len(line) > 2 * LIMITS.words else 0),
+    ),
+    Rule(
+        "characters",
+        "A side has over {:,g} characters.",
+        LIMITS.characters,
+        _worse(len),
+    ),
+    Rule(
+        "lost-characters",
+        "A program has replaced characters that it could not read (U+FFFD).",
+        0,
+        _worse(lambda line: "\ufffd" in line),
+    ),
+    Rule(
+        "leftovers",
+        "A side has marks of another program: @@ of BPE, or escapes of HTML such as &quot;.",
+        0,
+        lambda pair, _: any(check(pair.src, pair.tgt) for check in _LEFTOVERS),
+    ),
+    Rule(
+        "punctuation",
+        "Over {:.0%} of the characters of a side are punctuation or symbols.",
+        0.5,
+        _worse(marks_share),
+    ),
+    Rule(
+        "script",
+        "Over {:.0%} of the letters of a side are not of the script of its language.",
+        1 - MIN_SCRIPT_SHARE,
+        _foreign,
+    ),
+    Rule(
+        "copied",
+        "Both sides are the same text, or over {:.0%} of the words of the target are words of the "
+        "source. Numbers, placeholders and addresses are not words, and a target of under four "
+        "words must be the same text.",
+        0.5,
+        _copied,
+    ),
+    Rule(
+        "repetition",
+        "A phrase stands over {:g} times in a row, and less often on the other side.",
+        MAX_REPETITIONS,
+        _repetition,
+    ),
+    Rule(
+        "digits",
+        "Over {:.0%} of the digits of both sides are not on the other side. Zeros do not count, "
+        "and up to two digits may differ.",
+        0.5,
+        lambda pair, _: different_digits(pair.src, pair.tgt),
+    ),
+    Rule(
+        "ratio",
+        "One side has over {:g} times the expected number of characters, plus ten. The median of "
+        "the corpus is what is expected.",
+        3,
+        _ratio,
+        in_corpus=True,
+    ),
+    Rule(
+        "held-out",
+        "The pair or one of its sides is in a held-out set (--held-out), or nearly.",
+        0,
+        lambda pair, known: known.held_out is not None and known.held_out.has(pair),
+        in_corpus=True,
+    ),
+    Rule(
+        "duplicate",
+        "The same pair stands in an earlier line.",
+        0,
+        lambda _, known: known.equal.is_repeated(known.number),
+        in_corpus=True,
+    ),
+    Rule(
+        "near-duplicate",
+        "An earlier pair differs only in digits, case, punctuation or placeholders.",
+        0,
+        lambda _, known: known.similar.is_repeated(known.number),
+        in_corpus=True,
+    ),
+    Rule(
+        "swapped",
+        "The letter pairs of a side are those of the other language: the log-odds are over {:g}. "
+        "Lines of under four words are left out.",
+        MIN_LOG_ODDS,
+        _swapped,
+        in_corpus=True,
+    ),
+    Rule(
+        "language",
+        "The language identifier gives the language of a side a probability of under 1 - {:g}. "
+        "Lines of under four words are not identified.",
+        0.98,
+        _other_language,
+        in_corpus=True,
+    ),
+)
+
+
+def first_broken(rules: Iterable[Rule], pair: Pair, known: Known) -> Rule | None:
+    """Return the first rule that drops a pair, None if it is kept."""
+    return next((rule for rule in rules if rule.measure(pair, known) > rule.threshold), None)
