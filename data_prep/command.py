@@ -104,9 +104,8 @@ def own_corpus_command(
     """
 
     def parser() -> argparse.ArgumentParser:
-        parser = _parser(description)
+        parser = own_parser(description)
         add_options(parser)
-        _add_languages(parser)
         _add_filters_and_splits(parser)
         return parser
 
@@ -188,6 +187,13 @@ def _split(pairs: Sequence[Pair], args: argparse.Namespace, drops: Drops) -> dic
             fix=f"ask for at least {needed:,}" if enough else f"{BY_HAND}, or {more}",
         )
     return hold_out(pairs, sizes, drops)
+
+
+def own_parser(description: str | None) -> argparse.ArgumentParser:
+    """Return the parser of a module that reads files of the user, with the shared options."""
+    parser = _parser(description)
+    _add_languages(parser)
+    return parser
 
 
 def _parser(description: str | None) -> argparse.ArgumentParser:

@@ -23,7 +23,7 @@ import numpy as np
 import regex
 
 from nmt.data import moses
-from nmt.data.bitext import Bitext, Chunk
+from nmt.data.bitext import Chunk
 from nmt.data.languages import base_language
 from nmt.data.sentences import join_translations
 from nmt.data.text import Pair, is_blank
@@ -420,27 +420,37 @@ class Augmenter:
             pairs = list(chunk.pairs())
             numbers = number * 2**32 + np.arange(len(pairs))
             for i, kinds, draws in list(self.draw(numbers, 0, LEARNING_EPOCH)):
-                pairs[i] = self.change_in(pairs, i, kinds, draws, chunk.corpus)
+                pairs[i] = self.change_in(pairs, i, kinds, draws, chunk.corpus.langs)
             yield Chunk.of(chunk.corpus, list(zip(chunk.numbers.tolist(), pairs, strict=True)))
 
     def samples(self, chunk: Chunk) -> list[Pair]:
         """Change each pair of a chunk by one kind, in turn; return those that differ."""
         pairs, kinds = list(chunk.pairs()), list(self.shares)
         sampled = (
-            (pair, self.change_in(pairs, i, [kinds[i % len(kinds)]], Draws(number), chunk.corpus))
+            (
+                pair,
+                self.change_in(
+                    pairs, i, [kinds[i % len(kinds)]], Draws(number), chunk.corpus.langs
+                ),
+            )
             for i, (pair, number) in enumerate(zip(pairs, chunk.numbers.tolist(), strict=True))
         )
         return [changed for pair, changed in sampled if changed != pair]
 
     def change_in(
-        self, pairs: Sequence[Pair], i: int, kinds: Collection[str], draws: Draws, corpus: Bitext
+        self,
+        pairs: Sequence[Pair],
+        i: int,
+        kinds: Collection[str],
+        draws: Draws,
+        langs: tuple[str, str],
     ) -> Pair:
         """Return one of some pairs as some kinds change it."""
 
         def other(draws: Draws) -> Pair:
             return pairs[draws.below(len(pairs))]
 
-        return self.change(pairs[i], kinds, draws, corpus.langs, other)
+        return self.change(pairs[i], kinds, draws, langs, other)
 
 
 _short = functools.cache(base_language)

@@ -199,7 +199,7 @@ def check_augmented(
     pairs = [pair for _, pair in sample]
     for i, (corpus, pair) in enumerate(sample):
         for kind, result in found.items():
-            changed = augmenter.change_in(pairs, i, [kind], Draws(i), corpus)
+            changed = augmenter.change_in(pairs, i, [kind], Draws(i), corpus.langs)
             result.pairs += 1
             if changed == pair:
                 continue
