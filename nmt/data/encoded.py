@@ -80,7 +80,7 @@ class EncodedCorpus:
             if sum(self.sizes) != count:
                 raise ValueError(f"it has {count} pairs, not {sum(self.sizes)}")
             self._text = {
-                side: arrays[f"{side}.text"] for side in SIDES if f"{side}.text" in arrays
+                s: np.asarray(arrays[f"{s}.text"]) for s in SIDES if f"{s}.text" in arrays
             }
             self._ends = {side: np.flatnonzero(text == LF) for side, text in self._text.items()}
             if any(len(ends) != count for ends in self._ends.values()):
