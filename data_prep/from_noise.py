@@ -1,4 +1,6 @@
-"""Noisy copies of a test set, to measure how well a model translates what people write.
+"""Noisy copies of a test set: typos, missing accents, capitals and others.
+
+They measure how well a model translates what people write.
 
 DIR gets one set for each kind of noise, such as typos.SRC and typos.TGT, with all lines of
 PREFIX.SRC and PREFIX.TGT. A line that the kind does not fit stays as it is. The kinds are those of
