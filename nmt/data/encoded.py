@@ -209,7 +209,7 @@ class EncodeChunk:
     ) -> None:
         self.segmenter, self._max_pieces = segmenter, max_pieces
         self.augmenter = augmenter
-        self._reachable = noise and {side: ReachablePieces(noise) for side in SIDES}
+        self._reachable = {side: ReachablePieces(noise) for side in SIDES} if noise else None
 
     def __call__(self, chunk: Chunk) -> tuple[dict[Side, Pieces], list[int]]:
         """Return the pieces of the pairs by side, and the positions of pairs that are left out."""
@@ -229,8 +229,9 @@ class EncodeChunk:
                 pieces_of = [encode(pair[i], lang, side) for pair in changed]
                 reachable[side].update(*pieces_of)
                 texts.append((side, pieces_of))
-        for side, sentences in texts if self._reachable else ():
-            reachable[side] |= self._reachable[side](sentences)
+        if self._reachable:
+            for side, sentences in texts:
+                reachable[side] |= self._reachable[side](sentences)
         if tag := tag_piece(chunk.corpus.tag):
             src = [tag + sentence for sentence in src]
         if tag := tag_piece(chunk.corpus.tgt_tag):
@@ -329,12 +330,12 @@ def encode_training(
         )
     writer = CorpusWriter(folder, len(vocab), text=encode_chunk.augmenter is not None)
     ids = np.array(vocab.ids(numbers), np.int32)
-    encoded_sides = (side.encoded(ids) for side in sides.values())
-    for (_, chunk), drops, *rows in zip(chunks, dropped, *encoded_sides, strict=True):
+    rows = zip(*(side.encoded(ids) for side in sides.values()), strict=True)
+    for (_, chunk), drops, (src_rows, tgt_rows) in zip(chunks, dropped, rows, strict=True):
         kept = None
         if encode_chunk.augmenter:
             kept = [pair for i, pair in enumerate(chunk.pairs()) if i not in drops]
-        writer.add(*rows, kept)
+        writer.add(src_rows, tgt_rows, kept)
     writer.finish(sizes)
     unknown: dict[str, Coverage] = {}
     if fixed is not None:
@@ -382,7 +383,7 @@ def encode_held_out(
             pieces=[piece for piece, _ in Counter(pieces).most_common(SHOWN_PIECES)],
         )
     writer = CorpusWriter(folder, len(vocab))
-    writer.add(*encoded)
+    writer.add(encoded[0], encoded[1])
     writer.finish()
     return coverage
 

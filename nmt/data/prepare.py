@@ -198,7 +198,7 @@ def _write(
 def augmenter_of(recipe: Recipe) -> Augmenter | None:
     """Return what changes the training text; None if nothing does."""
     data = recipe.data
-    return Augmenter(dict(data.augment), data.tokenized) if data.augments else None
+    return Augmenter(dict(data.augment.items()), data.tokenized) if data.augments else None
 
 
 def _learn(
