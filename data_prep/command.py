@@ -103,9 +103,8 @@ def own_corpus_command(
     """
 
     def parser() -> argparse.ArgumentParser:
-        parser = _parser(description, needs_output)
+        parser = own_parser(description, needs_output)
         add_options(parser)
-        _add_languages(parser)
         _add_filters_and_splits(parser)
         return parser
 
@@ -232,6 +231,13 @@ def _split(pairs: Sequence[Pair], args: argparse.Namespace, drops: Drops) -> dic
             fix=f"ask for at least {needed:,}" if enough else f"{BY_HAND}, or {more}",
         )
     return hold_out(pairs, sizes, drops)
+
+
+def own_parser(description: str | None, needs_output: bool = True) -> argparse.ArgumentParser:
+    """Return the parser of a module that reads files of the user, with the shared options."""
+    parser = _parser(description, needs_output)
+    _add_languages(parser)
+    return parser
 
 
 def _parser(description: str | None, needs_output: bool = True) -> argparse.ArgumentParser:

@@ -169,7 +169,7 @@ FROZEN = """
 task src tgt out seed device precision graphs time_limit data.train data.dev data.test
 data.terms data.temperature data.download
 data.tokenized data.max_len data.max_pieces data.batch_tokens data.block data.rebatch data.checks
-data.max_overlap data.normalize segment[fastbpe].merges segment[fastbpe].codes
+data.max_overlap data.normalize data.augment segment[fastbpe].merges segment[fastbpe].codes
 segment[fastbpe].learn_from segment[fastbpe].vocab_threshold segment[fastbpe].dropout
 segment[sentencepiece].vocab_size segment[sentencepiece].model_type
 segment[sentencepiece].model segment[sentencepiece].learn_from

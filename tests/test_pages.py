@@ -211,6 +211,7 @@ PAGES = {
     "docs/howto/serve.md": Page(
         not_run={"pip install": NETWORK, "nmt-serve": SERVER, "curl": SERVER},
     ),
+    "docs/howto/robust.md": Page(recipes=GL_EN),
     "docs/howto/several-gpus.md": Page(not_run={"torchrun": "needs several GPUs"}),
     "docs/howto/sweeps.md": Page(
         recipes={"gl-en.yaml": {**RECIPE, "schedule": {"kind": "inverse_sqrt"}}},

@@ -30,7 +30,7 @@ MAX_BYTES = 1 << 20  # of a recipe file
 _MODEL = TypeVar("_MODEL", bound=BaseModel)
 
 # keys that an override may give as a mapping
-MAPPINGS = (*ENTRIES, ("init", "tag_rows"))
+MAPPINGS = (*ENTRIES, ("init", "tag_rows"), ("data", "augment"))
 # keys that hold a path -> whether a text is not a path but has a meaning of its own
 PATHS: dict[tuple[str, str], Callable[[str], bool]] = {
     ("data", "train"): lambda text: False,
@@ -256,6 +256,8 @@ def apply_overrides(
             what = f'{text}: "{key_name(scalars[0])}" is not a group of keys'
             problems.append(Problem(COMMAND_LINE, what))
             continue
+        if len(path) > 2 and isinstance(old := document.get(path[:-1]), dict):
+            path, value = path[:-1], {**old, path[-1]: value}  # the mapping keeps its other keys
         # a shell completes paths that are relative to the working directory
         change = absolute_paths(nest(path, value, Place(COMMAND_LINE, COMMAND_LINE)), Path.cwd())
         document = merge(document, change)

@@ -10,7 +10,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Annotated, Any, ClassVar, Literal, TypeAlias
+from typing import Annotated, Any, ClassVar, Literal, TypeAlias, get_args
 
 from pydantic import (
     BaseModel,
@@ -187,6 +187,22 @@ HeldOutEntries: TypeAlias = Annotated[
 ]
 
 
+AugmentKind: TypeAlias = Literal[
+    "case", "accents", "typos", "punctuation", "quotes", "copies", "join"
+]
+Shares: TypeAlias = Annotated[
+    dict[AugmentKind, Annotated[float, Field(ge=0, le=1)]],
+    WithJsonSchema(
+        {
+            "type": "object",
+            "properties": {kind: {"type": "number"} for kind in get_args(AugmentKind)},
+            "additionalProperties": False,
+            "form": f"a mapping of {', '.join(get_args(AugmentKind))} to numbers from 0 to 1",
+        }
+    ),
+]
+
+
 class DataConfig(ConfigBase):
     """Corpora, and how sentences become batches."""
 
@@ -237,6 +253,12 @@ class DataConfig(ConfigBase):
     normalize: Literal["clean", "nfc", "none"] = key("clean", "O")
     """Unicode form of training and input text: clean = NFC without characters that have no shape,
     as docs/data.md lists them; references are scored unaltered"""
+    augment: Shares = key({}, "Belinkov 2018, Bogoychev 2023, Nguyen 2021")
+    """share of the training pairs that each kind changes, drawn again in each epoch: case =
+    capitals, initial capitals or small letters on both sides; accents = none in the source; typos =
+    of the source, by keyboard neighbors; punctuation = no mark at the end of both sides; quotes =
+    other marks in the source; copies = the same URL, e-mail address, emoji or placeholder in both
+    sides; join = followed by another pair; a kind without a share is off"""
 
     @property
     def entries(self) -> dict[str, Sequence[CorpusEntry | HeldOutEntry]]:
@@ -248,6 +270,11 @@ class DataConfig(ConfigBase):
     def training(self) -> list[CorpusEntry]:
         """Return the entries whose pairs are trained on: of train, then of terms."""
         return [*self.train, *(self.terms or [])]
+
+    @property
+    def augments(self) -> bool:
+        """Return whether some training pairs are changed."""
+        return any(self.augment.values())
 
     @property
     def draws_differ(self) -> bool:
@@ -709,6 +736,7 @@ _NOT_FOR_TEXT = (
     "data.terms",
     "data.max_len",
     "data.rebatch",
+    "data.augment",
     "decode.*",
     "score.metrics",
 )
@@ -907,6 +935,16 @@ class Recipe(ConfigBase):
             yield (
                 "data.rebatch: false excludes segment.dropout and segment.sampling_alpha, which "
                 "change the lengths of the sentences in each epoch; set data.rebatch: true"
+            )
+        if data.augments and not data.rebatch:
+            yield (
+                "data.rebatch: false excludes data.augment, which changes the lengths of the "
+                "sentences in each epoch; set data.rebatch: true"
+            )
+        if data.augments and segment.kind == "whitespace":
+            yield (
+                "data.augment needs pieces smaller than words, because most words with typos or in "
+                "capitals are rare; set segment.kind to sentencepiece or fastbpe"
             )
         if data.draws_differ and not data.rebatch:
             yield (

@@ -68,6 +68,8 @@ def data_hash(
     }
     if vocab is not None:
         parts["vocab"] = vocab.hash
+    if data.augments:
+        parts["augment"] = {kind: share for kind, share in data.augment.items() if share}
     return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()
 
 

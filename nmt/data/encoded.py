@@ -2,7 +2,8 @@
 
 A folder has ``src.ids`` and ``tgt.ids`` (uint16 or int32), ``src.len`` and ``tgt.len`` (int32), and
 ``corpus.json`` with the type and the number of values in each file, and the number of pairs of each
-entry of the training corpus.
+entry of the training corpus. If epochs change the text (``data.augment``), ``src.text`` and
+``tgt.text`` have its lines (UTF-8).
 """
 
 from __future__ import annotations
@@ -17,10 +18,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from nmt.data.augment import Augmenter
 from nmt.data.bitext import Bitext, Chunk, TrainingText
 from nmt.data.report import Coverage, Finding
 from nmt.data.segmenters import Segmenter
-from nmt.data.segmenters.base import Side
+from nmt.data.segmenters.base import SIDES, Side
 from nmt.data.segmenters.noise import Noise, ReachablePieces
 from nmt.data.text import Pair, is_blank
 from nmt.data.vocab import MAX_TYPES, UNK, Vocab, tag_piece
@@ -28,8 +30,8 @@ from nmt.data.workers import map_chunks
 from nmt.errors import MachineError, UserError
 from nmt.runtime.files import read_text
 
-SIDES: tuple[Side, Side] = ("src", "tgt")
 SHOWN_PIECES = 10  # pieces listed in a report
+LF = 10  # byte between the lines of the text
 
 
 class Ragged(NamedTuple):
@@ -70,12 +72,19 @@ class EncodedCorpus:
             arrays = {
                 f"{side}.{part}": _map(folder / f"{side}.{part}", *metadata[f"{side}.{part}"])
                 for side in SIDES
-                for part in ("ids", "len")
+                for part in ("ids", "len", "text")
+                if part != "text" or f"{side}.text" in metadata
             }
             count = len(arrays["src.len"])
             self.sizes: list[int] = metadata.get("sizes", [count])
             if sum(self.sizes) != count:
                 raise ValueError(f"it has {count} pairs, not {sum(self.sizes)}")
+            self._text = {
+                s: np.asarray(arrays[f"{s}.text"]) for s in SIDES if f"{s}.text" in arrays
+            }
+            self._ends = {side: np.flatnonzero(text == LF) for side, text in self._text.items()}
+            if any(len(ends) != count for ends in self._ends.values()):
+                raise ValueError("its text has another number of lines")
         except (OSError, ValueError, KeyError, TypeError) as error:
             raise MachineError(f"the encoded corpus is damaged: {error}", at=str(folder)) from error
         self.src_len, self.tgt_len = (np.asarray(arrays[f"{side}.len"]) for side in SIDES)
@@ -102,24 +111,38 @@ class EncodedCorpus:
         starts = self._starts[side]
         return self._ids[side][starts[first] : starts[len(self) if last is None else last]]
 
+    def line(self, side: Side, row: int) -> str:
+        """Return a line of the text, which only a corpus for ``data.augment`` has."""
+        ends = self._ends[side]
+        return self._text[side][ends[row - 1] + 1 if row else 0 : ends[row]].tobytes().decode()
+
 
 class CorpusWriter:
     """Write pairs of id sequences to a folder; ``finish`` completes it."""
 
-    def __init__(self, folder: Path, types: int) -> None:
-        """``types``: size of the vocabulary, which decides the bytes per id."""
+    def __init__(self, folder: Path, types: int, text: bool = False) -> None:
+        """Create the files.
+
+        Args:
+            types: size of the vocabulary, which decides the bytes per id.
+            text: write the lines too.
+        """
         folder.mkdir(parents=True, exist_ok=True)
         self._folder = folder
         self._id_type = np.dtype(np.uint16 if types <= 1 << 16 else np.int32)
         self._files = {
             f"{side}.{part}": open(folder / f"{side}.{part}", "wb")  # noqa: SIM115
             for side in SIDES
-            for part in ("ids", "len")
+            for part in (("ids", "len", "text") if text else ("ids", "len"))
         }
         self._counts = dict.fromkeys(self._files, 0)
 
-    def add(self, src: Ragged, tgt: Ragged) -> None:
-        """Append pairs."""
+    def add(self, src: Ragged, tgt: Ragged, pairs: Sequence[Pair] | None = None) -> None:
+        """Append pairs, and their lines if the corpus has them."""
+        for i, side in enumerate(SIDES if pairs is not None else ()):
+            text = "".join(f"{pair[i]}\n" for pair in pairs or ()).encode()
+            self._files[f"{side}.text"].write(text)
+            self._counts[f"{side}.text"] += len(text)
         for side, rows in zip(SIDES, (src, tgt), strict=True):
             for part, array in (("ids", rows.ids.astype(self._id_type)), ("len", rows.lengths)):
                 self._files[f"{side}.{part}"].write(array.tobytes())
@@ -135,7 +158,7 @@ class CorpusWriter:
             file.flush()
             os.fsync(file.fileno())  # the sizes in corpus.json must hold after a power cut
             file.close()
-        kinds = {"ids": self._id_type.name, "len": "int32"}
+        kinds = {"ids": self._id_type.name, "len": "int32", "text": "uint8"}
         metadata: dict[str, Any] = {
             name: (kinds[name[4:]], count) for name, count in self._counts.items()
         }
@@ -150,7 +173,8 @@ class Pieces(NamedTuple):
     Attributes:
         types: its distinct pieces.
         rows: the sentences as indices into ``types``.
-        reachable: pieces that noise can make of words that are new to this process.
+        reachable: pieces that noise can make of words that are new to this process, and those of
+            a sample of changed pairs.
     """
 
     types: list[str]
@@ -173,11 +197,19 @@ class EncodeChunk:
     Args:
         max_pieces: longest side of a pair, without tags; longer pairs are left out.
         noise: collect the pieces that this noise can make of the pairs.
+        augmenter: also collect the pieces of each pair as one of its kinds changes it.
     """
 
-    def __init__(self, segmenter: Segmenter, max_pieces: int, noise: Noise | None = None) -> None:
+    def __init__(
+        self,
+        segmenter: Segmenter,
+        max_pieces: int,
+        noise: Noise | None = None,
+        augmenter: Augmenter | None = None,
+    ) -> None:
         self.segmenter, self._max_pieces = segmenter, max_pieces
-        self._reachable = noise and {side: ReachablePieces(noise) for side in SIDES}
+        self.augmenter = augmenter
+        self._reachable = {side: ReachablePieces(noise) for side in SIDES} if noise else None
 
     def __call__(self, chunk: Chunk) -> tuple[dict[Side, Pieces], list[int]]:
         """Return the pieces of the pairs by side, and the positions of pairs that are left out."""
@@ -190,8 +222,16 @@ class EncodeChunk:
         for i in reversed(left_out):
             del src[i], tgt[i]
         reachable: dict[Side, set[str]] = {"src": set(), "tgt": set()}
+        texts: list[tuple[Side, list[list[str]]]] = [("src", src), ("tgt", tgt)]
+        if self.augmenter:
+            changed = self.augmenter.samples(chunk)
+            for i, (side, lang) in enumerate(zip(SIDES, chunk.corpus.langs, strict=True)):
+                pieces_of = [encode(pair[i], lang, side) for pair in changed]
+                reachable[side].update(*pieces_of)
+                texts.append((side, pieces_of))
         if self._reachable:
-            reachable = {"src": self._reachable["src"](src), "tgt": self._reachable["tgt"](tgt)}
+            for side, sentences in texts:
+                reachable[side] |= self._reachable[side](sentences)
         if tag := tag_piece(chunk.corpus.tag):
             src = [tag + sentence for sentence in src]
         if tag := tag_piece(chunk.corpus.tgt_tag):
@@ -265,10 +305,12 @@ def encode_training(
     numbers: dict[str, int] = {}
     sides = {side: CountedSide(numbers) for side in SIDES}
     left_out, sizes = Finding(), [0] * len(text.chunks)
+    dropped: list[set[int]] = []
     encoded = map_chunks(encode_chunk, text.read("encoding"))
     chunks = [(entry, chunk) for entry, chunks in enumerate(text.chunks) for chunk in chunks]
     for (entry, chunk), (pieces, too_long) in zip(chunks, encoded, strict=True):
         sizes[entry] += len(chunk) - len(too_long)
+        dropped.append({*too_long})
         for i in too_long:
             left_out.add(f"{chunk.corpus.name}:{chunk.numbers[i]}")
         for side in SIDES:
@@ -286,10 +328,14 @@ def encode_training(
             at="segment.kind",
             fix="set segment.kind to fastbpe or sentencepiece, or raise segment.min_count",
         )
-    writer = CorpusWriter(folder, len(vocab))
+    writer = CorpusWriter(folder, len(vocab), text=encode_chunk.augmenter is not None)
     ids = np.array(vocab.ids(numbers), np.int32)
-    for rows in zip(*(side.encoded(ids) for side in sides.values()), strict=True):
-        writer.add(*rows)
+    rows = zip(*(side.encoded(ids) for side in sides.values()), strict=True)
+    for (_, chunk), drops, (src_rows, tgt_rows) in zip(chunks, dropped, rows, strict=True):
+        kept = None
+        if encode_chunk.augmenter:
+            kept = [pair for i, pair in enumerate(chunk.pairs()) if i not in drops]
+        writer.add(src_rows, tgt_rows, kept)
     writer.finish(sizes)
     unknown: dict[str, Coverage] = {}
     if fixed is not None:
@@ -337,7 +383,7 @@ def encode_held_out(
             pieces=[piece for piece, _ in Counter(pieces).most_common(SHOWN_PIECES)],
         )
     writer = CorpusWriter(folder, len(vocab))
-    writer.add(*encoded)
+    writer.add(encoded[0], encoded[1])
     writer.finish()
     return coverage
 

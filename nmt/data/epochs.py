@@ -1,30 +1,121 @@
-"""The pairs of each epoch: drawn by weight, and segmented again at random if the recipe has noise.
+"""The pairs of each epoch: drawn by weight, with changed text, and segmented again at random.
 
 The pairs of an epoch are a pure function of the encoded corpus, the seed and the epoch. They are
 not stored. A thread computes their lengths, from which batches are planned, while the epoch before
 trains. Pieces are computed again when a batch needs them: about ten microseconds a sentence.
 
-Noise reads the pieces of the encoded corpus, not the text. Each copy of a pair of a weighted entry
-has noise of its own. If noise would make a side of a pair longer than ``longest``, the pair keeps
-the pieces of the encoded corpus. So an epoch has all pairs, and no batch exceeds its limit.
+``data.augment`` changes the text of some pairs, which are segmented when the epoch is made. Their
+pieces stay in memory as long as the epoch.
+
+Noise reads pieces, not the text. Each copy of a pair of a weighted entry has changes and noise of
+its own. If a change or noise would make a side of a pair longer than ``longest``, the pair keeps
+the pieces that it had before. So an epoch has all pairs, and no batch exceeds its limit. A pair
+also keeps its pieces if a change would give it one that the vocabulary lacks, or that the model
+may not predict.
 """
 
 from __future__ import annotations
 
 import threading
+from collections.abc import Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from typing import NamedTuple
 
 import numpy as np
 
+from nmt.data.augment import Augmenter, Draws
 from nmt.data.batches import SelectedPairs
-from nmt.data.encoded import SIDES, EncodedCorpus, Side
+from nmt.data.encoded import SIDES, EncodedCorpus, Ragged, Side
 from nmt.data.mixture import Mixture, copy_numbers
+from nmt.data.segmenters import Segmenter
 from nmt.data.segmenters.noise import Noise, SideNoise
-from nmt.data.vocab import Vocab
+from nmt.data.text import Pair
+from nmt.data.vocab import Vocab, tag_piece
 from nmt.runtime.cpus import available_cpus
 
 CHUNK = 10_000  # pairs segmented in one call
 KEPT_EPOCHS = 3  # an update may need two, and the next one is made meanwhile
+
+
+class ChangedPairs(NamedTuple):
+    """The m pairs of an epoch whose text is changed.
+
+    Attributes:
+        slots: [n] int32, number of each pair of the epoch among them; -1 = unchanged.
+        sides: their pieces on each side.
+        starts: [m + 1] int64 each, where the pieces of each pair begin.
+    """
+
+    slots: np.ndarray
+    sides: dict[Side, Ragged]
+    starts: dict[Side, np.ndarray]
+
+
+class TextChanges:
+    """Change the text of some pairs of each epoch, as ``data.augment`` says.
+
+    Args:
+        corpus: the pairs without changes, with their text.
+        entries: languages and tags of each entry of the corpus.
+        longest: maximum pieces of a side.
+    """
+
+    def __init__(
+        self,
+        augmenter: Augmenter,
+        corpus: EncodedCorpus,
+        segmenter: Segmenter,
+        vocab: Vocab,
+        entries: Sequence[tuple[tuple[str, str], tuple[str | None, str | None]]],
+        longest: int,
+    ) -> None:
+        self._augmenter, self._corpus, self._segmenter = augmenter, corpus, segmenter
+        self._vocab, self._entries, self._longest = vocab, entries, longest
+        self._ends = np.cumsum(corpus.sizes)
+        self._known = vocab.readable()
+
+    def draw(self, rows: np.ndarray | None, seed: int, epoch: int) -> ChangedPairs:
+        """Change the pairs of an epoch, a pure function of the arguments.
+
+        Args:
+            rows: [n] row of each pair, sorted; None = each row once.
+        """
+        rows = np.arange(len(self._corpus)) if rows is None else rows
+        numbers = rows + len(self._corpus) * copy_numbers(rows)
+        slots = np.full(len(rows), -1, np.int32)
+        changed: dict[Side, list[list[int]]] = {side: [] for side in SIDES}
+        for i, kinds, draws in self._augmenter.draw(numbers, seed, epoch):
+            if encoded := self._encode(int(rows[i]), kinds, draws):
+                slots[i] = len(changed["src"])
+                for side, ids in zip(SIDES, encoded, strict=True):
+                    changed[side].append(ids)
+        sides = {side: Ragged.of(ids) for side, ids in changed.items()}
+        starts = {s: np.cumsum([0, *of.lengths.tolist()]) for s, of in sides.items()}
+        return ChangedPairs(slots, sides, starts)
+
+    def _encode(self, row: int, kinds: Sequence[str], draws: Draws) -> list[list[int]] | None:
+        """Return the ids of a changed pair; None if it stays as it is."""
+        entry = int(np.searchsorted(self._ends, row, "right"))
+        langs, tags = self._entries[entry]
+        size = self._corpus.sizes[entry]
+
+        def other(draws: Draws) -> Pair:
+            return self._pair(int(self._ends[entry]) - size + draws.below(size))
+
+        pair = self._pair(row)
+        changed = self._augmenter.change(pair, kinds, draws, langs, other)
+        if changed == pair:
+            return None
+        encoded = []
+        for side, line, lang, tag in zip(SIDES, changed, langs, tags, strict=True):
+            ids = self._vocab.ids([*tag_piece(tag), *self._segmenter.encode(line, lang, side)])
+            if not ids or len(ids) > self._longest or not self._known[side][ids].all():
+                return None
+            encoded.append(ids)
+        return encoded
+
+    def _pair(self, row: int) -> Pair:
+        return self._corpus.line("src", row), self._corpus.line("tgt", row)
 
 
 class EpochPairs:
@@ -33,17 +124,29 @@ class EpochPairs:
     Args:
         corpus: the pairs of all epochs.
         rows: [n] row of each pair in the corpus, sorted; None = each row once.
+        changed: the pairs with changed text; None = there are none.
 
     Attributes:
         rows: as given.
         src_len, tgt_len: [n] int32, pieces of each pair.
     """
 
-    def __init__(self, corpus: EncodedCorpus, rows: np.ndarray | None) -> None:
-        self._corpus, self.rows = corpus, rows
+    def __init__(
+        self,
+        corpus: EncodedCorpus,
+        rows: np.ndarray | None,
+        changed: ChangedPairs | None = None,
+    ) -> None:
+        self._corpus, self.rows, self._changed = corpus, rows, changed
         self.src_len, self.tgt_len = corpus.src_len, corpus.tgt_len
         if rows is not None:
             self.src_len, self.tgt_len = self.src_len[rows], self.tgt_len[rows]
+        if changed is not None:
+            slots = changed.slots
+            self.src_len, self.tgt_len = (
+                np.where(slots < 0, old, np.append(changed.sides[side].lengths, 0)[slots])
+                for side, old in zip(SIDES, (self.src_len, self.tgt_len), strict=True)
+            )
 
     def rows_of(self, indices: np.ndarray) -> np.ndarray:
         """Return the rows of pairs in the corpus."""
@@ -51,9 +154,19 @@ class EpochPairs:
 
     def select(self, indices: np.ndarray) -> SelectedPairs:
         """Return pairs, by index."""
-        rows = self.rows_of(indices).tolist()
-        pairs = [(self._corpus.src(row), self._corpus.tgt(row)) for row in rows]
+        pairs = zip(self.ids("src", indices), self.ids("tgt", indices), strict=True)
         return SelectedPairs(dict(zip(indices.tolist(), pairs, strict=True)))
+
+    def ids(self, side: Side, indices: np.ndarray) -> list[np.ndarray]:
+        """Return the ids of a side of pairs, by index, before noise."""
+        rows = self.rows_of(indices).tolist()
+        found = [self._corpus.ids(side, row, row + 1) for row in rows]
+        if self._changed is not None:
+            ids, starts = self._changed.sides[side].ids, self._changed.starts[side]
+            for i, slot in enumerate(self._changed.slots[indices].tolist()):
+                if slot >= 0:
+                    found[i] = ids[starts[slot] : starts[slot + 1]].astype(found[i].dtype)
+        return found
 
 
 class NoisyPairs(EpochPairs):
@@ -65,6 +178,7 @@ class NoisyPairs(EpochPairs):
         seed, epoch: decide the random draws.
         longest: maximum pieces of a side.
         threads: compute the lengths.
+        changed: the pairs with changed text.
     """
 
     def __init__(
@@ -76,8 +190,9 @@ class NoisyPairs(EpochPairs):
         epoch: int,
         longest: int,
         threads: int,
+        changed: ChangedPairs | None = None,
     ) -> None:
-        super().__init__(corpus, rows)
+        super().__init__(corpus, rows, changed)
         self._noise = noise
         self._keys = {
             side: np.random.SeedSequence([seed, epoch, i]).generate_state(1, np.uint64)[0]
@@ -121,8 +236,7 @@ class NoisyPairs(EpochPairs):
 
     def _segment(self, side: Side, indices: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Return the concatenated ids of pairs with noise, and the length of each."""
-        rows = self.rows_of(indices).tolist()
-        ids = np.concatenate([self._corpus.ids(side, row, row + 1) for row in rows])
+        ids = np.concatenate(self.ids(side, indices))
         lengths = self._plain_lengths[side][indices]
         return self._noise[side](ids, lengths, self._numbers[indices], self._keys[side])
 
@@ -135,6 +249,7 @@ class Epochs:
         mixture: how often an epoch has each pair; None = once.
         noise: None = every epoch has the pieces of the corpus.
         longest: maximum pieces of a side with noise.
+        changes: of the text of each epoch; None = there are none.
     """
 
     def __init__(
@@ -145,8 +260,10 @@ class Epochs:
         noise: Noise | None,
         seed: int,
         longest: int,
+        changes: TextChanges | None = None,
     ) -> None:
         self._corpus, self._seed, self._longest = corpus, seed, longest
+        self._changes = changes
         self._vocab, self._mixture, self._noise = vocab, mixture, noise
         self._sides: dict[Side, SideNoise] = {}
         self._made: dict[int, Future[EpochPairs]] = {}
@@ -179,8 +296,10 @@ class Epochs:
 
     def _make(self, epoch: int, threads: int) -> EpochPairs:
         rows = None if self._mixture is None else self._mixture.rows(self._seed, epoch)
+        changes = self._changes
+        changed = None if changes is None else changes.draw(rows, self._seed, epoch)
         if self._noise is None:
-            return EpochPairs(self._corpus, rows)
+            return EpochPairs(self._corpus, rows, changed)
         return NoisyPairs(
-            self._corpus, rows, self._sides, self._seed, epoch, self._longest, threads
+            self._corpus, rows, self._sides, self._seed, epoch, self._longest, threads, changed
         )

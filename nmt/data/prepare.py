@@ -14,13 +14,20 @@ from pathlib import Path
 import numpy as np
 
 from nmt.config.recipe import Recipe
+from nmt.data.augment import Augmenter
 from nmt.data.bitext import Bitext, Chunk, InputFiles, RecipeFiles, TrainingText, read_in_form
 from nmt.data.cache import build_cache, data_hash, versions
 from nmt.data.checks import all_warnings, raise_on_failures
 from nmt.data.encoded import EncodeChunk, EncodedCorpus, encode_held_out, encode_training
 from nmt.data.mixture import LEARNING_SEED, Mixture, mixture_of
 from nmt.data.report import CorpusReport, Lengths
-from nmt.data.scan import read_corpora, read_to_learn_from, require_training_pairs, round_trip
+from nmt.data.scan import (
+    check_augmented,
+    read_corpora,
+    read_to_learn_from,
+    require_training_pairs,
+    round_trip,
+)
 from nmt.data.segmenters import Segmenter, learn_segmenter, load_segmenter, save_segmenter
 from nmt.data.text import quantity
 from nmt.data.vocab import MASK, Vocab
@@ -159,14 +166,15 @@ def _write(
 ) -> CorpusReport:
     """Read, learn and encode; write everything but the report, which is returned."""
     data = recipe.data
+    augmenter = augmenter_of(recipe)
     report, training, held_out = read_corpora(recipe, files, progress)
-    segmenter = segmenter or _learn(recipe, files, training, progress)
+    segmenter = segmenter or _learn(recipe, files, training, augmenter, progress)
     save_segmenter(segmenter, folder)
     train_report = report.splits["train"]
     if recipe.translates and not data.tokenized:
         train_report.round_trip = round_trip(segmenter, training)
     vocab, left_out, unknown = encode_training(
-        EncodeChunk(segmenter, data.max_pieces, segmenter.noise(recipe.segment)),
+        EncodeChunk(segmenter, data.max_pieces, segmenter.noise(recipe.segment), augmenter),
         training,
         getattr(recipe.segment, "min_count", 1),
         folder / "train",
@@ -174,6 +182,8 @@ def _write(
         [] if recipe.translates else [MASK],
     )
     train_report.coverage = unknown or None
+    if augmenter:
+        train_report.augmented = check_augmented(augmenter, segmenter, vocab, training)
     train_report.drop(f"longer than {quantity(data.max_pieces, 'piece')}", left_out)
     require_training_pairs(train_report, files)
     vocab.save(folder)
@@ -185,12 +195,25 @@ def _write(
     return report
 
 
-def _learn(recipe: Recipe, files: RecipeFiles, training: TrainingText, progress: bool) -> Segmenter:
+def augmenter_of(recipe: Recipe) -> Augmenter | None:
+    """Return what changes the training text; None if nothing does."""
+    data = recipe.data
+    return Augmenter(dict(data.augment.items()), data.tokenized) if data.augments else None
+
+
+def _learn(
+    recipe: Recipe,
+    files: RecipeFiles,
+    training: TrainingText,
+    augmenter: Augmenter | None,
+    progress: bool,
+) -> Segmenter:
     """Learn the segmentation on the weighted mixture of ``segment.learn_from`` or data.train."""
     data, text = recipe.data, training
     if files.learn:
         text = read_to_learn_from(files.learn, data, progress)
     chunks = read_mixture(text, 1.0 if files.learn else data.temperature)
+    chunks = augmenter.chunks(chunks) if augmenter else chunks
     return learn_segmenter(recipe.segment, data.tokenized, data.normalize, chunks, progress)
 
 

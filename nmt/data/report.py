@@ -117,6 +117,23 @@ class RoundTrip:
 
 
 @dataclass
+class Augmented:
+    """What a kind of ``data.augment`` does to a sample of training pairs.
+
+    Attributes:
+        pairs, changed: of the sample, and those that the kind changes; the others do not fit it.
+        unknown: changed pairs with a piece that the vocabulary lacks, or that the model may not
+            predict: in training, they stay as they are.
+        pieces: some of these pieces.
+    """
+
+    pairs: int = 0
+    changed: int = 0
+    unknown: int = 0
+    pieces: list[str] = field(default_factory=list)
+
+
+@dataclass
 class CorpusForm:
     """Signs that a corpus is not ``tokenized`` as its entry says: by name, of ``kept`` pairs."""
 
@@ -144,6 +161,7 @@ class SplitReport:
         round_trip: of plain training text; None = not checked.
         sentences: number of sources with each number of sentences, in a sample of a parallel
             training corpus.
+        augmented: what each kind of ``data.augment`` does to the training data; None = it is off.
     """
 
     pairs: int
@@ -161,6 +179,7 @@ class SplitReport:
         default_factory=dict
     )
     sentences: dict[int, int] | None = None
+    augmented: dict[str, Augmented] | None = None
 
     @property
     def checked(self) -> int:
@@ -343,6 +362,15 @@ def summary(report: CorpusReport) -> str:
             parts.append(f"{unknown} pieces unknown to the parent")
         lines.append(f"{name}: {'; '.join(parts)}")
     lines += [f"train: {text}" for text in report.draws]
+    if augmented := report.splits["train"].augmented:
+        parts = [f"{kind} fits {of.changed / of.pairs:.0%}" for kind, of in augmented.items()]
+        lines.append(f"train: data.augment, of a sample of pairs: {', '.join(parts)}")
+        lines += [
+            f"train: data.augment: {of.unknown / of.changed:.0%} of the pairs that {kind} changes "
+            f"stay as they are, because the vocabulary lacks {' '.join(of.pieces)}"
+            for kind, of in augmented.items()
+            if of.unknown
+        ]
     for name, overlap in report.overlap.items():
         if overlap.pairs:
             lines.append(

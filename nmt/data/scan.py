@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
+from nmt.data.augment import Augmenter, Draws
 from nmt.data.bitext import (
     Bitext,
     Converted,
@@ -27,6 +28,7 @@ from nmt.data.checks import PAIR_CHECKS
 from nmt.data.languages import LanguageProfile, Profiles, base_language, check_languages
 from nmt.data.near_duplicates import EXAMPLES, RecurringTexts, is_short
 from nmt.data.report import (
+    Augmented,
     CorpusForm,
     CorpusReport,
     Finding,
@@ -38,9 +40,10 @@ from nmt.data.report import (
     SplitReport,
     Wording,
 )
-from nmt.data.segmenters.base import Segmenter
+from nmt.data.segmenters.base import SIDES, Segmenter
 from nmt.data.sentences import split_sentences
 from nmt.data.text import Pair, is_blank, quantity
+from nmt.data.vocab import Vocab
 from nmt.errors import UserError
 from nmt.runtime.progress import counted
 
@@ -52,6 +55,8 @@ PROFILED_PAIRS = 5000  # the letters of so many pairs are counted, then of 1 in 
 PROFILED_ONE_IN = 64
 LENGTHS = "data.max_len and data.max_pieces"
 ROUND_TRIPS = 2000  # pairs that are segmented and joined again
+AUGMENTED = 500  # pairs that each kind of data.augment changes for the report
+SHOWN_PIECES = 10  # of those that the vocabulary lacks
 
 
 class Limits(NamedTuple):
@@ -187,6 +192,33 @@ def round_trip(segmenter: Segmenter, training: TrainingText) -> RoundTrip:
             if not trip.before or len(before) < len(trip.before):  # a short example
                 trip.before, trip.after = before, after
     return trip
+
+
+def check_augmented(
+    augmenter: Augmenter, segmenter: Segmenter, vocab: Vocab, training: TrainingText
+) -> dict[str, Augmented]:
+    """Change some training pairs by each kind of ``data.augment``, and find unknown pieces."""
+    known = vocab.readable()
+    found = {kind: Augmented() for kind in augmenter.shares}
+    step = -(-sum(training.sizes) // AUGMENTED)
+    sample = list(training.sample("checking data.augment", step))
+    pairs = [pair for _, pair in sample]
+    for i, (corpus, pair) in enumerate(sample):
+        for kind, result in found.items():
+            changed = augmenter.change_in(pairs, i, [kind], Draws(i), corpus.langs)
+            result.pairs += 1
+            if changed == pair:
+                continue
+            result.changed += 1
+            pieces = [
+                piece
+                for side, line, lang in zip(SIDES, changed, corpus.langs, strict=True)
+                for piece in segmenter.encode(line, lang, side)
+                if not known[side][vocab.ids([piece])[0]]
+            ]
+            result.unknown += bool(pieces)
+            result.pieces = list(dict.fromkeys([*result.pieces, *pieces]))[:SHOWN_PIECES]
+    return found
 
 
 def require_training_pairs(train: SplitReport, files: RecipeFiles) -> None:

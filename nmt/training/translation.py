@@ -15,8 +15,8 @@ from torch import Tensor
 from nmt.config.model import model_config
 from nmt.config.recipe import Recipe
 from nmt.data.batches import Batch, buckets_for, collate, make_batches
-from nmt.data.epochs import Epochs
-from nmt.data.prepare import EvalSet
+from nmt.data.epochs import Epochs, TextChanges
+from nmt.data.prepare import EvalSet, augmenter_of
 from nmt.data.vocab import UNK
 from nmt.decoding.codec import TextCodec
 from nmt.decoding.engine import ModelInfo
@@ -65,13 +65,24 @@ class Translation(Task[Transformer, Batch]):
     def _epochs(self) -> Epochs:
         """The training pairs of each epoch; noise must not make a batch larger than allowed."""
         prepared, data = self.prepared, self.recipe.data
+        longest, changes = min(data.max_pieces, data.batch_tokens - 1), None  # EOS
+        if augmenter := augmenter_of(self.recipe):
+            changes = TextChanges(
+                augmenter,
+                prepared.train,
+                prepared.segmenter,
+                prepared.vocab,
+                [(entry.langs(self.recipe), entry.tags(self.recipe)) for entry in data.train],
+                longest,
+            )
         return Epochs(
             prepared.train,
             prepared.vocab,
             prepared.mixture,
             prepared.segmenter.noise(self.recipe.segment),
             self.recipe.seed,
-            longest=min(data.max_pieces, data.batch_tokens - 1),  # EOS
+            longest=longest,
+            changes=changes,
         )
 
     def plan(self, epoch: int) -> list[np.ndarray]:

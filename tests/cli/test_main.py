@@ -64,7 +64,7 @@ def test_the_help_of_a_command_fits_a_screen_and_has_examples(
 def test_every_importer_has_a_line_and_a_help(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["import"]) == 0
     out = capsys.readouterr().out
-    assert {"tsv", "tmx", "gettext", "moses", *CORPORA} == importers().keys()
+    assert {"tsv", "tmx", "gettext", "moses", "noise", *CORPORA} == importers().keys()
     for name in importers():
         assert f"\n  {name} " in out
         shown = helped("import", name, "--help", capsys=capsys)

@@ -1,4 +1,4 @@
-"""Segmentation noise through nmt-train: exact resume, processes, and what the model may predict."""
+"""Segmentation noise and data.augment in training: resume, processes, what a model may predict."""
 
 from __future__ import annotations
 
@@ -7,13 +7,14 @@ import json
 from collections.abc import Callable
 from pathlib import Path
 from random import Random
-from typing import Any
+from typing import Any, get_args
 
 import numpy as np
 import pytest
 
 from nmt.cli.train import main
 from nmt.cli.translate import main as translate
+from nmt.config.recipe import AugmentKind
 from nmt.runtime.distributed import World
 from nmt.training.trainer import Trainer
 from tests.test_resume import TRAINING, difference, result, stop_and_resume
@@ -40,14 +41,28 @@ SEGMENTS: dict[str, dict[str, Any]] = {
 }
 
 
-@pytest.fixture(scope="module", params=SEGMENTS)
+AUGMENT = dict.fromkeys(get_args(AugmentKind), 0.3)
+RECIPES: dict[str, dict[str, Any]] = {
+    **{name: {"segment": segment} for name, segment in SEGMENTS.items()},
+    "augment": {
+        "segment": {"kind": "fastbpe", "merges": 60},
+        "data": {**TRAINING["data"], "augment": AUGMENT},
+    },
+    "both": {
+        "segment": {"kind": "sentencepiece", "vocab_size": 400, "dropout": 0.1},
+        "data": {**TRAINING["data"], "augment": AUGMENT, "tokenized": False},
+    },
+}
+
+
+@pytest.fixture(scope="module", params=RECIPES)
 def recipe(request, tmp_path_factory) -> str:
     """Return a recipe for lines of numbers of several digits, which are segmented into pieces."""
     folder, rng = tmp_path_factory.mktemp("numbers"), Random(1)
     for split, size in {"train": 60, "dev": 6, "test": 6}.items():
         lines = (" ".join(str(rng.randint(0, 999)) for _ in range(4)) for _ in range(size))
         write_pairs(folder / split, [f"{line} {split} {i}" for i, line in enumerate(lines)])
-    return str(toy_recipe(folder, {**TRAINING, "segment": SEGMENTS[request.param]}))
+    return str(toy_recipe(folder, {**TRAINING, **RECIPES[request.param]}))
 
 
 @pytest.fixture(scope="module")

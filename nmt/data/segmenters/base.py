@@ -13,6 +13,7 @@ from nmt.data.tokenizer import Moses
 from nmt.errors import UserError
 
 Side: TypeAlias = Literal["src", "tgt"]
+SIDES: tuple[Side, Side] = ("src", "tgt")
 
 
 class Segmenter(ABC):

@@ -1,0 +1,464 @@
+"""Change training text as people write it: capitals, missing accents, typos, URLs and others.
+
+``KINDS`` has one function a kind. Each gets the lines of a pair and returns them changed, or as
+they are where the kind does not fit. ``data.augment`` says which share of the pairs each changes.
+
+Sources: Belinkov & Bisk 2018 (typos by keyboard neighbors, exchanged letters);
+Bogoychev et al. 2023, "OpusCleaner and OpusTrainer" (capitals, typos, emoji and placeholders in
+training); Nguyen et al. 2021, "Data augmentation by concatenation" (two pairs in one line).
+"""
+
+from __future__ import annotations
+
+import functools
+import html
+import re
+import unicodedata
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from random import Random
+from typing import TypeAlias
+
+import numpy as np
+import regex
+
+from nmt.data import moses
+from nmt.data.bitext import Chunk
+from nmt.data.languages import base_language
+from nmt.data.sentences import join_translations
+from nmt.data.text import Pair, is_blank
+
+LEARNING_EPOCH = 2**32 - 1  # number of the draw that the segmentation is learned from
+TYPO_RATE = 0.1  # of the words of a drawn line; it has at least one typo
+# what stays as it is inside a changed line: addresses, placeholders, tags
+PROTECTED = regex.compile(
+    r"(\w+://\S+|www\.\S+|\S+@\S+\.\w+|\{[^{}]*\}|%\(\w+\)[a-z]|%(?:\d\$)?[sdif@]|</?\w[^<>]*>|&\w+;)"
+)
+
+_MAY_BE_PROTECTED = re.compile(r"[{@%<&]|://|www\.")  # much faster than the expression above
+
+
+class Draws:
+    """Random decisions about one pair.
+
+    Args:
+        seed: decides all of them.
+    """
+
+    def __init__(self, seed: int) -> None:
+        self._random = Random(seed).random  # the same numbers in every version of Python
+
+    def below(self, limit: int) -> int:
+        """Draw an integer of at least 0 and below ``limit``."""
+        return int(self._random() * limit)
+
+    def choice(self, items: Sequence[str]) -> str:
+        """Draw an item."""
+        return items[self.below(len(items))]
+
+    def happens(self, probability: float) -> bool:
+        """Draw whether something happens."""
+        return self._random() < probability
+
+
+@dataclass(frozen=True)
+class Context:
+    """What a change needs besides the lines.
+
+    Attributes:
+        draws: of this pair.
+        langs: shortest codes of the source and the target language.
+        tokenized: the lines are words of Moses, without escapes.
+        other: draws another pair of the same corpus.
+    """
+
+    draws: Draws
+    langs: tuple[str, str]
+    tokenized: bool
+    other: Callable[[], Pair]
+
+
+Kind: TypeAlias = Callable[[Pair, Context], Pair]
+
+
+# ---------------------------------------------------------------- one function a kind
+
+
+def join(pair: Pair, context: Context) -> Pair:
+    """Append another pair of the corpus to both sides (Nguyen et al. 2021)."""
+    lines = zip(pair, context.other(), strict=True)
+    src, tgt = (join_translations([first.rstrip(), second], [""]) for first, second in lines)
+    return src, tgt
+
+
+def case(pair: Pair, context: Context) -> Pair:
+    """Write both sides in capitals, with capital initials, or in small letters."""
+    change = (_upper, _title, _lower)[context.draws.below(3)]
+    src, tgt = (
+        _outside_protected(line, lambda text, lang=lang: change(text, lang))  # type: ignore[misc]
+        for line, lang in zip(pair, context.langs, strict=True)
+    )
+    return pair if src == pair[0] else (src, tgt)  # the source may have a script without capitals
+
+
+def accents(pair: Pair, context: Context) -> Pair:
+    """Leave out the accents of the source, and the vowel signs of Arabic and Hebrew."""
+    return _outside_protected(pair[0], without_accents), pair[1]
+
+
+def typos(pair: Pair, context: Context) -> Pair:
+    """Put typing errors into the source: one in each tenth long word, and at least one.
+
+    A letter is replaced by a neighbor on the keyboard, followed by one, left out, or exchanged with
+    the letter before it (Belinkov & Bisk 2018). No word loses its first letter.
+    """
+    neighbors = _neighbors(context.langs[0])
+    parts = _split_protected(pair[0])
+    places = [
+        (part, word.start() + i)
+        for part in range(0, len(parts), 2)
+        for word in _LONG_WORD.finditer(parts[part])
+        if (i := 1 + context.draws.below(len(word[0]) - 1))
+        and _base(word[0][i]) in neighbors
+        and unicodedata.combining(word[0][i - 1]) == 0
+    ]
+    if not places:
+        return pair
+    certain = context.draws.below(len(places))
+    for number in reversed(range(len(places))):  # from the end, so that places stay valid
+        if number == certain or context.draws.happens(TYPO_RATE):
+            part, i = places[number]
+            parts[part] = _typo(parts[part], i, neighbors, context.draws)
+    return "".join(parts), pair[1]
+
+
+def punctuation(pair: Pair, context: Context) -> Pair:
+    """Leave out the mark at the end, of both sides if both have one."""
+    src, tgt = (_END_MARKS.sub("", line) for line in pair)
+    changed = all(line and line != old for line, old in zip((src, tgt), pair, strict=True))
+    return (src, tgt) if changed else pair
+
+
+def quotes(pair: Pair, context: Context) -> Pair:
+    """Give the source other quotation marks, and the other kind of apostrophe inside words."""
+    line, draws = pair[0], context.draws
+    if len(_QUOTES.findall(line)) % 2 == 0:
+        if not context.tokenized:
+            line = _SPACE_IN_QUOTES.sub("", line)
+        marks = draws.choice([style for style in QUOTE_STYLES if style not in _styles_in(line)])
+        sides = iter(marks * (len(line) // 2 + 1))
+        line = _QUOTES.sub(lambda _: next(sides), line)
+    line = _APOSTROPHE.sub(lambda found: "\u2019" if found[0] == "'" else "'", line)
+    return line, pair[1]
+
+
+def copies(pair: Pair, context: Context) -> Pair:
+    """Insert the same untranslated text into both sides: an address, an emoji, a placeholder.
+
+    Its place is the end or the start, or behind one of the marks inside the lines if both sides
+    have as many of them.
+    """
+    draws = context.draws
+    token = TOKENS[draws.below(len(TOKENS))](draws)
+    inside = [[m.end() for m in _INNER_MARK.finditer(line)] for line in pair]
+    places = [(len(pair[0]), len(pair[1]))] * 2 + [(0, 0)]
+    if len(inside[0]) == len(inside[1]):
+        places += zip(*inside, strict=True)
+    chosen = places[draws.below(len(places))]
+    src, tgt = (
+        " ".join(
+            filter(None, (line[:at].rstrip(), _words(token, lang, context), line[at:].lstrip()))
+        )
+        for line, lang, at in zip(pair, context.langs, chosen, strict=True)
+    )
+    return src, tgt
+
+
+# in the order in which several change a pair; the names are those of data.augment
+KINDS: dict[str, Kind] = {
+    function.__name__: function
+    for function in (join, case, accents, typos, punctuation, quotes, copies)
+}
+
+
+# ---------------------------------------------------------------- what the kinds need
+
+_INITIAL = regex.compile(r"(?:^|(?<=[\s(\[\"“„«]))\p{Ll}")
+_UNUSUAL_CAPITALS = re.compile("[\u10d0-\u10ff]")  # Georgian: Unicode has them, writers do not
+_TURKIC = ("tr", "az", "crh", "gag")  # two letters i
+_MARKS = regex.compile(r"(?<=[\p{Latin}\p{Greek}])\p{Mn}+")
+_VOWEL_SIGNS = re.compile("[\u0591-\u05bd\u05bf\u05c1\u05c2\u05c7\u064b-\u0652\u0670]")
+_BARE = str.maketrans("đĐłŁøØħĦ\u0131\u0451\u0401", "dDlLoOhHi\u0435\u0415")
+_LONG_WORD = regex.compile(r"[\p{L}\p{M}]{4,}")
+_END_MARKS = regex.compile(r"\s*(?:\p{Sentence_Terminal}|…)+\s*$")
+QUOTE_STYLES = ('""', "“”", "„“", "«»")
+_QUOTES = re.compile('["“”„«»]')
+_SPACE_IN_QUOTES = re.compile(r"(?<=«)\s|\s(?=»)")
+_APOSTROPHE = regex.compile(r"(?<=\p{L})['\u2019](?=\p{L})")
+_INNER_MARK = regex.compile(r"[,;:\u060c\u3001\uff0c\uff1b\uff1a](?=\s)")
+
+
+def _upper(text: str, lang: str) -> str:
+    if _UNUSUAL_CAPITALS.search(text):
+        return text
+    return (text.replace("i", "\u0130") if lang in _TURKIC else text).upper()
+
+
+def _title(text: str, lang: str) -> str:
+    return _INITIAL.sub(lambda found: _upper(found[0], lang), text)
+
+
+def _lower(text: str, lang: str) -> str:
+    if lang in _TURKIC:
+        text = text.replace("I", "\u0131").replace("\u0130", "i")
+    return text.lower()
+
+
+def _split_protected(line: str) -> list[str]:
+    """Split a line: parts that may change, and between them those that stay."""
+    return PROTECTED.split(line) if _MAY_BE_PROTECTED.search(line) else [line]
+
+
+def _outside_protected(line: str, change: Callable[[str], str]) -> str:
+    """Change a line except addresses, placeholders and tags."""
+    parts = _split_protected(line)
+    parts[::2] = map(change, parts[::2])
+    return "".join(parts)
+
+
+def without_accents(text: str) -> str:
+    """Return text without the accents of Latin and Greek letters, and without vowel signs."""
+    if text.isascii():
+        return text
+    bare = _MARKS.sub("", unicodedata.normalize("NFD", text))
+    return unicodedata.normalize("NFC", _VOWEL_SIGNS.sub("", bare)).translate(_BARE)
+
+
+_QWERTY = ("qwertyuiop", "asdfghjkl", "zxcvbnm")
+_QWERTZ = ("qwertzuiop", "asdfghjkl", "yxcvbnm")
+_AZERTY = ("azertyuiop", "qsdfghjklm", "wxcvbn")
+_LATIN = dict.fromkeys(("de", "cs", "sk", "hu", "sl", "hr", "bs", "sq"), _QWERTZ) | {"fr": _AZERTY}
+_OTHER_SCRIPTS = (
+    ("йцукенгшщзх", "фывапролджэ", "ячсмитьбю"),
+    ("ςερτυθιοπ", "ασδφγηξκλ", "ζχψωβνμ"),
+    ("ضصثقفغعهخحج", "شسيبلاتنمكط", "ئءؤرىةوزظ"),
+    ("קראטוןםפ", "שדגכעיחלךף", "זסבהנמצתץ"),
+)
+
+
+@functools.cache
+def _neighbors(lang: str) -> dict[str, str]:
+    """Return the letters next to each key of a language's keyboards; rows are half a key apart."""
+    found: dict[str, str] = {}
+    for rows in (_LATIN.get(lang, _QWERTY), *_OTHER_SCRIPTS):
+        for r, row in enumerate(rows):
+            for i, letter in enumerate(row):
+                near = [
+                    (r, i - 1),
+                    (r, i + 1),
+                    (r - 1, i),
+                    (r - 1, i + 1),
+                    (r + 1, i - 1),
+                    (r + 1, i),
+                ]
+                found[letter] = "".join(
+                    rows[y][x] for y, x in near if 0 <= y < len(rows) and 0 <= x < len(rows[y])
+                )
+    return found
+
+
+def _base(letter: str) -> str:
+    """Return the key of a letter: small, and without accent."""
+    return without_accents(letter.lower())
+
+
+def _typo(text: str, i: int, neighbors: Mapping[str, str], draws: Draws) -> str:
+    """Put a typing error at letter ``i`` of a text."""
+    letter = text[i]
+    near = draws.choice(neighbors[_base(letter)])
+    near = near.upper() if letter.isupper() else near
+    changed = (near, letter + near, "", None)[draws.below(4)]
+    if changed is None:
+        return text[: i - 1] + letter + text[i - 1] + text[i + 1 :]
+    return text[:i] + changed + text[i + 1 :]
+
+
+def _styles_in(line: str) -> set[str]:
+    """Return the styles whose marks a line has, in order."""
+    found = "".join(_QUOTES.findall(line))
+    return {style for style in QUOTE_STYLES if found and found == style * (len(found) // 2)}
+
+
+_CONSONANTS, _VOWELS = "bcdfghjklmnprstvz", "aeiou"
+EMOJI = (
+    *"😀😁😂🤣😃😄😅😆😉😊😋😎😍😘🙂🤗🤔😐🙄😏😮😴😌😛😒😓😔😕🙃😢😭😤😱😡🤒🤓👍👎👌👏🙏💪👋"
+    "🎉🎁🎂🔥⭐✨💯💔💕📷📞📅📌🔔🎵☀☔⚡⏰✅❌❗❓➡⬅⚠",
+    "❤️",
+)
+PLACEHOLDERS = (
+    *("{0}", "{1}", "{2}", "{name}", "{count}", "{value}", "{title}", "{{name}}", "${name}"),
+    *("%s", "%d", "%1$s", "%2$s", "%(name)s", "%@", "<0>"),
+)
+
+
+def _name(draws: Draws) -> str:
+    syllables = (
+        draws.choice(_CONSONANTS) + draws.choice(_VOWELS) for _ in range(2 + draws.below(3))
+    )
+    return "".join(syllables) + draws.choice(["", "", str(draws.below(100))])
+
+
+def _url(draws: Draws) -> str:
+    end = draws.choice(["", "/", f"/{_name(draws)}", f"/{_name(draws)}?id={draws.below(1000)}"])
+    domain = draws.choice(["com", "org", "net", "info", "io"])
+    return f"{draws.choice(['https://', 'http://', 'www.'])}{_name(draws)}.{domain}{end}"
+
+
+def _mail(draws: Draws) -> str:
+    return f"{_name(draws)}@{_name(draws)}.{draws.choice(['com', 'org', 'net'])}"
+
+
+TOKENS: tuple[Callable[[Draws], str], ...] = (
+    _url,
+    _mail,
+    lambda draws: draws.choice(EMOJI),
+    lambda draws: draws.choice(PLACEHOLDERS),
+)
+
+
+def _words(token: str, lang: str, context: Context) -> str:
+    """Return an inserted text in the form of the lines."""
+    if not context.tokenized:
+        return token
+    return unescaped(" ".join(moses.words_of(token, lang)))
+
+
+# ---------------------------------------------------------------- a pair, and a corpus
+
+_ESCAPES = {"&": "&amp;", "|": "&#124;", "<": "&lt;", ">": "&gt;", "'": "&apos;", '"': "&quot;"}
+_ESCAPES |= {"[": "&#91;", "]": "&#93;"}
+_TO_ESCAPES = str.maketrans(_ESCAPES)
+_ESCAPE = re.compile("|".join(map(re.escape, _ESCAPES.values())))
+
+
+def unescaped(line: str) -> str:
+    """Return a line of Moses without its escapes."""
+    return _ESCAPE.sub(lambda found: html.unescape(found[0]), line)
+
+
+class Augmenter:
+    """Draw which pairs change, and change them.
+
+    All is a pure function of the keys and of the number of a pair.
+
+    Args:
+        shares: of the pairs that each kind changes.
+        tokenized: the lines are Moses-tokenized.
+    """
+
+    def __init__(self, shares: Mapping[str, float], tokenized: bool) -> None:
+        self.shares = {kind: shares[kind] for kind in KINDS if shares.get(kind)}
+        self._tokenized = tokenized
+
+    def draw(
+        self, numbers: np.ndarray, seed: int, epoch: int
+    ) -> Iterator[tuple[int, list[str], Draws]]:
+        """Yield the position of each pair that changes, its kinds in order, and its draws.
+
+        Args:
+            numbers: [n] int64, a number for each pair.
+        """
+        keys = np.random.SeedSequence([seed, epoch, 3]).generate_state(len(KINDS) + 1, np.uint64)
+        with np.errstate(over="ignore"):
+            states = numbers.astype(np.uint64) * _GOLDEN
+            drawn = {
+                kind: _mixed(states + keys[i]) >> np.uint64(11) < share * 2**53
+                for i, kind in enumerate(KINDS)
+                if (share := self.shares.get(kind))
+            }
+            seeds = _mixed(states + keys[-1])
+        changing = np.flatnonzero(np.logical_or.reduce(list(drawn.values())))
+        for i in changing.tolist():
+            yield i, [kind for kind, of in drawn.items() if of[i]], Draws(int(seeds[i]))
+
+    def change(
+        self,
+        pair: Pair,
+        kinds: Collection[str],
+        draws: Draws,
+        langs: tuple[str, str],
+        other: Callable[[Draws], Pair],
+    ) -> Pair:
+        """Return a pair as some kinds change it.
+
+        Args:
+            langs: of the corpus.
+            other: draws another pair of it.
+        """
+
+        def another() -> Pair:
+            src, tgt = other(draws)
+            return (unescaped(src), unescaped(tgt)) if self._tokenized else (src, tgt)
+
+        short = _short(langs[0]), _short(langs[1])
+        context = Context(draws, short, self._tokenized, another)
+        plain = (unescaped(pair[0]), unescaped(pair[1])) if self._tokenized else pair
+        changed = plain
+        for kind in kinds:
+            changed = KINDS[kind](changed, context)
+        if changed == plain or any(map(is_blank, changed)):
+            return pair
+        if self._tokenized and all(
+            text.translate(_TO_ESCAPES) == line for text, line in zip(plain, pair, strict=True)
+        ):
+            return changed[0].translate(_TO_ESCAPES), changed[1].translate(_TO_ESCAPES)
+        return changed
+
+    def chunks(self, chunks: Iterable[Chunk]) -> Iterator[Chunk]:
+        """Yield text with the drawn share of its pairs changed, to learn a segmentation from."""
+        for number, chunk in enumerate(chunks):
+            pairs = list(chunk.pairs())
+            numbers = number * 2**32 + np.arange(len(pairs))
+            for i, kinds, draws in list(self.draw(numbers, 0, LEARNING_EPOCH)):
+                pairs[i] = self.change_in(pairs, i, kinds, draws, chunk.corpus.langs)
+            yield Chunk.of(chunk.corpus, list(zip(chunk.numbers.tolist(), pairs, strict=True)))
+
+    def samples(self, chunk: Chunk) -> list[Pair]:
+        """Change each pair of a chunk by one kind, in turn; return those that differ."""
+        pairs, kinds = list(chunk.pairs()), list(self.shares)
+        sampled = (
+            (
+                pair,
+                self.change_in(
+                    pairs, i, [kinds[i % len(kinds)]], Draws(number), chunk.corpus.langs
+                ),
+            )
+            for i, (pair, number) in enumerate(zip(pairs, chunk.numbers.tolist(), strict=True))
+        )
+        return [changed for pair, changed in sampled if changed != pair]
+
+    def change_in(
+        self,
+        pairs: Sequence[Pair],
+        i: int,
+        kinds: Collection[str],
+        draws: Draws,
+        langs: tuple[str, str],
+    ) -> Pair:
+        """Return one of some pairs as some kinds change it."""
+
+        def other(draws: Draws) -> Pair:
+            return pairs[draws.below(len(pairs))]
+
+        return self.change(pairs[i], kinds, draws, langs, other)
+
+
+_short = functools.cache(base_language)
+_GOLDEN = np.uint64(0x9E3779B97F4A7C15)
+
+
+def _mixed(z: np.ndarray) -> np.ndarray:
+    """Return the random numbers of SplitMix64 (Steele et al. 2014) for its states: [n] uint64."""
+    z = (z ^ (z >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    z = (z ^ (z >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    return z ^ (z >> np.uint64(31))
