@@ -60,8 +60,7 @@ OPTION_GROUPS = {
 }
 # shown by --help; --help-all shows the others too
 OFTEN_USED = (
-    "run", "input", "output", "to", "force", "resume", "checkpoint", "device", "beam", "n_best",
-    "split", "tag", "tgt_tag",
+    "run", "input", "output", "to", "force", "resume", "beam", "n_best", "split", "tag",
 )  # fmt: skip
 
 
@@ -72,7 +71,6 @@ EXAMPLES = """\
 examples:
   echo 'Bo día a todos.' | %(prog)s runs/gl-en
   %(prog)s runs/gl-en --input test.gl -o test.en
-  %(prog)s runs/seed-1 runs/seed-2 < test.gl       # an ensemble
   %(prog)s runs/gl-en letter.docx app.po --to english/
 
 docs/search-options.md explains the search options."""
