@@ -2,8 +2,8 @@
 
 A line is translated as it is. If a protected part is missing then, even after ``protect.repair``,
 the line is translated again, and the search must produce these parts. If that fails or is not
-possible, or the parts are long, the text between the parts is translated alone, and the parts are
-put between, which is worse text with all parts. What fails this too has a ``problem``.
+possible, or the parts are long, the text between them is translated alone, and the parts are put
+between, which is worse text with all parts. What fails this too has a ``problem``.
 """
 
 from __future__ import annotations

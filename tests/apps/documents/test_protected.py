@@ -104,16 +104,17 @@ def marked_text(draw: st.DrawFn, depth: int = 3) -> list[Token]:
     for _ in range(draw(st.integers(0, 3))):
         kind = draw(st.sampled_from(["text", "text", "pair", "single", "code"]))
         if kind == "text" or (kind == "pair" and not depth):
-            tokens.append(draw(lines) + draw(st.sampled_from(["", " ", ". "])))
+            tokens.append(draw(lines) + draw(st.sampled_from([" ", ". "])))
         elif kind == "pair":
             name = draw(st.sampled_from("ab"))
             inside = draw(marked_text(depth - 1))
             tokens += [Mark("open", (f"<{name}>",), name), *inside]
-            tokens.append(Mark("close", (f"</{name}>",), name))
+            tokens += [Mark("close", (f"</{name}>",), name), " "]
         elif kind == "single":
             tokens.append(Mark("single", ("<br>",)))
         else:
             tokens.append(Mark("single", ("<code>x()</code>",), text="x()"))
+            tokens.append(" ")
     return joined(tokens)
 
 
