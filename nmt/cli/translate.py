@@ -57,7 +57,7 @@ OPTION_GROUPS = {
 # shown by --help; --help-all shows the others too
 OFTEN_USED = (
     "run", "input", "output", "to", "force", "resume", "checkpoint", "device", "beam", "n_best",
-    "split", "tag", "tgt_tag",
+    "tag", "tgt_tag",
 )  # fmt: skip
 
 
@@ -68,7 +68,6 @@ EXAMPLES = """\
 examples:
   echo 'Bo día a todos.' | %(prog)s runs/gl-en
   %(prog)s runs/gl-en --input test.gl -o test.en
-  %(prog)s runs/seed-1 runs/seed-2 < test.gl       # an ensemble
   %(prog)s runs/gl-en letter.docx app.po --to english/
 
 docs/search-options.md explains the search options."""
@@ -88,7 +87,7 @@ def parser() -> argparse.ArgumentParser:
         nargs="+",
         metavar="RUN",
         help="run folder from nmt-train, or exported folder from nmt-export; several run folders "
-        "with the same vocabulary are an ensemble; with --to, the files to translate follow",
+        "with the same vocabulary are an ensemble",
     )
     files = p.add_argument_group("input and output")
     files.add_argument("--input", metavar="FILE", help="read this file: plain, .gz, .xz or .bz2")
