@@ -90,7 +90,7 @@ def parser() -> argparse.ArgumentParser:
         nargs="+",
         metavar="RUN",
         help="run folder from nmt-train, or exported folder from nmt-export; several run folders "
-        "with the same vocabulary are an ensemble; with --to, the files to translate follow",
+        "with the same vocabulary are an ensemble",
     )
     files = p.add_argument_group("input and output")
     files.add_argument("--input", metavar="FILE", help="read this file: plain, .gz, .xz or .bz2")

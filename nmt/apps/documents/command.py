@@ -11,7 +11,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from nmt.apps.documents.formats import FORMATS
 from nmt.data.text import quantity
 from nmt.errors import MachineError, NmtError, UserError
 from nmt.runtime.files import AGAIN, disk_errors, write_atomic
@@ -26,12 +25,11 @@ MAX_SHOWN = 10  # places of a document that are printed
 
 def add_options(p: argparse.ArgumentParser) -> None:
     """Add the options to the parser of nmt-translate."""
-    documents = p.add_argument_group("documents: RUN FILE... --to DIR")
+    documents = p.add_argument_group("documents")
     documents.add_argument(
         "--to",
         metavar="DIR",
-        help="translate the files after RUN into this folder, under the same names: "
-        f"{', '.join(FORMATS)}",
+        help="translate the documents after RUN into this folder",
     )
     documents.add_argument(
         "--retranslate",
