@@ -237,7 +237,7 @@ class DataConfig(ConfigBase):
     normalize: Literal["clean", "nfc", "none"] = key("clean", "O")
     """Unicode form of training and input text: clean = NFC without characters that have no shape,
     as docs/data.md lists them; references are scored unaltered"""
-    augment: Shares = key({}, "Belinkov 2018, Helcl 2023, Nguyen 2021")
+    augment: Shares = key({}, "Belinkov 2018, Bogoychev 2023, Nguyen 2021")
     """share of the training pairs that each kind changes, drawn again in each epoch: case =
     capitals, initial capitals or small letters on both sides; accents = none in the source; typos =
     of the source, by keyboard neighbors; punctuation = no mark at the end of both sides; quotes =

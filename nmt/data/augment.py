@@ -3,8 +3,8 @@
 ``KINDS`` has one function a kind. Each gets the lines of a pair and returns them changed, or as
 they are where the kind does not fit. ``data.augment`` says which share of the pairs each changes.
 
-Sources: Belinkov & Bisk 2018, section 4 (typos by keyboard neighbors, swaps and omissions);
-Helcl et al. 2023, "OpusCleaner and OpusTrainer" (capitals, typos, emoji and placeholders in
+Sources: Belinkov & Bisk 2018 (typos by keyboard neighbors, exchanged letters);
+Bogoychev et al. 2023, "OpusCleaner and OpusTrainer" (capitals, typos, emoji and placeholders in
 training); Nguyen et al. 2021, "Data augmentation by concatenation" (two pairs in one line).
 """
 
@@ -110,7 +110,7 @@ def typos(pair: Pair, context: Context) -> Pair:
     """Put typing errors into the source: one in each tenth long word, and at least one.
 
     A letter is replaced by a neighbor on the keyboard, followed by one, left out, or exchanged with
-    the letter before it (Belinkov & Bisk 2018, section 4.2). No word loses its first letter.
+    the letter before it (Belinkov & Bisk 2018). No word loses its first letter.
     """
     neighbors = _neighbors(context.langs[0])
     parts = _split_protected(pair[0])
