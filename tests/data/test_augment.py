@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import unicodedata
 from collections import Counter
+from dataclasses import replace
 from pathlib import Path
 from typing import get_args
 
@@ -336,3 +337,32 @@ def test_nmt_import_noise_writes_a_set_for_each_kind(tmp_path: Path, capsys):
             lines = (tmp_path / "one" / f"{kind}.{lang}").read_text().splitlines()
             assert len(lines) == 60
             assert lines == (tmp_path / "two" / f"{kind}.{lang}").read_text().splitlines()
+
+
+def test_each_entry_keeps_its_tags_and_joins_its_own_pairs(tmp_path: Path):
+    text, one = TrainingText(progress=False), Augmenter({"join": 1.0}, False)
+    entries = {"<a>": "alfa {}", "<b>": "beta {}"}
+    for tag, line in entries.items():
+        pairs = [(line.format(i), line.format(i)) for i in range(10)]
+        text.add(replace(CORPUS, tag=tag, tgt_tag=tag), list(enumerate(pairs, 1)))
+    config = SentencePieceConfig(vocab_size=60)
+    segmenter = learn_segmenter(config, False, "none", one.chunks(text.read("")))
+    work = EncodeChunk(segmenter, 200, augmenter=one)
+    vocab, _, _ = encode_training(work, text, 1, tmp_path, None, [])
+    corpus = EncodedCorpus(tmp_path)
+    langs_and_tags = [(CORPUS.langs, (tag, tag)) for tag in entries]
+    changes = TextChanges(one, corpus, segmenter, vocab, langs_and_tags, 200)
+    rows = np.repeat(np.arange(20), 2)  # each pair twice, as a weight does
+    drawn = changes.draw(rows, 1, 0)
+    assert drawn.slots.tolist() == list(range(40))
+    found = []
+    for i, row in enumerate(rows.tolist()):
+        for side in ("src", "tgt"):
+            ids, starts = drawn.sides[side].ids, drawn.starts[side]
+            tag, *pieces = vocab.pieces(ids[starts[i] : starts[i + 1]])
+            words = segmenter.decode(pieces, "en").split()
+            assert tag.strip() == ("<a>" if row < 10 else "<b>")
+            assert [words[0], words[2]] == ["alfa" if row < 10 else "beta"] * 2
+            found.append(words[3])
+    assert found[::2] == found[1::2]  # the same pair on both sides
+    assert found[::4] != found[2::4]  # another one for the second copy of a pair
