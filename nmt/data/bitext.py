@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Literal, TypeAlias, TypeVar
 
 import numpy as np
 
+from nmt.data.corrections import read_corrections
 from nmt.data.text import (
     OPENERS,
     Pair,
@@ -54,7 +55,7 @@ class Bitext:
 
     Attributes:
         name: short name for messages.
-        sides: source file and target file.
+        sides: source file and target file; twice the same file = one of corrections.
         langs: source and target language.
         tag, tgt_tag: of the sources and of the targets; None = none.
         tokenized: whether the files are Moses-tokenized.
@@ -105,11 +106,23 @@ def _locate(entry: CorpusEntry | HeldOutEntry, recipe: Recipe) -> list[Path | Us
     langs = entry.langs(recipe)
     sides: list[Path | UserError] = []
     for lang in langs if recipe.translates else langs[:1]:
+        if entry.is_table:
+            sides.append(_locate_corrections(entry.path, recipe))
+            continue
         try:
             sides.append(find_side(entry.path, lang))
         except UserError as error:
             sides.append(error)
     return sides
+
+
+def _locate_corrections(path: str, recipe: Recipe) -> Path | UserError:
+    if not recipe.translates:
+        fix = "remove this entry of data.train"
+        return UserError("corrections are pairs, not text of one language", at=path, fix=fix)
+    if not Path(path).is_file():
+        return UserError("is not a file", at=path, fix=missing_fix(path))
+    return Path(path)
 
 
 @dataclass(frozen=True)
@@ -356,7 +369,10 @@ def pairs_in_form(
     Args:
         tokenized: the form of the first of each two pairs.
     """
-    pairs = read_pairs(corpus.sides, normalized)
+    if len({*corpus.sides}) < len(corpus.sides):
+        pairs = read_corrections(corpus.sides[0], corpus.langs)
+    else:
+        pairs = read_pairs(corpus.sides, normalized)
     if corpus.tokenized == tokenized:
         return ((pair, pair) for pair in pairs)
     work = ConvertLines(tokenized, corpus.langs)
