@@ -28,7 +28,15 @@ from prometheus_client import (
 from starlette.exceptions import HTTPException
 
 import nmt
+from nmt.apps.serve import libretranslate
+from nmt.apps.serve.corrections import CorrectionsFile
 from nmt.apps.serve.guard import Guard, answer, stopping
+from nmt.apps.serve.libretranslate import (
+    LanguageDescription,
+    LibreTranslateRequest,
+    Success,
+    Suggestion,
+)
 from nmt.apps.serve.limits import Limits, Refused
 from nmt.apps.serve.model import ServedModel
 from nmt.apps.serve.schema import (
@@ -39,9 +47,10 @@ from nmt.apps.serve.schema import (
     Problem,
     TranslateRequest,
     TranslateResponse,
+    problems_of,
 )
-from nmt.data.text import quantity
-from nmt.errors import UserError
+from nmt.data.text import is_blank, quantity
+from nmt.errors import MachineError, UserError
 from nmt.version import __version__
 
 STATIC = Path(__file__).with_name("static")
@@ -52,6 +61,7 @@ ERRORS: dict[int | str, dict[str, Any]] = {
     status: {"model": Problem, "description": description}
     for status, description in {
         401: "the API key is missing or wrong",
+        403: "the server does not store corrections, or a page of another site sent the request",
         404: "no such model",
         413: "the body is too large",
         422: "the text or an option is not allowed",
@@ -111,6 +121,7 @@ class Service:
     Args:
         translators: by name, with the library that computes each, in the order of GET /models.
         key: that requests must have; None = requests from this machine only.
+        corrections: file to which better translations are appended; None = they are refused.
 
     Attributes:
         guard: the ASGI application.
@@ -121,8 +132,9 @@ class Service:
         translators: dict[str, tuple[nmt.Translator, str]],
         limits: Limits = Limits(),  # noqa: B008, frozen
         key: str | None = None,
+        corrections: CorrectionsFile | None = None,
     ) -> None:
-        self.limits = limits
+        self.limits, self.corrections = limits, corrections
         self.metrics = Metrics(self._waiting, lambda: self.guard.active)
         self.models = {
             name: ServedModel(
@@ -161,11 +173,23 @@ class Service:
         get("/health", responses={200: {"model": Health}, 503: {"model": Health}})(self.health)
         get("/models", responses={200: {"model": ModelsResponse}})(self.list_models)
         get("/metrics", response_class=Response)(self.show_metrics)
-        app.post(
+        get("/languages", responses={200: {"model": list[LanguageDescription]}})(
+            self.list_languages
+        )
+        add = functools.partial(app.router.add_api_route, methods=["POST"], response_model=None)
+        add(
+            "/suggest",
+            self.suggest,
+            responses={200: {"model": Success}, **ERRORS},
+            openapi_extra=libretranslate.body_of(Suggestion, "application/json"),
+        )
+        add(
             "/translate",
-            response_model=None,
+            self.translate,
             responses={200: {"model": TranslateResponse}, **ERRORS},
-        )(self.translate)
+            openapi_extra=libretranslate.body_of(LibreTranslateRequest, libretranslate.FORMS[0]),
+            route_class_override=libretranslate.route(self.models, self._translate),
+        )
         app.exception_handler(Refused)(_refused)
         app.exception_handler(RequestValidationError)(_invalid)
         app.exception_handler(HTTPException)(_http_error)
@@ -180,19 +204,55 @@ class Service:
     async def list_models(self) -> Response:
         """Return the served models and the limits of a request."""
         models = [model.description() for model in self.models.values()]
-        return JSONResponse({"models": models, "limits": dataclasses.asdict(self.limits)})
+        return JSONResponse(
+            {
+                "models": models,
+                "limits": dataclasses.asdict(self.limits),
+                "corrections": self.corrections is not None,
+            }
+        )
 
     async def show_metrics(self) -> Response:
         """Return counters and times in the format of Prometheus."""
         return Response(self.metrics.text(), media_type=CONTENT_TYPE_LATEST)
 
+    async def list_languages(self) -> Response:
+        """Return the languages from which the models translate, as LibreTranslate lists them."""
+        return JSONResponse(libretranslate.languages(self.models))
+
+    async def suggest(self, request: Request) -> Response:
+        """Store a better translation, from which a model can learn later."""
+        if self.corrections is None:
+            what = "this server does not store corrections"
+            raise Refused(403, "no_corrections", what, "start nmt-serve with --corrections FILE")
+        given = libretranslate.read(Suggestion, await libretranslate.read_fields(request))
+        texts = [given.q, given.shown, given.s]
+        for text in texts:
+            self._lines([text])
+        if is_blank(given.q) or is_blank(given.s):
+            raise Refused(422, "bad_request", "a text is blank", "send q and s with text")
+        found = libretranslate.find_direction(
+            self.models, given.source, given.target, given.model
+        )
+        row = [*texts, found.source, found.target, found.model.name]
+        try:
+            await asyncio.to_thread(self.corrections.append, row)
+        except (UserError, MachineError) as error:
+            print(f"error: {error}", file=sys.stderr)
+            what, fix = "the correction was not stored", "ask the operator of the server"
+            raise Refused(500, "failed", what, fix) from error
+        return JSONResponse({"success": True})
+
     async def translate(self, body: TranslateRequest, request: Request) -> Response:  # type: ignore[valid-type]
-        """Translate lines of text."""
+        """Translate lines of text. A body with ``q`` has the form of LibreTranslate."""
+        return JSONResponse(await self._translate(body, request))
+
+    async def _translate(self, body: Any, request: Request) -> dict[str, Any]:
         started, name, status = time.monotonic(), "", 500
         try:
-            model = self._model(body.model)  # type: ignore[attr-defined]
+            model = self._model(body.model)
             name = model.name
-            lines = self._lines(body.text)  # type: ignore[attr-defined]
+            lines = self._lines(body.text)
             options, costs = self._options(model, body, lines)
             results = await self._results(model, lines, costs, options, request)
             status = 200
@@ -212,15 +272,13 @@ class Service:
             self.metrics.requests.labels(name, str(status)).inc()
             if status == 200:
                 self.metrics.seconds.labels(name).observe(seconds)
-        return JSONResponse(
-            {
-                "model": name,
-                "src": options.get("src") or model.translator.codec.src,
-                "tgt": model.target(options),
-                "seconds": seconds,
-                "lines": results,
-            }
-        )
+        return {
+            "model": name,
+            "src": options.get("src") or model.translator.codec.src,
+            "tgt": model.target(options),
+            "seconds": seconds,
+            "lines": results,
+        }
 
     def _model(self, name: str | None) -> ServedModel:
         if name is None:
@@ -351,13 +409,10 @@ async def _refused(request: Request, error: Exception) -> Response:
 
 
 async def _invalid(request: Request, error: Exception) -> Response:
-    """Describe what is wrong with a body, without repeating its text."""
     assert isinstance(error, RequestValidationError)
-    problems = [
-        f"{'.'.join(map(str, part['loc'][1:])) or 'body'}: {part['msg']}" for part in error.errors()
-    ]
+    problems = problems_of({**part, "loc": part["loc"][1:]} for part in error.errors())
     fix = "correct the body, which is a JSON object; GET /docs describes it"
-    return answer(Refused(422, "bad_request", "; ".join(dict.fromkeys(problems)), fix))
+    return answer(Refused(422, "bad_request", problems, fix))
 
 
 async def _http_error(request: Request, error: Exception) -> Response:

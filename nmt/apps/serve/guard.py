@@ -7,13 +7,18 @@ import contextlib
 import hmac
 import ipaddress
 import json
+from urllib.parse import urlsplit
 
+from starlette.requests import Request
 from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from nmt.apps.serve.form import read_fields
 from nmt.apps.serve.limits import Limits, Refused
 
-OPEN_PATHS = {"/", "/docs", "/openapi.json", "/health"}  # without a key: they contain no data
+# without a key: they contain no data; clients of LibreTranslate read the languages first
+OPEN_PATHS = {"/", "/docs", "/openapi.json", "/health", "/languages"}
+WORKING_PATHS = {"/translate", "/suggest"}  # the server ends after their answers
 SECONDS_TO_SEND_BODY = 10.0
 CONNECTION = "connection"  # key of the state of a request: the context in which it is answered
 
@@ -30,7 +35,10 @@ class Guard:
     """ASGI middleware that refuses what the limits do not allow.
 
     Without a key, only requests whose Host header names this machine are answered. Otherwise a web
-    page from elsewhere could use the server through its visitor's browser (DNS rebinding).
+    page from elsewhere could use the server through its visitor's browser (DNS rebinding). For the
+    same reason, a page of another machine cannot send a request (Origin).
+
+    A key may be a header, or ``api_key`` of a body, as LibreTranslate's clients send it.
 
     Attributes:
         stopping: refuse new translations.
@@ -52,14 +60,19 @@ class Guard:
 
     async def _answer(self, scope: Scope, receive: Receive, send: Send) -> None:
         headers = {name.decode("latin-1"): value for name, value in scope["headers"]}
-        translates = scope["path"] == "/translate"
+        translates = scope["path"] in WORKING_PATHS
         try:
-            self._check(scope["path"], headers)
+            self._check_host(headers)
+            has_key = scope["path"] in OPEN_PATHS or self._has_key(headers)
+            if not (has_key or translates):
+                raise _wrong_key()
             if translates and self.stopping:
                 raise stopping()
             self.active += translates
             try:
                 body = await self._body(headers, receive)
+                if not has_key and not await self._body_has_key(scope, body, receive):
+                    raise _wrong_key()
                 await self.app(scope, _replay(body, receive), send)
             finally:
                 self.active -= translates
@@ -68,29 +81,41 @@ class Guard:
             response.headers["Connection"] = "close"  # what remains of the request is not read
             await response(scope, receive, send)
 
-    def _check(self, path: str, headers: dict[str, bytes]) -> None:
-        if self._key is None:
-            host = headers.get("host", b"").decode("latin-1")
-            name = host if host.endswith("]") else host.rpartition(":")[0] or host
-            if not is_loopback(name.removeprefix("[").removesuffix("]")):
+    def _check_host(self, headers: dict[str, bytes]) -> None:
+        """Without a key, refuse what other machines or their pages send."""
+        if self._key is not None:
+            return
+        host = headers.get("host", b"").decode("latin-1")
+        name = host if host.endswith("]") else host.rpartition(":")[0] or host
+        if not is_loopback(name.removeprefix("[").removesuffix("]")):
+            raise Refused(
+                421,
+                "wrong_host",
+                f"the server answers requests to localhost only, not to {name!r}",
+                "open it as http://localhost:PORT, or start nmt-serve with an API key",
+            )
+        origin = headers.get("origin", b"").decode("latin-1")
+        scheme, _, site = origin.partition("://")
+        if origin and not scheme.endswith("-extension"):  # of a browser, which its user installed
+            name = urlsplit(f"//{site}").hostname or ""
+            if not is_loopback(name):
                 raise Refused(
-                    421,
-                    "wrong_host",
-                    f"the server answers requests to localhost only, not to {name!r}",
-                    "open it as http://localhost:PORT, or start nmt-serve with an API key",
+                    403,
+                    "wrong_origin",
+                    f"pages of {origin!r} may not use the server",
+                    "use its own page, or start nmt-serve with an API key",
                 )
-            return
-        if path in OPEN_PATHS:
-            return
+
+    def _has_key(self, headers: dict[str, bytes]) -> bool:
         kind, _, token = headers.get("authorization", b"").partition(b" ")
         given = token.strip() if kind.lower() == b"bearer" else headers.get("x-api-key", b"")
-        if not hmac.compare_digest(given, self._key):
-            raise Refused(
-                401,
-                "wrong_key",
-                "the API key is missing or wrong",
-                "send the header 'Authorization: Bearer KEY'",
-            )
+        return self._key is None or hmac.compare_digest(given, self._key)
+
+    async def _body_has_key(self, scope: Scope, body: bytes, receive: Receive) -> bool:
+        assert self._key is not None
+        fields = await read_fields(Request(scope, _replay(body, receive)))
+        given = fields.get("api_key")
+        return isinstance(given, str) and hmac.compare_digest(given.encode(), self._key)
 
     async def _body(self, headers: dict[str, bytes], receive: Receive) -> bytes:
         length = headers.get("content-length", b"0")
@@ -123,6 +148,15 @@ class Guard:
             f"the body has more than {self.limits.body:,} bytes",
             "send the text in several requests",
         )
+
+
+def _wrong_key() -> Refused:
+    return Refused(
+        401,
+        "wrong_key",
+        "the API key is missing or wrong",
+        "send the header 'Authorization: Bearer KEY'",
+    )
 
 
 def stopping() -> Refused:

@@ -10,7 +10,7 @@ import nmt
 from nmt.apps.serve.batcher import Batcher
 from nmt.apps.serve.limits import Limits
 from nmt.apps.serve.words import source_words, target_words
-from nmt.data.languages import script_of, script_share
+from nmt.data.languages import language_name, script_of, script_share
 from nmt.data.text import is_blank
 from nmt.decoding.codec import Translation
 from nmt.decoding.options import SearchOptions, search_options
@@ -54,6 +54,8 @@ class ServedModel:
             "name": self.name,
             "src": self.translator.codec.src,
             "tgt": self.translator.codec.tgt,
+            "src_name": language_name(self.translator.codec.src),
+            "tgt_name": language_name(self.translator.codec.tgt),
             "engine": self.engine,
             "device": str(self.translator.engine.device),
             "precision": self.translator.engine.precision,
@@ -63,6 +65,25 @@ class ServedModel:
             "tgt_tag_required": self.translator.info.tgt_tag_required,
             "token_scores": self.scores,
             "align": self.align,
+        }
+
+    def directions(self) -> dict[tuple[str, str], dict[str, str]]:
+        """Return the pairs of languages that the model translates, with the options for each."""
+        codec, info = self.translator.codec, self.translator.info
+        sources = {lang: {"src": lang} for lang in info.sources}
+        if len(sources) < 2:
+            sources = {codec.src: {}}
+        tags = [] if info.always_tagged or info.tgt_tag_required else [{}]
+        tags += [{"tgt_tag": tag} for tag in codec.vocab.tgt_tags]
+        tags += [{"tag": tag} for tag in codec.vocab.tags]
+        targets: dict[str, dict[str, str]] = {}
+        for options in tags:
+            targets.setdefault(self.target(options), options)
+        return {
+            (source, target): {**src, **tag}
+            for source, src in sources.items()
+            for target, tag in targets.items()
+            if source != target
         }
 
     def target(self, options: dict[str, Any]) -> str:

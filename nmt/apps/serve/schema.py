@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Annotated, Any
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, create_model
@@ -116,6 +117,8 @@ class ModelDescription(BaseModel):
     name: str
     src: str
     tgt: str
+    src_name: str = Field(description="name of the language in English")
+    tgt_name: str
     engine: str
     device: str
     precision: str
@@ -132,6 +135,7 @@ class ModelsResponse(BaseModel):
 
     models: list[ModelDescription]
     limits: dict[str, float] = Field(description="of a request: body, lines, characters, beam, ...")
+    corrections: bool = Field(description="whether POST /suggest stores better translations")
 
 
 class Health(BaseModel):
@@ -153,6 +157,12 @@ class Problem(BaseModel):
     """The answer to a request that was refused or failed."""
 
     error: ErrorBody
+
+
+def problems_of(errors: Iterable[Any]) -> str:
+    """Return what pydantic found wrong with a body, without the text of the body."""
+    problems = [f"{'.'.join(map(str, one['loc'])) or 'body'}: {one['msg']}" for one in errors]
+    return "; ".join(dict.fromkeys(problems))
 
 
 def _phrase(phrase: str) -> str:

@@ -1,0 +1,189 @@
+"""LibreTranslate's form of requests, so that its clients and plug-ins can use the server.
+
+``POST /translate`` with ``q``, ``source`` and ``target`` is a request of this form, as JSON or as a
+form. Its answers and errors have LibreTranslate's form, too. The server does not identify languages:
+``auto`` stands for the only source language from which a model translates to the target.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Awaitable, Callable, Iterator
+from typing import Annotated, Any, Literal, NamedTuple, TypeAlias, TypeVar
+
+from fastapi import Request
+from fastapi.responses import JSONResponse, Response
+from fastapi.routing import APIRoute
+from pydantic import BaseModel, BeforeValidator, Field, ValidationError
+
+from nmt.apps.serve.limits import Refused
+from nmt.apps.serve.model import ServedModel
+from nmt.apps.serve.schema import TranslateRequest, problems_of
+from nmt.data.languages import language_name, standard_code
+
+FORMS = ("application/x-www-form-urlencoded", "multipart/form-data")
+AUTO = "auto"
+# a request in the form of this server -> its answer
+Translate: TypeAlias = Callable[[Any, Request], Awaitable[dict[str, Any]]]
+
+Fields = TypeVar("Fields", bound=BaseModel)
+Text: TypeAlias = Annotated[str, Field(min_length=1)]
+
+
+class LibreTranslateRequest(BaseModel):
+    """A text to translate."""
+
+    q: str | list[str] = Field(description="A text, or a list of texts.")
+    source: Text = Field(description="Language of the text, or `auto`, as GET /languages lists it.")
+    target: Text = Field(description="Language to translate to, as GET /languages lists it.")
+    format: Literal["text"] = Field("text", description="`text`: plain text.")
+    alternatives: Annotated[int, BeforeValidator(lambda value: value or 0)] = Field(
+        0, ge=0, description="Number of further translations."
+    )
+
+
+class Suggestion(BaseModel):
+    """A better translation of a text."""
+
+    q: Text = Field(description="The text, of one line.")
+    s: Text = Field(description="Its translation as it should be.")
+    source: Text = Field(description="Language of the text.")
+    target: Text = Field(description="Language of the translation.")
+    shown: str = Field("", description="The translation that the server gave.")
+    model: str | None = Field(None, description="Its model. Default: the first for the languages.")
+
+
+class LanguageDescription(BaseModel):
+    """A language from which a model translates."""
+
+    code: str
+    name: str = Field(description="in English")
+    targets: list[str] = Field(description="codes of the languages to which it is translated")
+
+
+class Success(BaseModel):
+    """The answer to a suggestion that was stored."""
+
+    success: bool
+
+
+class Direction(NamedTuple):
+    """A model that translates from a language to another, and the options that it needs for it."""
+
+    model: ServedModel
+    options: dict[str, str]
+    source: str
+    target: str
+
+
+def directions(models: dict[str, ServedModel]) -> Iterator[Direction]:
+    """Yield each direction of each model, the models in their order."""
+    for model in models.values():
+        for (source, target), options in model.directions().items():
+            yield Direction(model, options, source, target)
+
+
+def languages(models: dict[str, ServedModel]) -> list[dict[str, Any]]:
+    """Return the source languages with their targets, as GET /languages lists them."""
+    targets: dict[str, list[str]] = {}
+    for one in directions(models):
+        found = targets.setdefault(standard_code(one.source), [])
+        if (target := standard_code(one.target)) not in found:
+            found.append(target)
+    return [
+        {"code": code, "name": language_name(code), "targets": names}
+        for code, names in targets.items()
+    ]
+
+
+def find_direction(
+    models: dict[str, ServedModel], source: str, target: str, name: str | None = None
+) -> Direction:
+    """Return the first direction from one language to another.
+
+    Args:
+        source: a code in any form, or ``auto``.
+        name: of the model; None = any.
+
+    Raises:
+        Refused: there is none, or the source language is not clear.
+    """
+    wanted = standard_code(target)
+    found = [
+        one
+        for one in directions(models)
+        if standard_code(one.target) == wanted
+        and source in (AUTO, one.source, standard_code(one.source))
+        and name in (None, one.model.name)
+    ]
+    if not found:
+        what = f"no model translates from {source} to {target}"
+        raise Refused(400, "no_such_language", what, "choose languages of GET /languages")
+    if len(sources := {one.source for one in found}) > 1:
+        what = "the server does not identify languages"
+        fix = f"choose a source of: {', '.join(sorted(sources))}"
+        raise Refused(400, "no_such_language", what, fix)
+    return found[0]
+
+
+def body_of(form: type[BaseModel], kind: str) -> dict[str, Any]:
+    """Return the description of a body for OpenAPI."""
+    return {"requestBody": {"content": {kind: {"schema": form.model_json_schema()}}}}
+
+
+def route(models: dict[str, ServedModel], translate: Translate) -> type[APIRoute]:
+    """Return the class of a route that takes requests of both forms."""
+
+    class Route(APIRoute):
+        def get_route_handler(self) -> Callable[[Request], Awaitable[Response]]:
+            other = super().get_route_handler()
+
+            async def handle(request: Request) -> Response:
+                fields = await read_fields(request)
+                if "q" not in fields:
+                    return await other(request)
+                try:
+                    return JSONResponse(await _answer(models, translate, fields, request))
+                except Refused as refused:
+                    error = f"{refused.message}: {refused.fix}"
+                    headers = {"Retry-After": str(refused.retry)} if refused.retry else None
+                    return JSONResponse({"error": error}, refused.status, headers)
+
+            return handle
+
+    return Route
+
+
+async def _answer(
+    models: dict[str, ServedModel], translate: Translate, fields: dict[str, Any], request: Request
+) -> dict[str, Any]:
+    asked = read(LibreTranslateRequest, fields)
+    chosen = find_direction(models, asked.source, asked.target)
+    several = isinstance(asked.q, list)
+    texts = [text.split("\n") for text in (asked.q if several else [asked.q])]
+    given = {
+        "text": [line for lines in texts for line in lines],
+        "model": chosen.model.name,
+        "n_best": 1 + asked.alternatives,
+        **chosen.options,
+    }
+    answer = await translate(TranslateRequest(**given), request)
+    remaining = iter(answer["lines"])
+    translated = [[next(remaining)["translations"] for _ in lines] for lines in texts]
+
+    def rank(number: int) -> list[str]:
+        """Return a translation of each text; a line may have fewer than others."""
+        return [
+            "\n".join(ranks[min(number, len(ranks) - 1)]["text"] for ranks in lines)
+            for lines in translated
+        ]
+
+    values: dict[str, Any] = {"translatedText": rank(0)}
+    if asked.alternatives:
+        others = [rank(number) for number in range(1, 1 + asked.alternatives)]
+        values["alternatives"] = [list(texts) for texts in zip(*others, strict=True)]
+    if asked.source == AUTO:
+        # not identified, so without confidence
+        language = {"confidence": 0, "language": standard_code(chosen.source)}
+        values["detectedLanguage"] = [language] * len(texts)
+    return values if several else {name: value[0] for name, value in values.items()}
