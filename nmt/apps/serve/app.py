@@ -30,6 +30,7 @@ from starlette.exceptions import HTTPException
 import nmt
 from nmt.apps.serve import libretranslate
 from nmt.apps.serve.corrections import CorrectionsFile
+from nmt.apps.serve.form import FORMS, read, read_fields
 from nmt.apps.serve.guard import Guard, answer, stopping
 from nmt.apps.serve.libretranslate import (
     LanguageDescription,
@@ -187,7 +188,7 @@ class Service:
             "/translate",
             self.translate,
             responses={200: {"model": TranslateResponse}, **ERRORS},
-            openapi_extra=libretranslate.body_of(LibreTranslateRequest, libretranslate.FORMS[0]),
+            openapi_extra=libretranslate.body_of(LibreTranslateRequest, FORMS[0]),
             route_class_override=libretranslate.route(self.models, self._translate),
         )
         app.exception_handler(Refused)(_refused)
@@ -225,15 +226,13 @@ class Service:
         if self.corrections is None:
             what = "this server does not store corrections"
             raise Refused(403, "no_corrections", what, "start nmt-serve with --corrections FILE")
-        given = libretranslate.read(Suggestion, await libretranslate.read_fields(request))
+        given = read(Suggestion, await read_fields(request))
         texts = [given.q, given.shown, given.s]
         for text in texts:
             self._lines([text])
         if is_blank(given.q) or is_blank(given.s):
             raise Refused(422, "bad_request", "a text is blank", "send q and s with text")
-        found = libretranslate.find_direction(
-            self.models, given.source, given.target, given.model
-        )
+        found = libretranslate.find_direction(self.models, given.source, given.target, given.model)
         row = [*texts, found.source, found.target, found.model.name]
         try:
             await asyncio.to_thread(self.corrections.append, row)

@@ -49,6 +49,7 @@ examples:
   %(prog)s runs/gl-en                            # http://localhost:8000
   %(prog)s runs/gl-en runs/es-en --port 8080     # side by side
   %(prog)s runs/gl-en --host 0.0.0.0 --api-key-file key.txt
+  %(prog)s runs/gl-en runs/en-gl --corrections corrections.tsv
 
 docs/howto/serve.md describes the API."""
 
@@ -89,6 +90,12 @@ def parser() -> argparse.ArgumentParser:
         help="file with the key that requests must have; default: the environment variable "
         f"{KEY_VARIABLE}",
     )
+    p.add_argument(
+        "--corrections",
+        metavar="FILE",
+        help="append the better translations that readers suggest to this TSV file, from which "
+        "nmt-train learns; default: the page has no such field",
+    )
     limits = p.add_argument_group("limits")
     for name, (flag, metavar, kind, meaning) in LIMITS.items():
         default = getattr(Limits, name)
@@ -128,6 +135,7 @@ def body(args: argparse.Namespace) -> None:
     key = _api_key(args)
     try:
         from nmt.apps.serve.app import Service
+        from nmt.apps.serve.corrections import CorrectionsFile
         from nmt.apps.serve.guard import is_loopback
         from nmt.apps.serve.server import listen, run
     except ImportError as error:
@@ -145,10 +153,11 @@ def body(args: argparse.Namespace) -> None:
     for path in args.run:  # report a bad folder before torch is imported, which takes seconds
         if not is_export(Path(path)):
             RunFolder.open(path).require_translation()
+    corrections = CorrectionsFile(Path(args.corrections)) if args.corrections else None
     opened = listen(args.host, args.port)
     translators = {name: _load(path, args) for name, path in model_names(args.run).items()}
     enable_gc()
-    run(Service(translators, limits, key), opened)
+    run(Service(translators, limits, key, corrections), opened)
 
 
 def _limits(args: argparse.Namespace) -> Limits:

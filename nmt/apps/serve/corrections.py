@@ -2,7 +2,7 @@
 
 A row is written at once, under a lock of the operating system, and flushed to the disk before the
 request is answered. So requests and servers can share a file, and a kill at any time leaves all
-rows that were answered. What a kill left of a row, which nobody was promised, goes with the next one.
+rows that were answered. A part of a row, which a kill may leave, is removed before the next row.
 """
 
 from __future__ import annotations
@@ -35,9 +35,8 @@ class CorrectionsFile:
             fix = "create the folder, or choose another one"
             raise UserError("no such folder", at=str(path.parent), fix=fix)
         self.path, self._lock = path, f"{path}.lock"
-        with disk_errors(path, 0, "choose another file", "start the server again"):
-            with FileLock(self._lock):
-                self._repair()
+        with disk_errors(path, 0, "choose another file"), FileLock(self._lock):
+            self._repair()
 
     def append(self, values: Sequence[str]) -> None:
         """Append a row: the values of all columns but the last, the time.

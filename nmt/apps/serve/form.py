@@ -1,4 +1,4 @@
-"""The fields of a request: of a JSON object, or of a form as browsers and LibreTranslate's clients send it."""
+"""The fields of a body: of a JSON object, or of a form, as browsers and many programs send it."""
 
 from __future__ import annotations
 
@@ -20,13 +20,14 @@ Fields = TypeVar("Fields", bound=BaseModel)
 async def read_fields(request: Request) -> dict[str, Any]:
     """Return the fields of a body: of a JSON object or a form. A body of another kind has none."""
     kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
-    if kind in FORMS:
-        form = await request.form()
-        several = {name: form.getlist(name) for name in form}
-        return {name: values if len(values) > 1 else values[0] for name, values in several.items()}
+    body = await request.body()  # kept for those who read it after this
     try:
-        fields = json.loads(await request.body())
-    except (ValueError, RecursionError):
+        if kind in FORMS:
+            form = await request.form()
+            several = {name: form.getlist(name) for name in form}
+            return {name: found if len(found) > 1 else found[0] for name, found in several.items()}
+        fields = json.loads(body)
+    except (ValueError, RecursionError, HTTPException, MultiPartException):
         return {}
     return fields if isinstance(fields, dict) else {}
 

@@ -1,24 +1,24 @@
 """LibreTranslate's form of requests, so that its clients and plug-ins can use the server.
 
-``POST /translate`` with ``q``, ``source`` and ``target`` is a request of this form, as JSON or as a
-form. Its answers and errors have LibreTranslate's form, too. The server does not identify languages:
-``auto`` stands for the only source language from which a model translates to the target.
+``POST /translate`` with ``q``, ``source`` and ``target`` is a request of this form, in JSON or as a
+browser sends it. Its answers and errors have LibreTranslate's form, too. The server does not
+identify languages: ``auto`` stands for the only source language that is translated to the target.
 """
 
 from __future__ import annotations
 
-import json
 from collections.abc import Awaitable, Callable, Iterator
-from typing import Annotated, Any, Literal, NamedTuple, TypeAlias, TypeVar
+from typing import Annotated, Any, Literal, NamedTuple, TypeAlias
 
 from fastapi import Request
 from fastapi.responses import JSONResponse, Response
 from fastapi.routing import APIRoute
-from pydantic import BaseModel, BeforeValidator, Field, ValidationError
+from pydantic import BaseModel, BeforeValidator, Field
 
+from nmt.apps.serve.form import read, read_fields
 from nmt.apps.serve.limits import Refused
 from nmt.apps.serve.model import ServedModel
-from nmt.apps.serve.schema import TranslateRequest, problems_of
+from nmt.apps.serve.schema import TranslateRequest
 from nmt.data.languages import language_name, standard_code
 
 FORMS = ("application/x-www-form-urlencoded", "multipart/form-data")
@@ -26,7 +26,6 @@ AUTO = "auto"
 # a request in the form of this server -> its answer
 Translate: TypeAlias = Callable[[Any, Request], Awaitable[dict[str, Any]]]
 
-Fields = TypeVar("Fields", bound=BaseModel)
 Text: TypeAlias = Annotated[str, Field(min_length=1)]
 
 
