@@ -107,13 +107,12 @@ def find_direction(
     Raises:
         Refused: there is none, or the source language is not clear.
     """
-    wanted = standard_code(target)
     found = [
         one
         for one in directions(models)
-        if standard_code(one.target) == wanted
-        and source in (AUTO, one.source, standard_code(one.source))
-        and name in (None, one.model.name)
+        if source == AUTO or standard_code(one.source) == standard_code(source)
+        if standard_code(one.target) == standard_code(target)
+        if name in (None, one.model.name)
     ]
     if not found:
         what = f"no model translates from {source} to {target}"
