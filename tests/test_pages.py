@@ -149,6 +149,13 @@ PAGES = {
             "nmt-score --hyp ours.en theirs.en --ref test.en --src": NETWORK,
         },
     ),
+    "docs/howto/corrections.md": Page(
+        recipes=GL_EN,
+        runs=("runs/gl-en",),
+        copies=("tests/fixtures/corrections.tsv",),
+        before="cp tests/fixtures/corrections.tsv corrections.tsv",
+        not_run={"nmt-serve": SERVER},
+    ),
     "docs/howto/language-models.md": Page(recipes=GL_EN),
     "docs/howto/limited-time.md": Page(recipes=GL_EN),
     "docs/howto/offline.md": Page(
@@ -173,7 +180,12 @@ PAGES = {
         runs=("runs/quickstart", "runs/layernorm", "runs/scalenorm"),
     ),
     "docs/howto/serve.md": Page(
-        not_run={"pip install": NETWORK, "nmt-serve": SERVER, "curl": SERVER},
+        not_run={
+            "pip install": NETWORK,
+            "nmt-serve": SERVER,
+            "curl": SERVER,
+            "docker": "needs Docker; tests/apps/serve/test_container.py",
+        },
     ),
     "docs/howto/several-gpus.md": Page(not_run={"torchrun": "needs several GPUs"}),
     "docs/howto/sweeps.md": Page(
