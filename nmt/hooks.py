@@ -26,15 +26,26 @@ class Extension(Protocol):
 
         For nmt-train, this is a function that runs instead of the training. For nmt-export, a
         function that writes the folder, given run and path. For nmt-translate, a
-        ``nmt.cli.output.Corpus``.
+        ``nmt.cli.output.Corpus``, or, from the extension documents, a ``Documents``.
 
         Raises:
             UserError: an option is wrong, or contradicts another one.
         """
 
 
+class Documents(Protocol):
+    """Files that nmt-translate translates instead of lines."""
+
+    def translate(self, translator: Any, options: dict[str, Any]) -> None:
+        """Translate them, given a ``Translator`` and the options of the search, None = not given.
+
+        Raises:
+            UserError: one of them was not translated.
+        """
+
+
 def extension(command: str) -> Extension | None:
-    """Return the extension of a command: train, translate or export."""
+    """Return an extension of a command: train, translate, documents (of translate) or export."""
     return find(command)
 
 

@@ -22,6 +22,7 @@ COMMANDS = {
 HOOKS = {
     "train": "nmt.apps.suggest.command",
     "translate": "nmt.apps.synthesize.pairs",
+    "documents": "nmt.apps.documents.command",
     "export": "nmt.apps.share.command",
     "advice": "nmt.apps.suggest.sizes:advice_for",
     "live_view": "nmt.apps.plot.live_curve:live_view",

@@ -1,4 +1,4 @@
-"""nmt-translate: text in, text out, one line of output for each line of input."""
+"""nmt-translate: text in, text out, one line of output for each line of input; or documents."""
 
 from __future__ import annotations
 
@@ -56,8 +56,8 @@ OPTION_GROUPS = {
 }
 # shown by --help; --help-all shows the others too
 OFTEN_USED = (
-    "run", "input", "output", "force", "resume", "checkpoint", "device", "beam", "n_best", "split",
-    "tag", "tgt_tag",
+    "run", "input", "output", "to", "force", "resume", "checkpoint", "device", "beam", "n_best",
+    "split", "tag", "tgt_tag",
 )  # fmt: skip
 
 
@@ -69,6 +69,7 @@ examples:
   echo 'Bo día a todos.' | %(prog)s runs/gl-en
   %(prog)s runs/gl-en --input test.gl -o test.en
   %(prog)s runs/seed-1 runs/seed-2 < test.gl       # an ensemble
+  %(prog)s runs/gl-en letter.docx app.po --to english/
 
 docs/search-options.md explains the search options."""
 
@@ -77,7 +78,7 @@ def parser() -> argparse.ArgumentParser:
     """Return the command line of nmt-translate."""
     p = command_parser(
         "nmt-translate",
-        usage="%(prog)s RUN [RUN ...] [options]",
+        usage="%(prog)s RUN [RUN ...] [FILE ... --to DIR] [options]",
         description="Translate plain text, line by line, from standard input to standard "
         "output. Blank lines stay blank. Input and output are UTF-8 in any locale.",
         epilog=EXAMPLES,
@@ -87,7 +88,7 @@ def parser() -> argparse.ArgumentParser:
         nargs="+",
         metavar="RUN",
         help="run folder from nmt-train, or exported folder from nmt-export; several run folders "
-        "with the same vocabulary are an ensemble",
+        "with the same vocabulary are an ensemble; with --to, the files to translate follow",
     )
     files = p.add_argument_group("input and output")
     files.add_argument("--input", metavar="FILE", help="read this file: plain, .gz, .xz or .bz2")
@@ -105,8 +106,9 @@ def parser() -> argparse.ArgumentParser:
         action="store_true",
         help="write one JSON object per translation, in which any text is unambiguous",
     )
-    if (extension := hooks.extension("translate")) is not None:
-        extension.add_options(p)
+    for name in ("translate", "documents"):
+        if (extension := hooks.extension(name)) is not None:
+            extension.add_options(p)
     model = p.add_argument_group("model")
     add_model_options(model)
     model.add_argument(
@@ -285,6 +287,11 @@ def body(args: argparse.Namespace) -> None:
     from nmt.cli.output import locked_output
 
     limit_onednn_cache(COMPILED_PRODUCTS)
+    if (documents := hooks.extension("documents")) is not None:
+        found: hooks.Documents | None = documents.requested(args)
+        if found is not None:
+            _translate_documents(args, found)
+            return
     extension = hooks.extension("translate")
     corpus: Corpus | None = None if extension is None else extension.requested(args)
     if corpus is not None:
@@ -298,6 +305,19 @@ def body(args: argparse.Namespace) -> None:
     # a signal ends the command as an error does, so finished lines are written first
     with raise_terminated(), locked:
         _translate(args, corpus)
+
+
+def _translate_documents(args: argparse.Namespace, documents: hooks.Documents) -> None:
+    from nmt.config.recipe import DecodeConfig
+    from nmt.decoding.options import as_flag, search_options
+
+    chosen = _search_options(args)
+    search_options(DecodeConfig(), chosen, spell=as_flag)  # report errors before torch is loaded
+    with raise_terminated():
+        translator = _load(args)
+        enable_gc()
+        _note_tags(translator, translator.check_options(chosen))
+        documents.translate(translator, chosen)
 
 
 def _translate(args: argparse.Namespace, corpus: Corpus | None) -> None:

@@ -1,0 +1,219 @@
+"""nmt-translate RUN FILE... --to DIR: translate documents."""
+
+from __future__ import annotations
+
+import argparse
+import csv
+import io
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from nmt.apps.documents.formats import FORMATS
+from nmt.data.text import quantity
+from nmt.errors import MachineError, NmtError, UserError
+from nmt.runtime.files import AGAIN, disk_errors, write_atomic
+
+if TYPE_CHECKING:
+    from nmt import Translator
+    from nmt.apps.documents.job import Report
+
+REPORT = ".report.tsv"  # after the name of a document
+MAX_SHOWN = 10  # places of a document that are printed
+
+
+def add_options(p: argparse.ArgumentParser) -> None:
+    """Add the options to the parser of nmt-translate."""
+    documents = p.add_argument_group("documents: RUN FILE... --to DIR")
+    documents.add_argument(
+        "--to",
+        metavar="DIR",
+        help="translate the files after RUN into this folder, under the same names: "
+        f"{', '.join(FORMATS)}",
+    )
+    documents.add_argument(
+        "--retranslate",
+        action="store_true",
+        help="also replace translations that are in a file already (.po, .xliff, .tmx)",
+    )
+
+
+def requested(args: argparse.Namespace) -> Documents | None:
+    """Return the documents of the command line, None without --to; ``args.run`` loses the files.
+
+    Raises:
+        UserError: an option is not allowed, no file is given, two files have the same name, or a
+            translation exists.
+    """
+    if args.to is None:
+        if args.retranslate:
+            raise UserError("--retranslate requires --to", fix="add --to DIR, or leave it out")
+        return None
+    _check_options(args)
+    given = args.run
+    count = next((i for i, name in enumerate(given) if not Path(name).is_dir()), len(given))
+    runs, files = given[: max(1, count)], [Path(name) for name in given[max(1, count) :]]
+    if not files:
+        raise UserError(
+            "--to requires the files to translate",
+            at=args.to,
+            fix=f"name them after the run folder: {runs[0]} FILE... --to {args.to}",
+        )
+    args.run = runs
+    folder = Path(args.to)
+    if folder.exists() and not folder.is_dir():
+        raise UserError("is not a folder", at=args.to, fix="give --to a folder, which may be new")
+    names: dict[str, Path] = {}
+    for path in files:
+        if path.name in names:
+            raise UserError(
+                f"has the same name as {names[path.name]}, and both would be {folder / path.name}",
+                at=str(path),
+                fix="translate one of them into another folder",
+            )
+        names[path.name] = path
+    documents = Documents(files, folder, args.force, args.resume, args.retranslate)
+    documents.check()
+    return documents
+
+
+def _check_options(args: argparse.Namespace) -> None:
+    others = {
+        "--input": args.input,
+        "--output": args.output,
+        "--pairs": getattr(args, "pairs", None),
+        "--json": args.json,
+        "--n-best": args.n_best not in (None, 1),
+        "--scores": args.scores,
+        "--token-scores": args.token_scores,
+        "--align": args.align,
+        "--score-target": args.score_target,
+        "--prefix": args.prefix,
+        "--require": args.require,
+        "--forbid": args.forbid,
+    }
+    for flag in (flag for flag, value in others.items() if value):
+        raise UserError(
+            f"{flag} is for text with one sentence per line, and --to for documents",
+            fix=f"leave out {flag} or --to",
+        )
+
+
+@dataclass
+class Documents:
+    """The documents that one command translates.
+
+    Attributes:
+        files: the documents.
+        folder: of the translations.
+        force: replace existing ones.
+        resume: leave out documents that have a translation.
+        retranslate: replace translations that are in a document already.
+    """
+
+    files: Sequence[Path]
+    folder: Path
+    force: bool = False
+    resume: bool = False
+    retranslate: bool = False
+
+    def check(self) -> None:
+        """Check that the translations can be written, before a model is loaded.
+
+        Raises:
+            UserError: a translation exists, or is a document itself.
+        """
+        from nmt.cli.output import check_output_file
+
+        with disk_errors(self.folder, elsewhere="choose another folder with --to", again=AGAIN):
+            self.folder.mkdir(parents=True, exist_ok=True)
+        for path in self._unfinished():
+            for target in (self._target(path), self._report(path)):
+                check_output_file(target, self.force, [str(file) for file in self.files])
+
+    def _target(self, path: Path) -> Path:
+        return self.folder / path.name
+
+    def _report(self, path: Path) -> Path:
+        return self.folder / f"{path.name}{REPORT}"
+
+    def _unfinished(self) -> list[Path]:
+        return [path for path in self.files if not (self.resume and self._target(path).exists())]
+
+    def translate(self, translator: Translator, options: dict[str, Any]) -> None:
+        """Translate the documents, one after the other; a bad one does not stop the others.
+
+        Args:
+            options: of the search, None = not given.
+
+        Raises:
+            UserError: a document was not translated; its error is printed before.
+        """
+        unfinished = self._unfinished()
+        if done := len(self.files) - len(unfinished):
+            print(f"note: {quantity(done, 'document')} translated before", file=sys.stderr)
+        errors: list[NmtError] = []
+        for path in unfinished:
+            try:
+                self._translate(path, translator, options)
+            except MachineError:
+                raise
+            except NmtError as error:
+                errors.append(error)
+                print(f"error: {error}", file=sys.stderr)
+        if errors:
+            raise UserError(
+                f"{len(errors):,} of {quantity(len(self.files), 'document')} not translated",
+                fix="correct these files, then run the same command with --resume",
+            )
+
+    def _translate(self, path: Path, translator: Translator, options: dict[str, Any]) -> None:
+        from nmt.apps.documents.document import count_segments, translate_file
+        from nmt.apps.documents.model import from_translator
+        from nmt.runtime.progress import progress_bar
+
+        checked = translator.check_options(options)
+        tgt = translator.codec.for_tag(checked.target_tag).tgt
+        langs = (checked.src or translator.codec.src, tgt)
+        count = count_segments(path, langs, self.retranslate)
+        with progress_bar(path.name, "segments", count) as bar:
+            given = {name: value for name, value in options.items() if value is not None}
+            translate = from_translator(translator, lambda: bar.refresh() and None, **given)
+            target = self._target(path)
+            report = translate_file(
+                path, target, langs, translate, self.retranslate, lambda n: bar.update(n)
+            )
+        self._write_report(path, report)
+        self._print(path, report)
+
+    def _write_report(self, path: Path, report: Report) -> None:
+        """Write what a person should know of a translation, if there is anything."""
+        file = self._report(path)
+        if not report.remarks:
+            file.unlink(missing_ok=True)  # of an earlier translation, which is replaced
+            return
+        table = io.StringIO()
+        writer = csv.writer(table, delimiter="\t", lineterminator="\n")
+        writer.writerow(["place", "problem", "note", "source", "translation"])
+        for remark in report.remarks:
+            row = remark.place, remark.problem, remark.note, remark.source, remark.translation
+            writer.writerow([" ".join(cell.split()) for cell in row])
+        write_atomic(file, table.getvalue(), "choose another folder with --to", AGAIN)
+
+    def _print(self, path: Path, report: Report) -> None:
+        counts = [quantity(report.segments, "segment") + " translated"]
+        if report.kept:
+            counts.append(f"{report.kept:,} kept as they were")
+        counts += [f"{count:,} {what}" for what, count in report.others.items()]
+        if in_parts := sum(bool(remark.note) for remark in report.remarks):
+            counts.append(f"{in_parts:,} translated in parts")
+        print(f"{self._target(path)}: {', '.join(counts)}", file=sys.stderr)
+        problems = report.problems
+        for remark in problems[:MAX_SHOWN]:
+            print(f"  check {path}, {remark.place}: {remark.problem}", file=sys.stderr)
+        if len(problems) > MAX_SHOWN:
+            print(f"  and {len(problems) - MAX_SHOWN:,} more", file=sys.stderr)
+        if report.remarks:
+            print(f"  {self._report(path)} lists them", file=sys.stderr)

@@ -1,0 +1,248 @@
+"""Gettext catalogs (.po): each message without a translation gets one.
+
+Entries that have a translation, also a fuzzy one, stay as they are. polib would write all of them
+with other line breaks; here an entry that does not change keeps its bytes, so a version control
+shows what was translated.
+"""
+
+from __future__ import annotations
+
+import gettext
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import BinaryIO
+
+from nmt.apps.documents.formats.encoding import read_text, write_text
+from nmt.apps.documents.formats.text import as_text, tokens_of
+from nmt.apps.documents.job import Job
+from nmt.apps.documents.protect import has_words
+from nmt.apps.documents.segments import Item, Segment, Unit
+from nmt.errors import UserError
+
+_DECLARED = re.compile(rb"Content-Type:[^\n]*charset=([\w.-]+)(?=\\n|\"|\s)")
+_KEYWORD = re.compile(r"\s*(msgctxt|msgid_plural|msgid|msgstr(?:\[\d+\])?)(?=[\s\"])\s*(.*)")
+_QUOTED = re.compile(r'\s*"((?:[^"\\]|\\.)*)"\s*')
+_ESCAPE = re.compile(r"\\(x[0-9a-fA-F]{1,2}|[0-7]{1,3}|.)")
+_ESCAPES = {"n": "\n", "t": "\t", "r": "\r", "a": "\a", "b": "\b", "f": "\f", "v": "\v"}
+_PLURALS = re.compile(r"nplurals\s*=\s*(\d+)\s*;\s*plural\s*=\s*([^;\n]+)")
+_CHECK = "check the file with msgfmt -c"
+
+
+@dataclass
+class _Entry:
+    """A message.
+
+    Attributes:
+        line: of its first line in the file.
+        raw: its lines with their ends.
+        texts: by keyword, such as msgstr[0].
+        first: keyword -> index of its line in ``raw``.
+    """
+
+    line: int
+    raw: list[str] = field(default_factory=list)
+    texts: dict[str, str] = field(default_factory=dict)
+    first: dict[str, int] = field(default_factory=dict)
+
+    @property
+    def targets(self) -> list[str]:
+        """The keywords of its translations."""
+        return [keyword for keyword in self.texts if keyword.startswith("msgstr")]
+
+    @property
+    def flags(self) -> list[str]:
+        """What its comments say for programs, such as fuzzy."""
+        lines = (line[2:] for line in self.raw if line.startswith("#,"))
+        return [flag.strip() for line in lines for flag in line.split(",")]
+
+
+def convert(source: BinaryIO, target: BinaryIO, job: Job) -> None:
+    """Translate a catalog."""
+    text, encoding = read_text(source, job.name, _DECLARED)
+    write_text(target, job.translated(_items(text, job)), encoding, job.name)
+
+
+def _items(text: str, job: Job) -> Iterator[Item]:
+    singular = 0  # index of the form for 1
+    found = False
+    for entry in _entries(text, job.name):
+        if not entry.targets:
+            yield "".join(entry.raw)
+            continue
+        found = True
+        if not entry.texts.get("msgid") and "msgctxt" not in entry.texts:
+            singular = _form_of_one(entry.texts["msgstr"])
+            yield _header(entry, job)
+            continue
+        has_translation = any(entry.texts[keyword] for keyword in entry.targets)
+        if has_translation and not job.retranslate:
+            job.report.kept += 1
+            yield "".join(entry.raw)
+        else:
+            yield _unit(entry, singular)
+    if not found:
+        raise UserError("has no messages", at=job.name, fix="check that it is a gettext catalog")
+
+
+def _entries(text: str, name: str) -> Iterator[_Entry]:
+    """Yield the entries; what follows the last translation of one belongs to the next.
+
+    Raises:
+        UserError: a line is not one of a catalog.
+    """
+    entry, keyword = _Entry(1), ""
+    for number, line in enumerate(re.findall(r"[^\n]*\n|[^\n]+", text), 1):
+        at = f"{name}:{number}"
+        content = line.strip().removeprefix("\ufeff")
+        starts = _KEYWORD.match(content)
+        if not content or content.startswith("#"):
+            if entry.targets:
+                yield entry
+                entry, keyword = _Entry(number), ""
+            entry.raw.append(line)
+            continue
+        if starts and starts[1] in ("msgctxt", "msgid") and entry.targets:
+            yield entry
+            entry = _Entry(number)
+        if starts:
+            keyword, content = starts[1], starts[2]
+            _check_order(entry, keyword, at)
+            entry.texts[keyword], entry.first[keyword] = "", len(entry.raw)
+        quoted = _QUOTED.fullmatch(content)
+        if quoted is None or not keyword:
+            raise UserError(
+                "this is not a line of a catalog: a text in double quotes, in one line",
+                at=at,
+                fix=_CHECK,
+            )
+        entry.texts[keyword] += _ESCAPE.sub(_character, quoted[1])
+        entry.raw.append(line)
+    if entry.texts and not entry.targets:
+        raise UserError("the last message has no msgstr", at=f"{name}:{entry.line}", fix=_CHECK)
+    yield entry
+
+
+def _check_order(entry: _Entry, keyword: str, at: str) -> None:
+    plural = "msgid_plural" in entry.texts
+    problem = ""
+    if keyword in entry.texts:
+        problem = f"a second {keyword} in one message"
+    elif keyword.startswith("msgstr") and "msgid" not in entry.texts:
+        problem = f"{keyword} without msgid"
+    elif keyword.startswith("msgstr") and plural != keyword.endswith("]"):
+        problem = "msgstr[0], msgstr[1] and so on belong to a msgid_plural, and msgstr to others"
+    elif keyword == "msgid_plural" and "msgid" not in entry.texts:
+        problem = "msgid_plural without msgid"
+    if problem:
+        raise UserError(problem, at=at, fix=_CHECK)
+
+
+def _character(escape: re.Match[str]) -> str:
+    code = escape[1]
+    if code[0] == "x" and len(code) > 1:
+        return chr(int(code[1:], 16))
+    return chr(int(code, 8)) if code.isdigit() else _ESCAPES.get(code, code)
+
+
+def _form_of_one(header: str) -> int:
+    """Return the index of the plural form that the number 1 has."""
+    found = _PLURALS.search(header)
+    try:
+        return gettext.c2py(found[2])(1) if found else 0  # type: ignore[attr-defined]
+    except (ValueError, OverflowError):  # also PLURAL, in a template
+        return 0
+
+
+def _header(entry: _Entry, job: Job) -> str:
+    """Return the first entry, with the target language if it names none or that of the source."""
+    header = entry.texts["msgstr"]
+    language = re.search(r"^Language:[^\S\n]*(.*)$", header, re.MULTILINE)
+    if language is None or language[1] in ("", job.src):
+        line = f"Language: {job.tgt}"
+        new = (
+            header[: language.start()] + line + header[language.end() :]
+            if language
+            else f"{header}{line}\n"
+        )
+        return _with_texts(entry, {"msgstr": new})
+    return "".join(entry.raw)
+
+
+def _unit(entry: _Entry, singular: int) -> Unit:
+    """Return the unit of a message: the form for 1 is from msgid, others from msgid_plural."""
+    place = f"line {entry.line + entry.first['msgid']}"
+    one, many = (
+        Segment(tokens_of(entry.texts.get(keyword, "")), place)
+        for keyword in ("msgid", "msgid_plural")
+    )
+    sources = dict.fromkeys(entry.targets, one)
+    for keyword in entry.targets if "msgid_plural" in entry.texts else ():
+        is_singular = keyword == f"msgstr[{singular}]" and len(entry.targets) > 1
+        sources[keyword] = one if is_singular else many
+    segments = [one, many] if "msgid_plural" in entry.texts else [one]
+
+    def render() -> str:
+        worded = [segment for segment in segments if has_words(segment.text)]
+        if not worded or all(s.translated is None and not s.problem for s in worded):
+            return "".join(entry.raw)
+        texts = {keyword: as_text([*s.result]) for keyword, s in sources.items()}
+        # which of three forms is which, a translation of the plural does not say
+        fuzzy = len(entry.targets) > 2 or any(segment.problem for segment in segments)
+        return _with_texts(entry, texts, fuzzy)
+
+    return Unit(segments, render)
+
+
+def _with_texts(entry: _Entry, texts: dict[str, str], fuzzy: bool | None = None) -> str:
+    """Return an entry with other translations.
+
+    Args:
+        texts: by keyword.
+        fuzzy: whether the entry has this flag; None = as before.
+    """
+    lines: list[str] = []
+    newline = "\r\n" if entry.raw[-1].endswith("\r\n") else "\n"
+    keyword = ""
+    keywords = {index: keyword for keyword, index in entry.first.items()}
+    for index, line in enumerate(entry.raw):
+        keyword = keywords.get(index, keyword)
+        if keyword not in texts:
+            lines.append(line)
+        elif index in keywords:
+            lines += [f"{quoted}{newline}" for quoted in _quoted(keyword, texts[keyword])]
+    if fuzzy is not None and fuzzy != ("fuzzy" in entry.flags):
+        lines = _flagged(lines, fuzzy, newline)
+    if not entry.raw[-1].endswith("\n"):
+        lines[-1] = lines[-1].removesuffix(newline)
+    return "".join(lines)
+
+
+def _flagged(lines: list[str], fuzzy: bool, newline: str) -> list[str]:
+    """Return the lines of an entry with or without the flag fuzzy."""
+    index = next(
+        i for i, line in enumerate(lines) if line.startswith("#,") or line[:1] not in "#\r\n"
+    )
+    rest = lines[index:]
+    flags = [flag.strip() for flag in rest[0][2:].split(",")] if rest[0].startswith("#,") else []
+    rest = rest[1:] if flags else rest
+    flags = [flag for flag in flags if flag != "fuzzy"]
+    flags = ["fuzzy", *flags] if fuzzy else flags
+    return [*lines[:index], *([f"#, {', '.join(flags)}{newline}"] if flags else []), *rest]
+
+
+def _quoted(keyword: str, text: str) -> Iterator[str]:
+    """Yield the lines of a text, one for each of its own."""
+    parts = re.findall(r"[^\n]*\n|[^\n]+", text) or [""]
+    if len(parts) > 1:
+        parts = ["", *parts]
+    for index, part in enumerate(parts):
+        for char, code in (
+            ("\\", "\\\\"),
+            ('"', '\\"'),
+            ("\n", "\\n"),
+            ("\t", "\\t"),
+            ("\r", "\\r"),
+        ):
+            part = part.replace(char, code)
+        yield f'{f"{keyword} " if index == 0 else ""}"{part}"'

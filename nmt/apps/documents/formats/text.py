@@ -1,0 +1,88 @@
+"""Plain text, a line a segment, and JSON, of which the string values are segments.
+
+Both, and other files with messages, may have tags such as ``<b>`` in their text.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from typing import BinaryIO
+
+from nmt.apps.documents.formats.encoding import read_text, write_text
+from nmt.apps.documents.job import Job
+from nmt.apps.documents.segments import Item, Mark, Token, text_unit
+from nmt.errors import UserError
+
+_TAG = re.compile(r"<(/?)([A-Za-z][\w.:-]*)[^<>]*?(/?)>")
+_STRING = re.compile(r'"(?:[^"\\]|\\.)*"(\s*:)?')
+_VOID = {"br", "hr", "img", "input", "wbr"}
+
+
+def tokens_of(text: str) -> list[Token]:
+    """Return a text as tokens: its tags are marks."""
+    tokens: list[Token] = []
+    end = 0
+    for tag in _TAG.finditer(text):
+        slash, name, empty = tag[1], tag[2].lower(), tag[3]
+        tokens.append(text[end : tag.start()])
+        if slash:
+            tokens.append(Mark("close", (tag[0],), name))
+        else:
+            tokens.append(Mark("single" if empty or name in _VOID else "open", (tag[0],), name))
+        end = tag.end()
+    return [*tokens, text[end:]]
+
+
+def as_text(tokens: list[Token] | tuple[Token, ...]) -> str:
+    """Return tokens as text, with their marks."""
+    return "".join(map(str, tokens))
+
+
+def convert_text(source: BinaryIO, target: BinaryIO, job: Job) -> None:
+    """Translate plain text line by line."""
+    text, encoding = read_text(source, job.name)
+
+    def items() -> Iterator[Item]:
+        for number, line in enumerate(re.findall(r"[^\n]*\n|[^\n]+", text), 1):
+            content = line.rstrip("\r\n")
+            yield text_unit(content, tokens_of(content), f"line {number}", as_text)
+            yield line[len(content) :]
+
+    write_text(target, job.translated(items()), encoding, job.name)
+
+
+def convert_json(source: BinaryIO, target: BinaryIO, job: Job) -> None:
+    """Translate the string values of JSON; keys and everything else stay."""
+    text, encoding = read_text(source, job.name)
+    try:
+        json.loads(text.removeprefix("\ufeff"))
+    except json.JSONDecodeError as error:
+        raise UserError(
+            f"not JSON: {error.msg}",
+            at=f"{job.name}:{error.lineno}:{error.colno}",
+            fix="correct the file, for example with an editor that checks JSON",
+        ) from error
+    except RecursionError as error:
+        fix = "translate a file with fewer levels"
+        raise UserError("its values are nested too deeply", at=job.name, fix=fix) from error
+    escaped = text.isascii() and "\\u" in text
+
+    def quoted(tokens: object) -> str:
+        return json.dumps(as_text(tokens), ensure_ascii=escaped)  # type: ignore[arg-type]
+
+    def items() -> Iterator[Item]:
+        end, line = 0, 1
+        for string in _STRING.finditer(text):
+            line += text.count("\n", end, string.start())
+            yield text[end : string.start()]
+            if string[1] is not None:  # a key
+                yield string[0]
+            else:
+                value = json.loads(string[0])
+                yield text_unit(string[0], tokens_of(value), f"line {line}", quoted)
+            end = string.end()
+        yield text[end:]
+
+    write_text(target, job.translated(items()), encoding, job.name)

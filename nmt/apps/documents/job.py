@@ -1,0 +1,117 @@
+"""Translate the items of a document with bounded memory, and list what a person must look at."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field
+
+from nmt.apps.documents.lines import Lines, Translate
+from nmt.apps.documents.markup import translate_segments
+from nmt.apps.documents.protect import has_words
+from nmt.apps.documents.segments import Item, Segment, Unit, plain
+
+MAX_SEGMENTS, MAX_CHARACTERS = 2048, 1_000_000  # that are in memory at the same time
+
+
+@dataclass(frozen=True)
+class Remark:
+    """What a person should know of a translation.
+
+    Attributes:
+        place: in the file.
+        problem: why it must be looked at; empty = all protected parts and marks are in it.
+        note: how it was made, if that may have made it worse.
+        source, translation: their text.
+    """
+
+    place: str
+    problem: str
+    note: str
+    source: str
+    translation: str
+
+
+@dataclass
+class Report:
+    """What a document had.
+
+    Attributes:
+        segments: with words, so that they were to be translated.
+        kept: that had a translation before, which stayed.
+        remarks: in the order of the document.
+        others: what else happened -> how often.
+    """
+
+    segments: int = 0
+    kept: int = 0
+    remarks: list[Remark] = field(default_factory=list)
+    others: dict[str, int] = field(default_factory=dict)
+
+    @property
+    def problems(self) -> list[Remark]:
+        """The translations that a person must look at."""
+        return [remark for remark in self.remarks if remark.problem]
+
+    def count(self, what: str) -> None:
+        """Count something else than a translation."""
+        self.others[what] = self.others.get(what, 0) + 1
+
+
+class Job:
+    """The translation of one document.
+
+    Args:
+        name: of the document, for errors.
+        src, tgt: the languages.
+        translate: translates lines; None = only read the document, to check and count it.
+        retranslate: replace translations that are in the document already.
+        progress: called with the number of segments that are translated.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        src: str,
+        tgt: str,
+        translate: Translate | None,
+        retranslate: bool = False,
+        progress: Callable[[int], object] = lambda count: None,
+    ) -> None:
+        self.name, self.src, self.tgt, self.retranslate = name, src, tgt, retranslate
+        self.report = Report()
+        self._lines = None if translate is None else Lines(translate)
+        self._progress = progress
+
+    def translated(self, items: Iterable[Item]) -> Iterator[str]:
+        """Yield the items of a document as text, with translated units."""
+        for chunk in _chunks(items):
+            units = [item for item in chunk if isinstance(item, Unit)]
+            segments = [s for unit in units for s in unit.all_segments() if has_words(s.text)]
+            self.report.segments += len(segments)
+            if self._lines is not None:
+                translate_segments(segments, self._lines, self.src)
+                self.report.remarks += [_remark(s) for s in segments if s.problem or s.note]
+                self._progress(len(segments))
+            yield from map(str, chunk)
+
+
+def _remark(segment: Segment) -> Remark:
+    result = plain(segment.result)
+    return Remark(segment.place, segment.problem, segment.note, segment.text, result)
+
+
+def _chunks(items: Iterable[Item]) -> Iterator[list[Item]]:
+    chunk: list[Item] = []
+    segments = characters = 0
+    for item in items:
+        chunk.append(item)
+        if isinstance(item, Unit):
+            inside = list(item.all_segments())
+            segments += len(inside)
+            characters += sum(len(segment.text) for segment in inside)
+        else:
+            characters += len(item)
+        if segments >= MAX_SEGMENTS or characters >= MAX_CHARACTERS:
+            yield chunk
+            chunk, segments, characters = [], 0, 0
+    yield chunk

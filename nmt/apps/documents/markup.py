@@ -1,0 +1,311 @@
+"""Put inline markup around the words that translate the words it was around.
+
+The text of a segment is divided into sentences. A mark between two sentences stays between their
+translations. For a mark inside a sentence, the word alignment says where it goes. Where that does
+not give nested pairs, or the alignment is not known, the text between the marks of the sentence is
+translated alone.
+"""
+
+from __future__ import annotations
+
+import itertools
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+
+from nmt.apps.documents.lines import Lines, Link, Translated
+from nmt.apps.documents.protect import spans
+from nmt.apps.documents.segments import Mark, Segment, Token, joined
+from nmt.data.languages import base_language
+from nmt.data.sentences import split_sentences
+from nmt.data.text import clean_line
+
+IN_PARTS = "translated in parts, to keep the markup"
+
+
+def translate_segments(segments: Sequence[Segment], lines: Lines, lang: str) -> None:
+    """Translate segments; each gets its translation, and what a person should know of it.
+
+    Args:
+        lines: translates them.
+        lang: language of the source, for the division into sentences.
+    """
+    marked = [_Marked(segment, base_language(lang)) for segment in segments]
+    _translate_parts([part for each in marked for part in each.parts], lines)
+    unplaced = [each for each in marked if not each.place()]
+    for each in unplaced:
+        each.divide_at_marks()
+    _translate_parts([p for each in unplaced for p in each.parts if p.translated is None], lines)
+    for each in unplaced:
+        if not each.place():
+            each.segment.problem = "not translated: its markup has no place in the translation"
+
+
+def _translate_parts(parts: Sequence[_Part], lines: Lines) -> None:
+    for align in (False, True):
+        chosen = [part for part in parts if part.has_marks == align]
+        results = lines.translate([part.text for part in chosen], align)
+        for part, result in zip(chosen, results, strict=True):
+            part.translated = result
+
+
+@dataclass
+class _Part:
+    """A sentence or a part of one, without white space at its ends.
+
+    Attributes:
+        start, end: position in the text of the segment.
+        has_marks: whether a mark is inside, not at an end.
+    """
+
+    start: int
+    end: int
+    text: str
+    has_marks: bool
+    translated: Translated | None = None
+
+
+@dataclass(eq=False)
+class _Node:
+    """A pair of marks with what is inside, or a mark that stands alone.
+
+    Attributes:
+        start, end: position in the text; equal for a single mark.
+        close: the second mark of a pair.
+    """
+
+    mark: Mark
+    start: int
+    end: int
+    close: Mark | None = None
+    children: list[_Node] = field(default_factory=list)
+
+
+class _Crossing(Exception):
+    """A pair of marks has no place of its own in the translation."""
+
+
+class _Marked:
+    """A segment whose marks are apart from its text."""
+
+    def __init__(self, segment: Segment, lang: str) -> None:
+        self.segment = segment
+        self.text = segment.text
+        self.offsets, self.nodes = _tree(segment.tokens)
+        self.parts = [self._part(*bounds) for bounds in _sentences(self.text, lang)]
+
+    def _part(self, start: int, end: int) -> _Part:
+        has_marks = any(start < offset < end for offset in self.offsets)
+        return _Part(start, end, clean_line(self.text[start:end]), has_marks)
+
+    def divide_at_marks(self) -> None:
+        """Replace parts with marks inside by the parts between the marks, not translated yet."""
+        divided = []
+        for part in self.parts:
+            if part.has_marks:
+                inside = (offset for offset in self.offsets if part.start < offset < part.end)
+                cuts = [part.start, *dict.fromkeys(inside), part.end]
+                for start, end in itertools.pairwise(cuts):
+                    divided += [self._part(*bounds) for bounds in _trimmed(self.text, start, end)]
+            else:
+                divided.append(part)
+        self.parts = divided
+        self.segment.note = IN_PARTS
+
+    def place(self) -> bool:
+        """Write the translation of the segment; return False if a mark has no place in it."""
+        results = [part.translated for part in self.parts if part.translated is not None]
+        if any(
+            part.has_marks and result.links is None
+            for part, result in zip(self.parts, results, strict=True)
+        ):
+            return False
+        places = _Places(self.text, self.parts)
+        try:
+            tokens = list(_emit(self.nodes, places, 0, len(places.text)))
+        except _Crossing:
+            return False
+        segment = self.segment
+        segment.translated = joined(tokens)
+        problems = dict.fromkeys(result.problem for result in results if result.problem)
+        notes = dict.fromkeys(result.note for result in results if result.note)
+        segment.problem = "; ".join(problems)
+        segment.note = "; ".join(filter(None, [segment.note, *notes]))
+        return True
+
+
+def _tree(tokens: Sequence[Token]) -> tuple[list[int], list[_Node]]:
+    """Return the offset of each mark in the text, and the marks as a tree.
+
+    A pair around nothing, such as a bookmark, and a mark without its partner are single marks.
+    """
+    offsets: list[int] = []
+    offset, stack = 0, [_Node(Mark("open", ()), 0, 0)]
+    for token in tokens:
+        if isinstance(token, str):
+            offset += len(token)
+            continue
+        offsets.append(offset)
+        top = stack[-1]
+        node = _Node(token, offset, offset)
+        if token.kind == "close" and len(stack) > 1 and top.mark.name == token.name:
+            stack.pop()
+            top.end, top.close = offset, token
+        elif token.kind == "open":
+            top.children.append(node)
+            stack.append(node)
+        else:
+            top.children.append(node)
+    while len(stack) > 1:  # a pair that does not end here
+        node = stack.pop()
+        parent = stack[-1].children
+        parent[parent.index(node) + 1 :] = [*node.children, *parent[parent.index(node) + 1 :]]
+        node.children = []
+    return offsets, stack[0].children
+
+
+def _sentences(text: str, lang: str) -> Iterator[tuple[int, int]]:
+    """Yield where each sentence is, without white space at its ends; a line ends a sentence."""
+    protected = spans(text)
+    for line in re.finditer(r"[^\n\t]+", text):
+        start = end = line.start()
+        for sentence in split_sentences(clean_line(line[0]), lang):
+            end += len(sentence)
+            if end < line.end() and any(span.start < end < span.end for span in protected):
+                continue  # the mark of a URL is not the end of a sentence
+            yield from _trimmed(text, start, end)
+            start = end
+        yield from _trimmed(text, start, line.end())
+
+
+def _trimmed(text: str, start: int, end: int) -> Iterator[tuple[int, int]]:
+    """Yield the bounds of a part without white space at its ends, unless it is blank."""
+    part = text[start:end]
+    if part.strip():
+        yield start + len(part) - len(part.lstrip()), start + len(part.rstrip())
+
+
+class _Places:
+    """Where positions of a text are in its translation.
+
+    Attributes:
+        source: the text.
+        text: its translation: that of each part, and the white space between them.
+    """
+
+    def __init__(self, source: str, parts: Sequence[_Part]) -> None:
+        self.source, self.text, end = source, "", 0
+        self._fixed: list[tuple[int, int, int]] = []  # white space: start, end, in translation
+        self._links: list[Link] = []
+        for part in parts:
+            self._gap(end, part.start)
+            assert part.translated is not None
+            shift, text = len(self.text), part.translated.text
+            links = part.translated.links if part.has_marks else None
+            if links is None:  # no mark is inside
+                links = [Link(0, part.end - part.start, 0, len(text))]
+            self._links += [
+                Link(a + part.start, b + part.start, c + shift, d + shift)
+                for a, b, c, d in links
+                if a < b and c < d
+            ]
+            self.text += text
+            end = part.end
+        self._gap(end, len(source))
+        self._links.sort(key=lambda link: link[2:])
+
+    def _gap(self, start: int, end: int) -> None:
+        self._fixed.append((start, end, len(self.text)))
+        self.text += self.source[start:end]
+
+    def _at_boundary(self, offset: int) -> int | None:
+        """Return the place of an offset that is not inside a part."""
+        for start, end, place in self._fixed:
+            if start <= offset <= end:
+                return place + offset - start
+        return None
+
+    def of_pair(self, start: int, end: int) -> tuple[int, int]:
+        """Return where the words that translate a part of the source begin and end.
+
+        Of the words that translate it and those that do not, it is the row of neighbors with the
+        most of the former and the least of the latter.
+
+        Raises:
+            _Crossing: no word translates it.
+        """
+        low, high = self._at_boundary(start), self._at_boundary(end)
+        if low is not None and high is not None:
+            return low, high
+        best, total, first = 0, 0, 0
+        chosen: tuple[int, int] | None = None
+        words = self._words()
+        for index, (_, links) in enumerate(words):
+            if total <= 0:
+                total, first = 0, index
+            total += 1 if any(a < end and b > start for a, b, _, _ in links) else -1
+            if total > best:
+                best, chosen = total, (first, index)
+        if chosen is None:
+            raise _Crossing
+        (begin, _), first_links = words[chosen[0]]
+        (_, finish), last_links = words[chosen[1]]
+        begin = self._inside(start, first_links, begin)
+        finish = self._inside(end, last_links, finish)
+        return (begin if low is None else low), (finish if high is None else high)
+
+    def _words(self) -> list[tuple[tuple[int, int], list[Link]]]:
+        words: dict[tuple[int, int], list[Link]] = {}
+        for link in self._links:
+            words.setdefault((link.translation_start, link.translation_end), []).append(link)
+        return list(words.items())
+
+    def _inside(self, offset: int, links: Sequence[Link], otherwise: int) -> int:
+        """Return the place of an offset inside a word that is translated by itself, as H2O is."""
+        for a, b, c, d in links:
+            if a < offset < b and self.source[a:b] == self.text[c:d]:
+                return c + offset - a
+        return otherwise
+
+    def of_single(self, offset: int, kind: str) -> int:
+        """Return the place of a mark: behind the word before it, or before the word after it."""
+        fixed = self._at_boundary(offset)
+        if fixed is not None:
+            return fixed
+        behind = kind != "open" and not self.source[offset - 1].isspace()
+        before = [link for link in self._links if link.start < offset]
+        after = [link for link in self._links if link.end > offset]
+        if before and (behind or not after):
+            nearest = max(link.start for link in before)
+            return max(link.translation_end for link in before if link.start == nearest)
+        nearest = min(link.end for link in after)
+        return min(link.translation_start for link in after if link.end == nearest)
+
+
+def _emit(nodes: Sequence[_Node], places: _Places, low: int, high: int) -> Iterator[Token]:
+    """Yield the text between two places of the translation, with its marks, properly nested.
+
+    Raises:
+        _Crossing: a pair has no place that no other pair has.
+    """
+    placed = []
+    for node in nodes:
+        if node.start < node.end:
+            start, end = places.of_pair(node.start, node.end)
+        else:
+            start = end = places.of_single(node.start, node.mark.kind)
+        placed.append((max(low, start), min(high, end), node))
+    placed.sort(key=lambda item: item[0])
+    position = low
+    for start, end, node in placed:
+        start = min(max(start, position), high)
+        end = max(end, start)
+        if places.source[node.start : node.end].strip() and not places.text[start:end].strip():
+            raise _Crossing
+        yield places.text[position:start]
+        yield node.mark
+        if node.close is not None:
+            yield from _emit(node.children, places, start, end)
+            yield node.close
+        position = end
+    yield places.text[position:high]

@@ -1,0 +1,132 @@
+"""What a format makes of a file: literal text, and units with segments to translate.
+
+A format yields the items of a file in order. A ``str`` is copied. A ``Unit`` becomes the text that
+its ``render`` returns once its segments are translated. So a file is never in memory as a whole,
+unless its format needs it, and what is not in a segment stays byte for byte.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Literal, TypeAlias
+
+
+@dataclass(frozen=True, eq=False)
+class Mark:
+    """A piece of inline markup, such as ``<b>``, a footnote, or the style of a run.
+
+    Attributes:
+        kind: open and close belong together; single stands alone.
+        parts: as it stands in the file; a unit is text inside it, such as that of a footnote.
+        name: a close mark ends an open one of this name.
+    """
+
+    kind: Literal["open", "close", "single"]
+    parts: tuple[str | Unit, ...]
+    name: str = ""
+
+    def __str__(self) -> str:
+        return "".join(map(str, self.parts))
+
+
+Token: TypeAlias = str | Mark
+
+
+@dataclass(eq=False)
+class Segment:
+    """Text to translate, with its inline markup.
+
+    Attributes:
+        tokens: text, as a reader sees it, and marks between. A line end is kept.
+        place: where it is, for people.
+        translated: tokens of the translation; None = not translated.
+        problem: why a person must look at the translation; empty = it passed the checks.
+        note: how it was made, if that may have made it worse.
+    """
+
+    tokens: Sequence[Token]
+    place: str
+    translated: list[Token] | None = None
+    problem: str = ""
+    note: str = ""
+
+    @property
+    def text(self) -> str:
+        """The text without marks."""
+        return plain(self.tokens)
+
+    @property
+    def result(self) -> Sequence[Token]:
+        """The translation, or the source if there is none."""
+        return self.tokens if self.translated is None else self.translated
+
+    @property
+    def changed(self) -> bool:
+        """Whether the translation differs from the source."""
+        return self.translated is not None and list(self.tokens) != self.translated
+
+
+@dataclass(eq=False)
+class Unit:
+    """A part of a file with segments.
+
+    Attributes:
+        segments: those of this unit alone.
+        render: returns the new text of this part.
+    """
+
+    segments: Sequence[Segment]
+    render: Callable[[], str] = field(repr=False)
+
+    def __str__(self) -> str:
+        return self.render()
+
+    def all_segments(self) -> Iterator[Segment]:
+        """Yield the segments, also those of units inside marks."""
+        for segment in self.segments:
+            yield segment
+            for token in segment.tokens:
+                for part in token.parts if isinstance(token, Mark) else ():
+                    if isinstance(part, Unit):
+                        yield from part.all_segments()
+
+
+Item: TypeAlias = str | Unit
+
+
+def plain(tokens: Sequence[Token]) -> str:
+    """Return the text of tokens, without marks."""
+    return "".join(token for token in tokens if isinstance(token, str))
+
+
+def text_unit(
+    raw: Sequence[str | Unit] | str,
+    tokens: Sequence[Token],
+    place: str,
+    write: Callable[[Sequence[Token]], str],
+) -> Unit:
+    """Return a unit of one segment, which stays as it is if its translation equals its source.
+
+    Args:
+        raw: the unit as it stands in the file.
+        write: returns tokens as they stand in the file.
+    """
+    segment = Segment(joined(tokens), place)
+    parts = [raw] if isinstance(raw, str) else raw
+
+    def render() -> str:
+        return write(segment.result) if segment.changed else "".join(map(str, parts))
+
+    return Unit([segment], render)
+
+
+def joined(tokens: Sequence[Token]) -> list[Token]:
+    """Join neighboring texts, and drop empty ones."""
+    result: list[Token] = []
+    for token in tokens:
+        if isinstance(token, str) and result and isinstance(result[-1], str):
+            result[-1] += token
+        elif token:
+            result.append(token)
+    return result
