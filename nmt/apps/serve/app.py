@@ -13,6 +13,7 @@ import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
@@ -25,24 +26,31 @@ from prometheus_client import (
     Histogram,
     generate_latest,
 )
+from starlette.datastructures import UploadFile
 from starlette.exceptions import HTTPException
 
 import nmt
 from nmt.apps.serve import libretranslate
 from nmt.apps.serve.corrections import CorrectionsFile
-from nmt.apps.serve.form import FORMS, read, read_fields
+from nmt.apps.serve.documents import Document, Documents
+from nmt.apps.serve.form import FORM_TYPES, read, read_fields
 from nmt.apps.serve.guard import Guard, answer, stopping
 from nmt.apps.serve.libretranslate import (
     LanguageDescription,
+    LibreTranslateFile,
     LibreTranslateRequest,
     Success,
     Suggestion,
+    TranslatedFile,
 )
 from nmt.apps.serve.limits import Limits, Refused
 from nmt.apps.serve.model import ServedModel
 from nmt.apps.serve.schema import (
     OPTIONS,
     PER_BEAM,
+    DocumentAnswer,
+    DocumentDescription,
+    DocumentRequest,
     Health,
     ModelsResponse,
     Problem,
@@ -63,7 +71,7 @@ ERRORS: dict[int | str, dict[str, Any]] = {
     for status, description in {
         401: "the API key is missing or wrong",
         403: "the server does not store corrections, or a page of another site sent the request",
-        404: "no such model",
+        404: "no such model or document",
         413: "the body is too large",
         422: "the text or an option is not allowed",
         429: "too many lines wait",
@@ -143,6 +151,7 @@ class Service:
             )
             for name, pair in translators.items()
         }
+        self.documents = Documents(limits)
         self.guard = Guard(self._app(), limits, key)
 
     def abort(self) -> None:
@@ -152,7 +161,8 @@ class Service:
             model.batcher.abort(refused)
 
     def close(self) -> None:
-        """End the threads of the models."""
+        """End the threads of the models and of the documents."""
+        self.documents.close()
         for model in self.models.values():
             model.batcher.close()
 
@@ -185,11 +195,30 @@ class Service:
             openapi_extra=libretranslate.body_of(Suggestion, "application/json"),
         )
         add(
+            "/documents",
+            self.send_document,
+            status_code=202,
+            responses={202: {"model": DocumentAnswer}, **ERRORS},
+            openapi_extra=libretranslate.body_of(DocumentRequest, FORM_TYPES[1]),
+        )
+        get("/documents/{name}", responses={200: {"model": DocumentDescription}, **ERRORS})(
+            self.ask_document
+        )
+        get("/documents/{name}/file", response_class=Response, responses=ERRORS)(
+            self.fetch_document
+        )
+        add(
+            "/translate_file",
+            self.translate_file,
+            responses={200: {"model": TranslatedFile}},
+            openapi_extra=libretranslate.body_of(LibreTranslateFile, FORM_TYPES[1]),
+        )
+        add(
             "/translate",
             self.translate,
             responses={200: {"model": TranslateResponse}, **ERRORS},
-            openapi_extra=libretranslate.body_of(LibreTranslateRequest, FORMS[0]),
-            route_class_override=libretranslate.route(self.models, self._translate),
+            openapi_extra=libretranslate.body_of(LibreTranslateRequest, FORM_TYPES[0]),
+            route_class_override=libretranslate.route(self.models, self._translate, self.documents),
         )
         app.exception_handler(Refused)(_refused)
         app.exception_handler(RequestValidationError)(_invalid)
@@ -241,6 +270,64 @@ class Service:
             what, fix = "the correction was not stored", "ask the operator of the server"
             raise Refused(500, "failed", what, fix) from error
         return JSONResponse({"success": True})
+
+    async def send_document(self, request: Request) -> Response:
+        """Begin to translate a document; the answer has the ID to ask for it."""
+        given = read(DocumentRequest, await read_fields(request))
+        model = self._model(given.model)
+        options = {"tgt_tag": given.tgt_tag} if given.tgt_tag else {}
+        source = model.translator.codec.src
+        name = await self._add(given.file, model, (source, model.target(options)), options)
+        document = self.documents.get(name)
+        return JSONResponse({"id": name, **document.description()}, 202)
+
+    async def ask_document(self, name: str) -> Response:
+        """Return how much of a document is translated, and which places a person must check."""
+        return JSONResponse(self.documents.get(name).description())
+
+    async def fetch_document(self, name: str) -> Response:
+        """Return the translation of a document."""
+        document = self.documents.get(name)
+        if document.error is not None:
+            raise document.error
+        if document.state != "finished":
+            what = "the document is not translated yet"
+            raise Refused(409, "not_finished", what, "ask for it until it is finished", retry=1)
+        file = f"attachment; filename*=UTF-8''{quote(document.name)}"
+        headers = {"Content-Disposition": file, "X-Content-Type-Options": "nosniff"}
+        return Response(document.data, headers=headers, media_type="application/octet-stream")
+
+    async def translate_file(self, request: Request) -> Response:
+        """Translate a document in the form of LibreTranslate, which waits for the translation."""
+        try:
+            given = read(LibreTranslateFile, await read_fields(request))
+            chosen = libretranslate.find_direction(self.models, given.source, given.target)
+            langs = chosen.source, chosen.target
+            name = await self._add(given.file, chosen.model, langs, chosen.options)
+            deadline = time.monotonic() + self.limits.seconds
+            while (document := self.documents.get(name)).state in ("waiting", "translating"):
+                if time.monotonic() > deadline:
+                    what = f"the document takes longer than {self.limits.seconds:g} seconds"
+                    raise Refused(504, "timeout", what, "use the page of the server")
+                await asyncio.sleep(DISCONNECT_INTERVAL)
+            if document.error is not None:
+                raise document.error
+            return JSONResponse({"translatedFileUrl": f"{request.base_url}documents/{name}/file"})
+        except Refused as refused:
+            return libretranslate.refusal(refused)
+
+    async def _add(
+        self, file: Any, model: ServedModel, langs: tuple[str, str], options: dict[str, str]
+    ) -> str:
+        if not isinstance(file, UploadFile):
+            what, fix = "file: not a file", "send a form with the file as multipart/form-data"
+            raise Refused(400, "bad_request", what, fix)
+        try:
+            model.check(options)
+        except UserError as error:
+            raise Refused(422, "bad_option", error.what, error.fix or "") from error
+        document = Document(file.filename or "", await file.read(), model, langs, {**options})
+        return await asyncio.to_thread(self.documents.add, document)
 
     async def translate(self, body: TranslateRequest, request: Request) -> Response:  # type: ignore[valid-type]
         """Translate lines of text. A body with ``q`` has the form of LibreTranslate."""

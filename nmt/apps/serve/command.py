@@ -42,6 +42,8 @@ LIMITS = {
         "time after SIGTERM or Ctrl-C in which accepted requests are answered",
     ),
     "batch": ("--batch-lines", "N", int, "maximum number of lines in a batch"),
+    "file": ("--max-file", "BYTES", int, "maximum size of a document"),
+    "file_seconds": ("--file-timeout", "SECONDS", float, "maximum time for a document"),
 }
 
 EXAMPLES = """\

@@ -13,7 +13,7 @@ from starlette.requests import Request
 from nmt.apps.serve.limits import Refused
 from nmt.apps.serve.schema import problems_of
 
-FORMS = ("application/x-www-form-urlencoded", "multipart/form-data")
+FORM_TYPES = ("application/x-www-form-urlencoded", "multipart/form-data")
 Fields = TypeVar("Fields", bound=BaseModel)
 
 
@@ -22,7 +22,7 @@ async def read_fields(request: Request) -> dict[str, Any]:
     kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     body = await request.body()  # kept for those who read it after this
     try:
-        if kind in FORMS:
+        if kind in FORM_TYPES:
             form = await request.form()
             several = {name: form.getlist(name) for name in form}
             return {name: found if len(found) > 1 else found[0] for name, found in several.items()}

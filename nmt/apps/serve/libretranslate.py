@@ -7,6 +7,7 @@ identify languages: ``auto`` stands for the only source language that is transla
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable, Callable, Iterator
 from typing import Annotated, Any, Literal, NamedTuple, TypeAlias
 
@@ -15,11 +16,13 @@ from fastapi.responses import JSONResponse, Response
 from fastapi.routing import APIRoute
 from pydantic import BaseModel, BeforeValidator, Field
 
+from nmt.apps.serve.documents import Document, Documents
 from nmt.apps.serve.form import read, read_fields
 from nmt.apps.serve.limits import Refused
 from nmt.apps.serve.model import ServedModel
 from nmt.apps.serve.schema import TranslateRequest
 from nmt.data.languages import language_name, standard_code
+from nmt.data.text import is_blank
 
 FORMS = ("application/x-www-form-urlencoded", "multipart/form-data")
 AUTO = "auto"
@@ -35,10 +38,24 @@ class LibreTranslateRequest(BaseModel):
     q: str | list[str] = Field(description="A text, or a list of texts.")
     source: Text = Field(description="Language of the text, or `auto`, as GET /languages lists it.")
     target: Text = Field(description="Language to translate to, as GET /languages lists it.")
-    format: Literal["text"] = Field("text", description="`text`: plain text.")
+    format: Literal["text", "html"] = Field("text", description="Whether the texts have tags.")
     alternatives: Annotated[int, BeforeValidator(lambda value: value or 0)] = Field(
         0, ge=0, description="Number of further translations."
     )
+
+
+class LibreTranslateFile(BaseModel):
+    """A document to translate."""
+
+    file: Any = Field(description="The file; its name ends in .docx, .odt, .html, .po, .srt, ...")
+    source: Text = Field(description="Language of the text, as GET /languages lists it.")
+    target: Text = Field(description="Language to translate to.")
+
+
+class TranslatedFile(BaseModel):
+    """The answer to POST /translate_file."""
+
+    translatedFileUrl: str = Field(description="address of the translation, for two minutes")
 
 
 class Suggestion(BaseModel):
@@ -124,12 +141,21 @@ def find_direction(
     return found[0]
 
 
+def refusal(refused: Refused) -> Response:
+    """Return the answer to a refused request in LibreTranslate's form."""
+    headers = {"Retry-After": str(refused.retry)} if refused.retry else None
+    error = f"{refused.message}: {refused.fix}"
+    return JSONResponse({"error": error}, refused.status, headers)
+
+
 def body_of(form: type[BaseModel], kind: str) -> dict[str, Any]:
     """Return the description of a body for OpenAPI."""
     return {"requestBody": {"content": {kind: {"schema": form.model_json_schema()}}}}
 
 
-def route(models: dict[str, ServedModel], translate: Translate) -> type[APIRoute]:
+def route(
+    models: dict[str, ServedModel], translate: Translate, documents: Documents
+) -> type[APIRoute]:
     """Return the class of a route that takes requests of both forms."""
 
     class Route(APIRoute):
@@ -141,22 +167,49 @@ def route(models: dict[str, ServedModel], translate: Translate) -> type[APIRoute
                 if "q" not in fields:
                     return await other(request)
                 try:
-                    return JSONResponse(await _answer(models, translate, fields, request))
+                    answer = _answer(models, translate, documents, fields, request)
+                    return JSONResponse(await answer)
                 except Refused as refused:
-                    error = f"{refused.message}: {refused.fix}"
-                    headers = {"Retry-After": str(refused.retry)} if refused.retry else None
-                    return JSONResponse({"error": error}, refused.status, headers)
+                    return refusal(refused)
 
             return handle
 
     return Route
 
 
+async def _html(
+    asked: LibreTranslateRequest, chosen: Direction, documents: Documents
+) -> dict[str, Any]:
+    if asked.alternatives:
+        what = "format: html has no alternatives"
+        raise Refused(400, "bad_request", what, "leave out alternatives, or send plain text")
+    texts = asked.q if isinstance(asked.q, list) else [asked.q]
+    translated = []
+    for text in texts:
+        if is_blank(text):
+            translated.append(text)
+            continue
+        langs = chosen.source, chosen.target
+        data = text.encode(
+            "utf-8-sig", "replace"
+        )  # with a mark, so that no tag decides the encoding
+        page = Document("q.html", data, chosen.model, langs, {**chosen.options})
+        await asyncio.to_thread(documents.translate, page, documents.limits.seconds)
+        translated.append(page.data.decode("utf-8-sig"))
+    return {"translatedText": translated if isinstance(asked.q, list) else translated[0]}
+
+
 async def _answer(
-    models: dict[str, ServedModel], translate: Translate, fields: dict[str, Any], request: Request
+    models: dict[str, ServedModel],
+    translate: Translate,
+    documents: Documents,
+    fields: dict[str, Any],
+    request: Request,
 ) -> dict[str, Any]:
     asked = read(LibreTranslateRequest, fields)
     chosen = find_direction(models, asked.source, asked.target)
+    if asked.format == "html":
+        return await _html(asked, chosen, documents)
     several = isinstance(asked.q, list)
     texts = [text.split("\n") for text in (asked.q if several else [asked.q])]
     given = {

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Sequence, Set
 from typing import Any
 
 import nmt
@@ -37,16 +37,26 @@ class ServedModel:
         observe: Callable[[int], None] = lambda lines: None,
     ) -> None:
         self.name, self.translator, self.engine = name, translator, engine
-        self.scores, self.align = (self._supports(key) for key in ("token_scores", "align"))
+        self.scores, self.align = (self._supports({key: True}) for key in ("token_scores", "align"))
+        self.require = self._supports({"stop_rule": "bound"}, {"require"})
         self.batcher = Batcher(self.translate, limits.batch, limits.queue, observe)
 
-    def _supports(self, option: str) -> bool:
-        options = search_options(self.translator.info.decode, {option: True})
+    def _supports(self, given: dict[str, Any], constraints: Set[str] = frozenset()) -> bool:
+        options = search_options(self.translator.info.decode, given, constraints)
         try:
-            self.translator.engine.check_options(options, frozenset())
+            self.translator.engine.check_options(options, constraints)
         except UserError:
             return False
         return True
+
+    def check(self, given: dict[str, Any]) -> SearchOptions:
+        """Return search options; ``require``, the phrases of each line, may be among them.
+
+        Raises:
+            UserError: an option is not allowed.
+        """
+        options = {name: value for name, value in given.items() if name != "require"}
+        return self.translator.check_options(options, given.keys() & {"require"})
 
     def description(self) -> dict[str, Any]:
         """Return what a client needs to know of the model."""
@@ -110,12 +120,16 @@ class ServedModel:
         """Return the result of each line as JSON values.
 
         Args:
+            options: of the search; ``require`` has the phrases of each line of the request.
             first: number of lines of the request before these.
             stop: called between two positions of the search.
         """
-        checked = self.translator.check_options(options)
+        checked = self.check(options)
         # a sample is a function of the number of its line in the request
         numbered = [*[""] * first, *lines]
+        if "require" in options:
+            phrases = options["require"][first : first + len(lines)]
+            options = {**options, "require": [*[()] * first, *phrases]}
         results = self.translator.stream(numbered, skip=first, stop=stop, **options)
         return [self._result(*pair, checked) for pair in zip(lines, results, strict=True)]
 

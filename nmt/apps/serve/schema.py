@@ -145,6 +145,40 @@ class Health(BaseModel):
     version: str
 
 
+class DocumentRequest(BaseModel):
+    """A document to translate."""
+
+    file: Any = Field(description="The file; its name ends in .docx, .odt, .html, .po, .srt, ...")
+    model: str | None = Field(None, description="A name of GET /models. Default: the first.")
+    tgt_tag: str | None = Field(None, description="As in TranslateRequest.")
+
+
+class Place(BaseModel):
+    """A text of a document that a person must check."""
+
+    place: str
+    problem: str
+    source: str
+    text: str = Field(description="its translation")
+
+
+class DocumentDescription(BaseModel):
+    """How much of a document is translated."""
+
+    name: str
+    state: str = Field(description="waiting, translating, finished or failed")
+    segments: int = Field(description="number of texts in it")
+    translated: int = Field(description="number of texts that are translated, about")
+    to_check: list[Place] = Field(description="the first of the texts that a person must check")
+    error: str | None = Field(description="why it was not translated")
+
+
+class DocumentAnswer(DocumentDescription):
+    """The answer to POST /documents."""
+
+    id: str = Field(description="of GET /documents/ID and GET /documents/ID/file; it is secret")
+
+
 class ErrorBody(BaseModel):
     """What went wrong."""
 
