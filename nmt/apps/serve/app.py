@@ -30,6 +30,7 @@ from starlette.datastructures import UploadFile
 from starlette.exceptions import HTTPException
 
 import nmt
+from nmt.apps.documents.formats import FORMATS
 from nmt.apps.serve import libretranslate
 from nmt.apps.serve.corrections import CorrectionsFile
 from nmt.apps.serve.documents import Document, Documents
@@ -239,6 +240,7 @@ class Service:
                 "models": models,
                 "limits": dataclasses.asdict(self.limits),
                 "corrections": self.corrections is not None,
+                "formats": list(FORMATS),
             }
         )
 

@@ -135,6 +135,7 @@ class ModelsResponse(BaseModel):
 
     models: list[ModelDescription]
     limits: dict[str, float] = Field(description="of a request: body, lines, characters, beam, ...")
+    formats: list[str] = Field(description="endings of documents that can be translated")
     corrections: bool = Field(description="whether POST /suggest stores better translations")
 
 

@@ -382,7 +382,8 @@ def test_models_and_limits_are_described(client: TestClient) -> None:
 def test_openapi_lists_paths_options_and_errors(client: TestClient) -> None:
     api = client.get("/openapi.json").json()
     assert set(api["paths"]) == {
-        "/health", "/languages", "/metrics", "/models", "/suggest", "/translate"
+        "/documents", "/documents/{name}", "/documents/{name}/file", "/health", "/languages",
+        "/metrics", "/models", "/suggest", "/translate", "/translate_file",
     }  # fmt: skip
     operation = api["paths"]["/translate"]["post"]
     statuses = {"200", "401", "403", "404", "413", "422", "429", "503", "504"}
