@@ -24,7 +24,6 @@ from nmt.apps.serve.schema import TranslateRequest
 from nmt.data.languages import language_name, standard_code
 from nmt.data.text import is_blank
 
-FORMS = ("application/x-www-form-urlencoded", "multipart/form-data")
 AUTO = "auto"
 # a request in the form of this server -> its answer
 Translate: TypeAlias = Callable[[Any, Request], Awaitable[dict[str, Any]]]

@@ -464,7 +464,7 @@ def test_a_better_translation_can_be_suggested(both_ways: Page, tmp_path: Path) 
     area.clear()
     area.send_keys("the dog drinks water", webdriver.Keys.ARROW_LEFT, webdriver.Keys.ENTER)
     page.until(lambda: page.lines() == ["the dog drinks water"])
-    page.until(lambda: "stored" in page.find(".status:last-child").text)
+    page.until(lambda: "stored" in page.find("section:nth-of-type(2) > .status:last-child").text)
     file = tmp_path / "corrections.tsv"
     assert list(read_corrections(file, ("gl", "en"))) == [(LINES[0], "the dog drinks water")]
     assert f"\t{shown}\t" in file.read_text()
@@ -474,3 +474,26 @@ def test_a_better_translation_can_be_suggested(both_ways: Page, tmp_path: Path) 
 def test_without_a_file_of_corrections_nothing_can_be_suggested(page: Page) -> None:
     type_and_wait(page, LINES[0])
     assert not page.all(".suggest")
+
+
+def test_a_file_is_translated_and_can_be_downloaded(page: Page, tmp_path: Path) -> None:
+    (tmp_path / "a.txt").write_text(f"{LINES[0]}\n{LINES[4]}\n")
+    page.find("#file").send_keys(str(tmp_path / "a.txt"))
+    page.until(lambda: page.all("#files a"), "no link")
+    link = page.find("#files a")
+    assert link.get_attribute("download") == "a.txt"
+    assert page.texts("#files .status") == [f"{page.texts('section h2')[1]} Download"]
+
+
+def test_a_dropped_file_that_cannot_be_translated_says_why(page: Page) -> None:
+    page.js(
+        "const files = new DataTransfer();"
+        "files.items.add(new File(['x'], 'a.xyz'));"
+        "files.items.add(new File(['x'.repeat(arguments[0] + 1)], 'b.txt'));"
+        "document.dispatchEvent(new DragEvent('drop', {dataTransfer: files, cancelable: true}))",
+        LIMITS.file,
+    )
+    page.until(lambda: len(page.all("#files .error")) == 2)
+    assert "are allowed" in page.texts("#files .error")[0]
+    assert "cannot be translated" in page.texts("#files .error")[1]
+    page.driver.get_log("browser")  # the refused request is in it
