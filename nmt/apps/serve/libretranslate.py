@@ -189,9 +189,7 @@ async def _html(
             translated.append(text)
             continue
         langs = chosen.source, chosen.target
-        data = text.encode(
-            "utf-8-sig", "replace"
-        )  # with a mark, so that no tag decides the encoding
+        data = text.encode("utf-8-sig", "replace")  # with its mark, no tag decides the encoding
         page = Document("q.html", data, chosen.model, langs, {**chosen.options})
         await asyncio.to_thread(documents.translate, page, documents.limits.seconds)
         translated.append(page.data.decode("utf-8-sig"))

@@ -478,10 +478,17 @@ def test_without_a_file_of_corrections_nothing_can_be_suggested(page: Page) -> N
 
 def test_a_file_is_translated_and_can_be_downloaded(page: Page, tmp_path: Path) -> None:
     (tmp_path / "a.txt").write_text(f"{LINES[0]}\n{LINES[4]}\n")
+    page.js(
+        "const make = URL.createObjectURL;"
+        "URL.createObjectURL = (blob) => {"
+        "  blob.text().then((text) => { window.downloaded = text; }); return make(blob); }"
+    )
     page.find("#file").send_keys(str(tmp_path / "a.txt"))
     page.until(lambda: page.all("#files a"), "no link")
     link = page.find("#files a")
     assert link.get_attribute("download") == "a.txt"
+    expected = "".join(f"{line}\n" for line in untrained().translate([LINES[0], LINES[4]]))
+    page.until(lambda: page.js("return window.downloaded") == expected)
     assert page.texts("#files .status") == [f"{page.texts('section h2')[1]} Download"]
 
 
