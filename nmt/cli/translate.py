@@ -22,9 +22,12 @@ from nmt.runtime.signals import raise_terminated
 from nmt.version import __version__
 
 if TYPE_CHECKING:
+    from collections import Counter
+
     from tqdm import tqdm
 
     from nmt.cli.output import Corpus, LineNumber, Output, Signature
+    from nmt.data.glossary import Term
     from nmt.decoding.codec import Translation, UnknownPieces
     from nmt.decoding.options import SearchOptions
     from nmt.decoding.translator import Translator
@@ -44,7 +47,7 @@ CONSTRAINT_FILES = {
 # title of a group of search options -> its options; others are listed under "search"
 OPTION_GROUPS = {
     "sampling": ("sample", "temperature", "top_k", "top_p", "seed"),
-    "constraints": ("forbid_all", *CONSTRAINT_FILES),
+    "constraints": ("glossary", "forbid_all", *CONSTRAINT_FILES),
     "choice among candidates": (
         "mbr",
         "reverse_weight",
@@ -133,7 +136,7 @@ def parser() -> argparse.ArgumentParser:
 def _add_search_options(p: argparse.ArgumentParser) -> None:
     """Add a flag for each search option and for each file of constraints, all None by default."""
     from nmt.config.recipe import DecodeConfig
-    from nmt.config.schema import meanings
+    from nmt.config.schema import leaf_types, meanings
     from nmt.decoding.options import DEFAULT_REVERSE_WEIGHT, SearchOptions, as_flag
 
     explained = meanings(SearchOptions)
@@ -162,7 +165,7 @@ def _add_search_options(p: argparse.ArgumentParser) -> None:
             kind = {"type": float, "metavar": "X"}
         elif name == "src" or name.endswith("tag"):
             kind = {"metavar": "LANG" if name == "src" else "TAG"}
-        elif str in types:
+        elif str in leaf_types(field.annotation):
             kind, meaning = {"metavar": "FILE"}, f"file with {meaning}, one per line"
         group = group_of.get(name, search)
         group.add_argument(as_flag(name), dest=name, default=None, help=meaning, **kind)
@@ -193,7 +196,10 @@ def _check_flags(args: argparse.Namespace) -> None:
     """Check flags that depend on each other, and that files of phrases exist."""
     from nmt.decoding.options import as_flag
 
-    meanings = {"forbid_all": "each line is a phrase that no translation may contain"}
+    meanings = {
+        "forbid_all": "each line is a phrase that no translation may contain",
+        "glossary": "each line is a source term, a tab and a target term",
+    }
     for name, meaning in {**meanings, **CONSTRAINT_FILES}.items():
         file = getattr(args, name)
         if file is not None and not os.path.exists(file):  # perhaps a phrase instead of a file
@@ -250,6 +256,7 @@ def _parallel_files(args: argparse.Namespace) -> dict[str, str]:
 
 def _search_options(args: argparse.Namespace) -> dict[str, Any]:
     """Return the search options of the command line, None if not set."""
+    from nmt.data.glossary import read_glossary
     from nmt.data.text import read_lines
     from nmt.decoding.options import DEFAULT_REVERSE_WEIGHT, SearchOptions
 
@@ -259,6 +266,8 @@ def _search_options(args: argparse.Namespace) -> dict[str, Any]:
     if args.forbid_all is not None:
         lines = read_lines(Path(args.forbid_all))
         options["forbid_all"] = tuple(phrase for phrase in lines if phrase.strip())
+    if args.glossary is not None:
+        options["glossary"] = tuple(read_glossary(Path(args.glossary)))
     return options
 
 
@@ -297,9 +306,7 @@ def body(args: argparse.Namespace) -> None:
     if corpus is not None:
         args.output = corpus.name
     _check_flags(args)
-    inputs = [args.input, *_parallel_files(args).values()]
-    if args.forbid_all is not None:
-        inputs.append(args.forbid_all)
+    inputs = [args.input, *_parallel_files(args).values(), args.forbid_all, args.glossary]
     files = None if corpus is None else corpus.files
     locked = locked_output(args.output, inputs, args.resume, args.force, files)
     # a signal ends the command as an error does, so finished lines are written first
@@ -369,6 +376,8 @@ def _translate(args: argparse.Namespace, corpus: Corpus | None) -> None:
             for note in notes if corpus is None else ():  # a corpus counts what it leaves out
                 _note(note)
     _note_unknown(translator.unknown)
+    if options.glossary:
+        _note_terms(args.glossary, options.glossary, translator.codec.terms)
 
 
 def _progress_bar(args: argparse.Namespace, total: int | None, finished: int) -> tqdm[NoReturn]:
@@ -491,6 +500,15 @@ def _note_unknown(unknown: UnknownPieces) -> None:
     if unknown.lines_all_unknown:
         lines = _lines(unknown.first, unknown.lines_all_unknown)
         _note(f"all pieces of {lines} are unknown to the model; do not rely on the translation")
+
+
+def _note_terms(file: str, terms: Sequence[Term], found: Counter[str]) -> None:
+    """Print how many terms the input has; none may mean wrong columns, case or endings."""
+    count = len({source for source, _ in terms})
+    _note(
+        f"{file}: {len(found):,} of {quantity(count, 'term')} occur in the input; "
+        f"{quantity(found.total(), 'translation')} of them required"
+    )
 
 
 # ---------------------------------------------------------------- output formats

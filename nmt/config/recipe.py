@@ -76,9 +76,9 @@ class _Entry(ConfigBase):
     they are converted; none = as data.tokenized"""
 
     @property
-    def is_table(self) -> bool:
-        """Whether the entry is a file of corrections, not a prefix of two files."""
-        return self.path.endswith(".tsv")
+    def table(self) -> str:
+        """Return which table the path names: terms, corrections, or none if it is a prefix."""
+        return "corrections" if self.path.endswith(".tsv") else ""
 
     @model_validator(mode="before")
     @classmethod
@@ -114,7 +114,7 @@ class _Entry(ConfigBase):
     def is_tokenized(self, data: DataConfig) -> bool:
         """Return whether the files are Moses-tokenized, in a recipe with this group ``data``."""
         if self.tokenized is None:
-            return data.tokenized and not self.is_table  # people correct plain text
+            return data.tokenized and not self.table  # people write plain text into tables
         return self.tokenized
 
 
@@ -132,6 +132,15 @@ class CorpusEntry(_Entry):
     0.5; an entry that is listed twice counts twice"""
 
 
+class TermsEntry(CorpusEntry):
+    """An entry of ``data.terms``: its path is a glossary."""
+
+    @property
+    def table(self) -> str:
+        """Return that the path names a table of terms."""
+        return "terms"
+
+
 class HeldOutEntry(_Entry):
     """An entry of ``data.dev`` or ``data.test``."""
 
@@ -147,7 +156,7 @@ class HeldOutEntry(_Entry):
 
     def _broken_rules(self) -> Iterator[str]:
         yield from super()._broken_rules()
-        if self.is_table:
+        if self.table:
             yield "path: a file of corrections is for data.train; give the prefix of two files"
 
     def label(self, recipe: Recipe) -> str:
@@ -180,6 +189,9 @@ def _dump_held_out(entries: list[HeldOutEntry], dump: SerializerFunctionWrapHand
 CorpusEntries: TypeAlias = Annotated[
     list[CorpusEntry], Field(min_length=1), BeforeValidator(_as_entries), _EntriesSchema()
 ]
+TermsEntries: TypeAlias = Annotated[
+    list[TermsEntry], Field(min_length=1), BeforeValidator(_as_entries), _EntriesSchema()
+]
 HeldOutEntries: TypeAlias = Annotated[
     list[HeldOutEntry],
     Field(min_length=1),
@@ -201,6 +213,10 @@ class DataConfig(ConfigBase):
     test: HeldOutEntries | None = key(None, "O")
     """path prefix of the test set, or a list of sets; each set is scored once, at the end of
     training"""
+    terms: TermsEntries | None = key(None, "O")
+    """glossary whose terms are training pairs too, or a list of glossaries: files with a source
+    term, a tab and a target term in each line; an entry has the keys of those of data.train, and
+    its path is the file"""
     temperature: float = key(1.0, "Arivazhagan 2019", ge=1, le=100)
     """sampling temperature T: an epoch draws each entry of data.train in proportion to (number of
     pairs)^(1/T), the largest entry once; 1 = off, higher = small entries more often; the weight of
@@ -237,13 +253,19 @@ class DataConfig(ConfigBase):
 
     @property
     def entries(self) -> dict[str, Sequence[CorpusEntry | HeldOutEntry]]:
-        """Return the entries of train, dev and test."""
-        return {"train": self.train, "dev": self.dev, "test": self.test or []}
+        """Return the entries of train, dev and test, and of terms if there are any."""
+        entries = {"train": self.train, "dev": self.dev, "test": self.test or []}
+        return {**entries, "terms": self.terms} if self.terms else entries
+
+    @property
+    def training(self) -> list[CorpusEntry]:
+        """Return the entries whose pairs are trained on: of train, then of terms."""
+        return [*self.train, *(self.terms or [])]
 
     @property
     def draws_differ(self) -> bool:
         """Return whether the epochs have different pairs of ``train``."""
-        return self.temperature != 1 or any(entry.weight % 1 for entry in self.train)
+        return self.temperature != 1 or any(entry.weight % 1 for entry in self.training)
 
 
 class SegmentBase(ConfigBase):
@@ -697,6 +719,7 @@ def _fill_kind(kind: str) -> BeforeValidator:
 
 # keys without effect on a task; a recipe for that task must leave them at their defaults
 _NOT_FOR_TEXT = (
+    "data.terms",
     "data.max_len",
     "data.rebatch",
     "decode.*",
@@ -1006,7 +1029,10 @@ class Recipe(ConfigBase):
 
 
 # keys that hold entries of corpora
-ENTRIES = (("data", "train"), ("data", "dev"), ("data", "test"), ("segment", "learn_from"))
+ENTRIES = (
+    ("data", "train"), ("data", "dev"), ("data", "test"), ("data", "terms"),
+    ("segment", "learn_from"),
+)  # fmt: skip
 
 
 @functools.cache

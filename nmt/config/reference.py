@@ -34,7 +34,7 @@ def key_tables() -> str:
             title = f"`{name}` with `kind: {kind}`" if kind else f"`{name}`"
             parts.append(table(title, model, omit=("kind",) if kind else ()))
             if name == "data":
-                train = "Each entry of `data.train` and `segment.learn_from`"
+                train = "Each entry of `data.train`, `data.terms` and `segment.learn_from`"
                 held_out = "Each entry of `data.dev` and `data.test`"
                 parts.append(table(train, CorpusEntry, level=3))
                 parts.append(table(held_out, HeldOutEntry, level=3))

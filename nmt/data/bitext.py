@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Literal, TypeAlias, TypeVar
 import numpy as np
 
 from nmt.data.corrections import read_corrections
+from nmt.data.glossary import read_term_pairs
 from nmt.data.text import (
     OPENERS,
     Pair,
@@ -55,12 +56,13 @@ class Bitext:
 
     Attributes:
         name: short name for messages.
-        sides: source file and target file; twice the same file = one of corrections.
+        sides: source file and target file; a table is both.
         langs: source and target language.
         tag, tgt_tag: of the sources and of the targets; None = none.
         tokenized: whether the files are Moses-tokenized.
         weight: of a training corpus.
         other_refs: files with further references of a dev or test set.
+        table: terms or corrections, if one file has both sides.
     """
 
     name: str
@@ -71,6 +73,7 @@ class Bitext:
     weight: float = 1.0
     other_refs: tuple[Path, ...] = ()
     tgt_tag: str | None = None
+    table: str = ""
 
     @property
     def monolingual(self) -> bool:
@@ -78,7 +81,7 @@ class Bitext:
         return len(self.sides) == 1
 
     def __str__(self) -> str:
-        return ", ".join(map(str, self.sides))
+        return ", ".join(dict.fromkeys(map(str, self.sides)))
 
 
 def held_out_entries(recipe: Recipe, role: Split) -> dict[str, HeldOutEntry]:
@@ -94,9 +97,10 @@ def missing_files(recipe: Recipe) -> list[str]:
     langs = recipe.src, recipe.tgt or recipe.src
     return [
         entry.path
-        for entries in recipe.data.entries.values()
+        for role, entries in recipe.data.entries.items()
         for entry in entries
-        if entry.langs(recipe) == langs
+        if role != "terms"
+        and entry.langs(recipe) == langs
         and any(isinstance(side, UserError) for side in _locate(entry, recipe))
     ]
 
@@ -104,11 +108,10 @@ def missing_files(recipe: Recipe) -> list[str]:
 def _locate(entry: CorpusEntry | HeldOutEntry, recipe: Recipe) -> list[Path | UserError]:
     """Return the file of each side of an entry, or why it cannot be used."""
     langs = entry.langs(recipe)
+    if entry.table:
+        return _locate_table(entry.path, recipe)
     sides: list[Path | UserError] = []
     for lang in langs if recipe.translates else langs[:1]:
-        if entry.is_table:
-            sides.append(_locate_corrections(entry.path, recipe))
-            continue
         try:
             sides.append(find_side(entry.path, lang))
         except UserError as error:
@@ -116,13 +119,13 @@ def _locate(entry: CorpusEntry | HeldOutEntry, recipe: Recipe) -> list[Path | Us
     return sides
 
 
-def _locate_corrections(path: str, recipe: Recipe) -> Path | UserError:
+def _locate_table(path: str, recipe: Recipe) -> list[Path | UserError]:
     if not recipe.translates:
         fix = "remove this entry of data.train"
-        return UserError("corrections are pairs, not text of one language", at=path, fix=fix)
+        return [UserError("corrections are pairs, not text of one language", at=path, fix=fix)]
     if not Path(path).is_file():
-        return UserError("is not a file", at=path, fix=missing_fix(path))
-    return Path(path)
+        return [UserError("is not a file", at=path, fix=missing_fix(path))]
+    return [Path(path)] * 2
 
 
 @dataclass(frozen=True)
@@ -185,11 +188,12 @@ class RecipeFiles:
                 getattr(entry, "weight", 1.0),
                 tuple(map(Path, getattr(entry, "other_refs", ()))),
                 tgt_tag,
+                entry.table,
             )
 
         held_out = held_out_entries(recipe, "dev") | held_out_entries(recipe, "test")
         return cls(
-            train=list(map(bitext, _short_names(recipe, held_out), recipe.data.train)),
+            train=list(map(bitext, _short_names(recipe, held_out), recipe.data.training)),
             held_out={name: bitext(name, entry) for name, entry in held_out.items()},
             segment=[] if segment_file is None else [Path(segment_file)],
             learn=[bitext(entry.path, entry) for entry in learn_from],
@@ -226,7 +230,7 @@ def _short_names(recipe: Recipe, held_out: Mapping[str, HeldOutEntry]) -> list[s
     They also differ from the names of the dev and test sets. Where a path has corpora of several
     languages, the languages follow.
     """
-    entries = recipe.data.train
+    entries = recipe.data.training
     paths = [Path(entry.path).absolute().parts for entry in entries]
     length = 2 if any(parts[-1] in held_out for parts in paths) else 1
     while len({parts[-length:] for parts in paths}) < len(set(paths)):
@@ -281,7 +285,7 @@ class InputFiles:
 
 
 def read_pairs(sides: Sides, normalized: Counter[str] | None = None) -> Iterator[Pair]:
-    """Yield the cleaned lines of both sides.
+    """Yield the cleaned lines of both sides, or the terms of a glossary that is both.
 
     If there is only one file, targets are empty, and blank lines become empty.
 
@@ -289,7 +293,7 @@ def read_pairs(sides: Sides, normalized: Counter[str] | None = None) -> Iterator
         normalized: counts the lines with each kind of normalization.
 
     Raises:
-        UserError: the files have different numbers of lines, or a file has the line ends of old
+        UserError: the files have different numbers of lines, a file has the line ends of old
             Macs.
     """
     sources, *targets = (read_lines(path, normalized=normalized) for path in sides)
@@ -369,8 +373,10 @@ def pairs_in_form(
     Args:
         tokenized: the form of the first of each two pairs.
     """
-    if len({*corpus.sides}) < len(corpus.sides):
+    if corpus.table == "corrections":
         pairs = read_corrections(corpus.sides[0], corpus.langs)
+    elif corpus.table == "terms":
+        pairs = read_term_pairs(corpus.sides[0])
     else:
         pairs = read_pairs(corpus.sides, normalized)
     if corpus.tokenized == tokenized:

@@ -108,7 +108,7 @@ def read_corpora(
             too_few = f"all {wording.unit}s {wording.blank} or are too long"
             raise UserError(
                 too_few if train.split.pairs > before else "the files are empty",
-                at=f"data.train[{len(text.corpora) - 1}] ({corpus})",
+                at=f"{_key_of(recipe, len(text.corpora) - 1)} ({corpus})",
                 fix=f"check the files, {LENGTHS}, or remove this entry",
             )
     corpora = {corpus.name: corpus for corpus in files.train} | files.held_out
@@ -126,6 +126,12 @@ def read_corpora(
     )
     require_training_pairs(report.splits["train"], files)
     return report, text, held_out
+
+
+def _key_of(recipe: Recipe, number: int) -> str:
+    """Return the key of a training corpus: ``data.train[1]``, or ``data.terms[0]``."""
+    terms = number - len(recipe.data.train)
+    return f"data.train[{number}]" if terms < 0 else f"data.terms[{terms}]"
 
 
 def read_to_learn_from(

@@ -9,11 +9,13 @@ import functools
 import hashlib
 import itertools
 import sys
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
 
+from nmt.data.glossary import Term
 from nmt.data.languages import base_language
 from nmt.data.segmenters import Segmenter, segmenter_hash
 from nmt.data.segmenters.base import Side
@@ -23,11 +25,13 @@ from nmt.data.text import LONGEST_SENTENCE, clean_line, is_blank
 from nmt.data.vocab import UNK, Vocab, tag_piece
 from nmt.decoding.constraints import UNCONSTRAINED, LineConstraints, PieceStrings, TargetPieces
 from nmt.decoding.engine import NO_PIECES, Hypothesis, SearchInput
+from nmt.decoding.glossary import Glossary, glossary_of
 from nmt.errors import UserError
 
 MAX_NAMED_LINES = 5  # lines of which a note gives the numbers
 MAX_PHRASE_LENGTH = 1000  # characters of a forbidden phrase: memory grows with the square
 MAX_SOURCE_PIECES = 512  # of one search; longer lines are translated in parts
+OPENING = "("  # a sign that the next word follows without a space
 SHORT_RATIO, SHORT_SLACK = 2.0, 10  # see TextCodec.is_short
 
 
@@ -105,6 +109,7 @@ class TextCodec:
 
     Attributes:
         unknown: counts over all source text so far.
+        terms: how often the source text so far had each term of a glossary.
     """
 
     def __init__(
@@ -119,6 +124,7 @@ class TextCodec:
         self.segmenter, self.vocab, self.src, self.tgt = segmenter, vocab, src, tgt
         self.usual, self.tag_targets = usual, tag_targets
         self.unknown = UnknownPieces()
+        self.terms: Counter[str] = Counter()
         self._others: dict[str, TextCodec] = {}  # of other target languages
 
     def for_tag(self, tag: str | None) -> TextCodec:
@@ -126,13 +132,13 @@ class TextCodec:
         return self.for_target(self.tag_targets.get(tag or "", self.tgt))
 
     def for_target(self, tgt: str) -> TextCodec:
-        """Return the codec of a target language; all codecs share ``unknown``."""
+        """Return the codec of a target language; all share ``unknown`` and ``terms``."""
         if tgt == self.tgt:
             return self
         if tgt not in self._others:
             self._others[tgt] = TextCodec(self.segmenter, self.vocab, self.src, tgt)
         other = self._others[tgt]
-        other.unknown, other.usual = self.unknown, self.usual
+        other.unknown, other.terms, other.usual = self.unknown, self.terms, self.usual
         return other
 
     @functools.cached_property
@@ -153,16 +159,19 @@ class TextCodec:
         tag: str | None = None,
         src: str | None = None,
         split: str = "line",
+        glossary: Glossary | None = None,
     ) -> list[SearchInput]:
         """Return the search inputs of a line: one for each part, none for a blank line.
 
-        The prefix and the required phrases apply to the first part, forbidden phrases to all. A
-        line with a prefix or a required phrase is not split into sentences.
+        The prefix and the required phrases apply to the first part, forbidden phrases to all, and
+        the terms of a glossary to the part that has them. A line with a prefix or a required phrase
+        is not split into sentences.
 
         Args:
             number: of the line, from 1.
             banned: patterns that no line may contain, to compare with the required phrases.
             tag, src, split: as in ``SearchOptions``.
+            glossary: terms whose translations are required too.
 
         Raises:
             UserError: the line or a constraint is too long, or a phrase is required and forbidden.
@@ -170,8 +179,9 @@ class TextCodec:
         at = f"line {number}"
         if problem := too_long(line):
             raise UserError(problem, at=at, fix="split it into sentences, one per line")
-        prefix, require, forbid = self._encode_constraints(constraints, banned, at)
-        parts = self.divide(line, "line" if prefix.ids or require else split, src)
+        prefix, forbid = self._encode_constraints(constraints, at)
+        phrases = [(phrase,) for phrase in constraints.require if not is_blank(phrase)]
+        parts = self.divide(line, "line" if prefix.ids or phrases else split, src)
         count = sum(len(pieces) for _, pieces in parts)
         if count > MAX_SOURCE_PIECES and not (split == "auto" and all(text for text, _ in parts)):
             note = f"line {number} has {count:,} pieces; it is translated in {len(parts):,} parts"
@@ -181,11 +191,22 @@ class TextCodec:
         inputs, start = [], 0
         for part, (text, pieces) in enumerate(parts):
             part_ids = np.concatenate([tag_ids, ids[start : start + len(pieces)]])
+            if glossary is not None:
+                found = glossary.find(text or self.segmenter.decode(pieces, src or self.src))
+                self.terms.update(found.keys())
+                phrases += found.values()
+            require = self._encode_required(phrases, (*forbid, *banned), at)
             inputs.append(
                 SearchInput(part_ids, number, part, pieces, text, prefix, require, forbid)
             )
-            prefix, require, start = NO_PIECES, (), start + len(pieces)
+            prefix, phrases, start = NO_PIECES, [], start + len(pieces)
         return inputs
+
+    def glossary(self, terms: Sequence[Term], src: str | None = None) -> Glossary | None:
+        """Return the glossary of some terms for lines of a language; None without terms."""
+        tokenized = self.segmenter.moses.tokenized
+        langs = (src or self.src, self.tgt) if tokenized else None
+        return glossary_of(tuple(terms), langs) if terms else None
 
     def divide(
         self, line: str, split: str = "line", src: str | None = None
@@ -220,32 +241,38 @@ class TextCodec:
         return parts
 
     def _encode_constraints(
-        self, constraints: LineConstraints, banned: Sequence[str], at: str
-    ) -> tuple[TargetPieces, tuple[TargetPieces, ...], tuple[str, ...]]:
+        self, constraints: LineConstraints, at: str
+    ) -> tuple[TargetPieces, tuple[str, ...]]:
         given = (constraints.prefix, *constraints.require, *constraints.forbid)
         if problem := next(filter(None, map(too_long, given)), ""):
             raise UserError(f"prefix, require or forbid: {problem}", at=at, fix="give shorter text")
-        forbid = self.patterns(constraints.forbid, at)
-        require = tuple(
-            self._encode_target(phrase, at)
-            for phrase in dict.fromkeys(constraints.require)
-            if not is_blank(phrase)
-        )
-        for phrase in require:
-            string = f" {self.strings.join(phrase.pieces).strip(' ')} "
-            if both := [pattern for pattern in (*forbid, *banned) if pattern in string]:
-                raise UserError(
-                    f"{string.strip()!r} is required and {both[0].strip()!r} is forbidden",
-                    at=at,
-                    fix="remove one of them from require or forbid",
-                )
         prefix = self._encode_target(constraints.prefix, at)
-        for name, phrases in (("prefix", [prefix]), ("require", require)):
-            size = sum(len(phrase.ids) for phrase in phrases)
-            if size > MAX_SOURCE_PIECES:
-                problem = f"{name} has {size:,} pieces, at most {MAX_SOURCE_PIECES} are allowed"
-                raise UserError(problem, at=at, fix="give shorter text")
-        return prefix, require, forbid
+        _check_size("prefix", len(prefix.ids), at)
+        return prefix, self.patterns(constraints.forbid, at)
+
+    def _encode_required(
+        self, phrases: Iterable[tuple[str, ...]], forbidden: Sequence[str], at: str
+    ) -> tuple[tuple[TargetPieces, ...], ...]:
+        """Return the pieces of phrases, each in those of its forms that are not forbidden."""
+        require = []
+        for forms in dict.fromkeys(phrases):
+            allowed, problem = {}, ""
+            for form in forms:
+                encoded = self._encode_target(form, at)
+                string = f" {self.strings.join(encoded.pieces).strip(' ')} "
+                if both := [pattern for pattern in forbidden if pattern in string]:
+                    problem = problem or (
+                        f"{string.strip()!r} is required and {both[0].strip()!r} is forbidden"
+                    )
+                else:
+                    allowed |= dict.fromkeys((encoded, *self._without_space(form)))
+            if not allowed:
+                fix = "remove one of them from require, glossary or forbid"
+                raise UserError(problem, at=at, fix=fix)
+            require.append(tuple(allowed))
+        longest = (max(len(form.ids) for form in forms) for forms in require)
+        _check_size("require or glossary", sum(longest), at)
+        return tuple(require)
 
     def patterns(self, phrases: Sequence[str], at: str) -> tuple[str, ...]:
         """Return the patterns of forbidden phrases in tokenized text.
@@ -280,8 +307,17 @@ class TextCodec:
     def _encode_target(self, text: str, at: str) -> TargetPieces:
         pieces = tuple(self.target_pieces(text))
         self._check_space_sign(text, pieces, at)
+        return self._target_ids(pieces)
+
+    def _target_ids(self, pieces: Sequence[str]) -> TargetPieces:
         ids = (token if self._known["tgt"][token] else UNK for token in self.vocab.ids(pieces))
-        return TargetPieces(pieces, tuple(ids))
+        return TargetPieces(tuple(pieces), tuple(ids))
+
+    def _without_space(self, text: str) -> Iterator[TargetPieces]:
+        """Yield the pieces of text after a sign without a space, such as an opening bracket."""
+        sign, *pieces = self.target_pieces(f"{OPENING}{clean_line(text).strip()}")
+        if self.segmenter.surface(sign).strip(" ") == OPENING and pieces:
+            yield self._target_ids(pieces)
 
     def _check_space_sign(self, text: str, pieces: Sequence[str], at: str) -> None:
         """Check that pieces keep U+2581, SentencePiece's sign for a space, if a text has it."""
@@ -422,6 +458,12 @@ def too_long(line: str) -> str:
     if len(line) <= LONGEST_SENTENCE or is_blank(line):
         return ""
     return f"{len(line):,} characters, at most {LONGEST_SENTENCE:,} are allowed"
+
+
+def _check_size(name: str, pieces: int, at: str) -> None:
+    if pieces > MAX_SOURCE_PIECES:
+        problem = f"{name} has {pieces:,} pieces, at most {MAX_SOURCE_PIECES} are allowed"
+        raise UserError(problem, at=at, fix="give shorter text")
 
 
 def text_hash(vocab: Vocab, segmenter: Segmenter) -> str:

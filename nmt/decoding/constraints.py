@@ -9,10 +9,15 @@ the text that pieces spell (``PieceStrings``), so every segmentation of them is 
 from __future__ import annotations
 
 import bisect
+import functools
+import itertools
 import re
+import unicodedata
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
+
+import regex
 
 from nmt.data.languages import UNSPACED_CHARACTER
 from nmt.data.segmenters import Segmenter
@@ -89,6 +94,8 @@ def _uneven(name: str, problem: str) -> UserError:
 # ---------------------------------------------------------------- what pieces spell
 
 NO_TEXT = "\0"  # the string of PAD and BOS; no text contains it
+UNKNOWN = "<unk>"  # stands for any characters
+_WORD_CHARACTER = regex.compile(r"\w")  # unlike ``re``, also vowel signs
 
 
 class PieceStrings:
@@ -156,6 +163,37 @@ def _with_boundaries(string: str, first: str, last: str) -> str:
     return f"{left}{string}{right}"
 
 
+@functools.cache
+def _in_word(char: str) -> bool:
+    """Return whether a word of a script with spaces may have a character."""
+    return char >= BYTE_SURFACE or (
+        _WORD_CHARACTER.match(char) is not None and UNSPACED_CHARACTER.match(char) is None
+    )
+
+
+@functools.cache
+def _opens(char: str) -> bool:
+    return UNSPACED_CHARACTER.match(char) is not None or unicodedata.category(char) in ("Ps", "Pi")
+
+
+def begins_in_word(text: str) -> bool:
+    """Return whether the string of a type may continue a word."""
+    return text.startswith(UNKNOWN) or _in_word(text[:1])
+
+
+def ends_in_word(text: str) -> bool:
+    """Return whether the string of a type may end inside a word."""
+    return text.endswith(UNKNOWN) or _in_word(text[-1:])
+
+
+def opens_word(text: str) -> bool:
+    """Return whether a word may begin after the string of a type: a space, or a sign such as ``(``.
+
+    In scripts without spaces, it may begin after each letter.
+    """
+    return text.endswith(" ") or (text != "" and _opens(text[-1]))
+
+
 # ---------------------------------------------------------------- required phrases
 
 Symbol: TypeAlias = int | str  # the id of a token, or the piece that an UNK represents
@@ -201,21 +239,26 @@ class PhraseProgress:
 class Requirement:
     """The phrases that the translation of one sentence must contain.
 
-    A phrase is met where its tokens follow each other as complete words. Phrases may share tokens.
+    A phrase is met where the tokens of one of its forms follow each other as complete words.
+    Phrases may share tokens.
     Pieces that the model does not know are all UNK to it. Here each is a symbol of its own, so one
     UNK does not count for two different pieces.
 
     Args:
         prefix: symbols that every hypothesis begins with.
-        phrases: symbols of each phrase.
+        phrases: each phrase as its forms, at least one; the symbols of each form.
         spell: returns the string that a symbol adds to tokenized text.
     """
 
     def __init__(
-        self, prefix: Symbols, phrases: Sequence[Symbols], spell: Callable[[Symbol], str]
+        self,
+        prefix: Symbols,
+        phrases: Sequence[Sequence[Symbols]],
+        spell: Callable[[Symbol], str],
     ) -> None:
-        self.prefix, self.phrases = list(prefix), [list(phrase) for phrase in phrases]
-        self._with_unknown = [p for p in self.phrases if any(isinstance(s, str) for s in p)]
+        self.prefix = list(prefix)
+        self.phrases = [[list(form) for form in forms] for forms in phrases]
+        self._with_unknown = [forms for forms in self.phrases if any(map(_has_unknown, forms))]
         self._spell = spell
 
     def symbols(self, ids: Sequence[int]) -> list[Symbol]:
@@ -229,47 +272,65 @@ class Requirement:
         for index in range(known, len(ids)):
             if ids[index] == UNK:
                 before = symbols[:index]
-                left = [p for p in self._with_unknown if not any(self._met(before, p))]
+                left = [f for f in self._with_unknown if not any(self._ends(before, f))]
                 if not left:
                     break
                 candidates = [
-                    (length, phrase[length])
-                    for phrase in left
-                    for length in self._begun(before, phrase)
-                    if isinstance(phrase[length], str)
+                    (length, form[length])
+                    for form in itertools.chain.from_iterable(left)
+                    for length in self._begun(before, form)
+                    if isinstance(form[length], str)
                 ]
                 if candidates:
                     symbols[index] = max(candidates, key=lambda candidate: candidate[0])[1]
         return symbols
 
     def progress(self, ids: Sequence[int]) -> PhraseProgress:
-        """Return the progress of a hypothesis."""
+        """Return the progress of a hypothesis.
+
+        A phrase that is not met counts as its longest form, so that there is room for each form.
+        """
         symbols, progress = self.symbols(ids), PhraseProgress()
-        begun = []  # (phrase that is not met, how many of its tokens are last), every possibility
-        for phrase in self.phrases:
-            starts = list(self._met(symbols, phrase))
-            if not starts:
-                progress.missing += len(phrase)
-                begun += [(phrase, length) for length in self._begun(symbols, phrase)]
-            elif starts == [len(ids) - len(phrase)] and not self._ends_word(symbols[-1]):
+        # (form of a phrase that is not met, how many of its tokens are last, by how much it is
+        # shorter than the longest form), every possibility
+        begun = []
+        for forms in self.phrases:
+            ends = list(self._ends(symbols, forms))
+            if not ends:
+                longest = max(map(len, forms))
+                progress.missing += longest
+                begun += [
+                    (form, length, longest - len(form))
+                    for form in forms
+                    for length in self._begun(symbols, form)
+                ]
+            elif {*ends} == {len(ids)} and ends_in_word(self._spell(symbols[-1])):
                 progress.open_word = True
-        furthest = max((length for _, length in begun), default=0)
-        for phrase, length in begun:
-            missing = progress.missing - length - 1
-            token = _token(phrase[length])
+        furthest = max((length for _, length, _ in begun), default=0)
+        for form, length, shorter in begun:
+            missing = progress.missing - shorter - length - 1
+            token = _token(form[length])
             progress.next_tokens[token] = min(missing, progress.next_tokens.get(token, missing))
-            if length == furthest and any(isinstance(symbol, str) for symbol in phrase[:length]):
+            if length == furthest and _has_unknown(form[:length]):
                 progress.must_continue.add(token)
         return progress
 
+    def _ends(self, symbols: Symbols, forms: Sequence[Symbols]) -> Iterator[int]:
+        """Yield the indices after each place where a phrase is met."""
+        for form in forms:
+            for start in self._met(symbols, form):
+                yield start + len(form)
+
     def _met(self, symbols: Symbols, phrase: Symbols) -> Iterator[int]:
-        """Yield the indices where a phrase occurs as complete words."""
+        """Yield the indices where a form of a phrase occurs as complete words."""
+        if phrase[0] not in symbols:  # decides fast for almost all
+            return
         for start in range(len(symbols) - len(phrase) + 1):
             end = start + len(phrase)
             if (
                 symbols[start:end] == phrase
-                and self._boundary(symbols, start, phrase[0])
-                and (end == len(symbols) or self._boundary(symbols, end, symbols[end]))
+                and self._may_begin(symbols, start, phrase[0])
+                and self._may_end(symbols, end)
             ):
                 yield start
 
@@ -279,17 +340,30 @@ class Requirement:
             length
             for length in range(min(len(phrase) - 1, len(symbols)) + 1)
             if symbols[len(symbols) - length :] == phrase[:length]
-            and self._boundary(symbols, len(symbols) - length, phrase[0])
+            and self._may_begin(symbols, len(symbols) - length, phrase[0])
         ]
 
-    def _boundary(self, symbols: Symbols, index: int, symbol: Symbol) -> bool:
+    def _may_begin(self, symbols: Symbols, index: int, symbol: Symbol) -> bool:
         """Return whether a word begins with ``symbol`` at an index."""
+        text = self._spell(symbol)
         return (
-            index == 0 or self._ends_word(symbols[index - 1]) or self._spell(symbol).startswith(" ")
+            index == 0
+            or text.startswith(" ")
+            or opens_word(self._spell(symbols[index - 1]))
+            or (not text.startswith(UNKNOWN) and opens_word(text[:1]))
         )
 
-    def _ends_word(self, symbol: Symbol) -> bool:
-        return self._spell(symbol).endswith(" ")
+    def _may_end(self, symbols: Symbols, index: int) -> bool:
+        """Return whether a word ends before an index."""
+        return (
+            index == len(symbols)
+            or not ends_in_word(self._spell(symbols[index - 1]))
+            or not begins_in_word(self._spell(symbols[index]))
+        )
+
+
+def _has_unknown(symbols: Symbols) -> bool:
+    return any(isinstance(symbol, str) for symbol in symbols)
 
 
 def _token(symbol: Symbol) -> int:

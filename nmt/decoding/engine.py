@@ -48,7 +48,7 @@ class SearchInput:
         text: the source, with the white space behind it; empty if the part begins or ends inside a
             sentence, or if only ids were given.
         prefix: what the translation starts with.
-        require: phrases that the translation contains.
+        require: phrases that the translation contains, each as its forms, of which one suffices.
         forbid: patterns (``PieceStrings.patterns``) of phrases that it does not contain.
     """
 
@@ -58,7 +58,7 @@ class SearchInput:
     pieces: Sequence[str] = ()
     text: str = ""
     prefix: TargetPieces = NO_PIECES
-    require: tuple[TargetPieces, ...] = ()
+    require: tuple[tuple[TargetPieces, ...], ...] = ()
     forbid: tuple[str, ...] = ()
 
     @property
@@ -67,11 +67,12 @@ class SearchInput:
 
         Before each phrase, a piece may have to end a word.
         """
-        return len(self.prefix.ids) + sum(len(phrase.ids) + 1 for phrase in self.require) + 1
+        longest = (max(len(form.ids) for form in forms) for forms in self.require)
+        return len(self.prefix.ids) + sum(length + 1 for length in longest) + 1
 
     def requirement(self, strings: PieceStrings) -> Requirement:
         """Return the prefix and the phrases that its hypotheses must contain."""
-        phrases = [phrase.symbols for phrase in self.require]
+        phrases = [[form.symbols for form in forms] for forms in self.require]
         return Requirement(self.prefix.symbols, phrases, strings.of)
 
 

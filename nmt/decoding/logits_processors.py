@@ -20,7 +20,14 @@ import torch
 from torch import Tensor
 
 from nmt.data.vocab import EOS, UNK
-from nmt.decoding.constraints import NO_TEXT, PhraseProgress, PieceStrings, Requirement
+from nmt.decoding.constraints import (
+    NO_TEXT,
+    PhraseProgress,
+    PieceStrings,
+    Requirement,
+    begins_in_word,
+    opens_word,
+)
 from nmt.decoding.engine import SearchInput
 from nmt.decoding.options import SearchOptions
 from nmt.decoding.search import Beams, LogitsProcessor, expand_beams
@@ -197,8 +204,8 @@ class RequiredPhrases:
         self, requirements: Sequence[Requirement], strings: Sequence[str], max_len: Tensor
     ) -> None:
         self._requirements = requirements
-        self._begins = torch.tensor([text.startswith(" ") for text in strings])
-        self._ends = torch.tensor([text.endswith(" ") for text in strings])
+        self._continues = torch.tensor(list(map(begins_in_word, strings)))
+        self._opens = torch.tensor(list(map(opens_word, strings)))
         # whether ending a word, so that a phrase can begin, may take a token
         bounded = (text[:1] == " " or text[-1:] == " " for text in strings if text != NO_TEXT)
         self._word_end = int(not all(bounded))
@@ -230,7 +237,7 @@ class RequiredPhrases:
         if UNK in next_tokens:  # as part of a phrase
             allowed[UNK] = logits[UNK]
         if progress.open_word:
-            allowed[~self._begins.to(allowed.device)] = -torch.inf
+            allowed[self._continues.to(allowed.device)] = -torch.inf
         if not progress.missing:
             return
         allowed[EOS] = -torch.inf
@@ -243,7 +250,7 @@ class RequiredPhrases:
             not_banned = [t for t in tokens if allowed[t] > -torch.inf]
             _allow_only(allowed, logits, not_banned or tokens)
         else:
-            allowed[~self._ends.to(allowed.device)] = -torch.inf
+            allowed[~self._opens.to(allowed.device)] = -torch.inf
 
     def select(
         self, beams: Beams, logits: Tensor, log_sum_exp: Tensor, alpha: float

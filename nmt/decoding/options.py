@@ -15,6 +15,7 @@ from pydantic import ValidationError
 from nmt.config.errors import allowed
 from nmt.config.recipe import DecodeConfig
 from nmt.config.schema import key
+from nmt.data.glossary import term_problem
 from nmt.data.text import clean_line
 from nmt.errors import UserError
 
@@ -46,6 +47,8 @@ class SearchOptions(DecodeConfig):
     """no sequence of this many pieces occurs twice; 0 = off"""
     forbid_all: tuple[str, ...] = key((), "O")
     """phrases that no translation may contain"""
+    glossary: tuple[tuple[str, str], ...] = key((), "O")
+    """terms: a source term, a tab and the target term that its translation must contain"""
     split: Literal["auto", "line"] = key("auto", "O")
     """auto = translate a line with more sentences than usual in the training data sentence by
     sentence; line = translate each line as a whole; default: auto"""
@@ -111,11 +114,14 @@ EXCLUDES = {
     ("sample", "beam"): "samples are drawn one by one; {n_best} sets their number",
     ("sample", "groups"): "groups divide a beam, and sampling has no beam",
     ("sample", "require"): "required phrases need a beam search",
+    ("sample", "glossary"): "required phrases need a beam search",
     ("mbr", "reverse_weight"): "both choose among the candidates",
     ("groups", "require"): "required phrases divide the beam in another way",
+    ("groups", "glossary"): "required phrases divide the beam in another way",
     ("stop_rule", "sample"): "samples end by themselves",
     ("stop_rule", "groups"): "groups always end by the rule bound",
     ("stop_rule", "require"): "required phrases always end by the rule bound",
+    ("stop_rule", "glossary"): "required phrases always end by the rule bound",
 }
 # the options of given translations, which are not searched
 SCORING_OPTIONS = {
@@ -157,6 +163,10 @@ def search_options(
         ) from error
     if any(not clean_line(phrase).strip() for phrase in options.forbid_all):
         raise UserError(f"{spell('forbid_all')}: a phrase is blank", fix="remove it")
+    for number, term in enumerate(options.glossary, 1):
+        if problem := term_problem(*term):
+            what = f"{spell('glossary')}, term {number}: {problem}"
+            raise UserError(what, fix="correct or remove it")
     _check_combinations(options, given, constraints, spell)
     wanted = options.wanted
     candidates, beam_name = spell("candidates"), spell("beam")

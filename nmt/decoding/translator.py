@@ -205,6 +205,7 @@ class Translator:
         require_list("require=[[phrase]]", require=require)
         require_list("forbid=[[phrase]]", forbid=forbid)
         require_list("forbid_all=[phrase]", forbid_all=options.get("forbid_all"))
+        require_list("glossary=[(source, target)]", glossary=options.get("glossary"))
         given = {"prefix": prefix, "require": require, "forbid": forbid}
         constraints = {name: values for name, values in given.items() if values is not None}
         if self.reverse is not None and options.get("mbr") is None:
@@ -224,10 +225,11 @@ class Translator:
     ) -> Iterator[list[Translation]]:
         codec = self.codec.for_tag(options.target_tag)
         banned = codec.patterns(options.forbid_all, "forbid_all")
+        glossary = codec.glossary(options.glossary, options.src)
         for chunk, skipped in chunks:
             report = without_first(progress, skipped)
             parts = [
-                codec.encode_line(*item, banned, options.tag, options.src, options.split)
+                codec.encode_line(*item, banned, options.tag, options.src, options.split, glossary)
                 for item in chunk
             ]
             report(sum(not line_parts for line_parts in parts))  # blank lines

@@ -55,10 +55,11 @@ from nmt.version import __version__
 
 ENGINES = ("auto", "torch", "ctranslate2")
 WHERE_SAME = "greedy search and stop rule count"
-# options that CTranslate2 gets, or that change nothing for it; others must have their defaults
+# options that CTranslate2 gets, or that change nothing for it, as a glossary does for lines without
+# its terms; others must have their defaults
 SAME_RESULT = {
     "beam", "stop_rule", "split", "length_alpha", "max_len_offset", "allow_unk", "batch_tokens",
-    "tag", "tgt_tag", "src", "align",
+    "tag", "tgt_tag", "src", "align", "glossary",
 }  # fmt: skip
 SUPPORTED_OPTIONS = {
     "beam", "length_alpha", "max_len_offset", "allow_unk", "batch_tokens", "n_best",

@@ -211,7 +211,7 @@ def from_runs(
     runs_to_read = [RunFolder.open(folder) for folder in folders]
     for run in runs_to_read:
         run.require_translation()
-    sets = [_find_set(run, split) for run in runs_to_read]
+    sets = [find_set(run, split) for run in runs_to_read]
     without_words = [file for file, _ in sets if not words_file(file).is_file()]
     first, *others = runs = [
         _from_run(folder, *files, ref_files, sources, training, stored_words=not without_words)
@@ -265,7 +265,7 @@ def _reject_duplicates(names: Sequence[str], message: str) -> None:
             raise UserError(message, at=name, fix="give each system once")
 
 
-def _find_set(run: RunFolder, split: str) -> tuple[Path, HeldOutEntry]:
+def find_set(run: RunFolder, split: str) -> tuple[Path, HeldOutEntry]:
     """Return the hypotheses of the best checkpoint for a set, and its entry of the recipe.
 
     Args:
@@ -358,7 +358,7 @@ def _script_remarks(lang: str, scored_as: str, ref_file: str) -> list[str]:
 
 def _training_files(recipe: Recipe, tgt: str) -> list[TrainingFile]:
     """Return the target sides in a language; a corpus that is listed twice counts once."""
-    entries = {e.path: e for e in recipe.data.train if e.langs(recipe)[1] == tgt and not e.is_table}
+    entries = {e.path: e for e in recipe.data.train if e.langs(recipe)[1] == tgt and not e.table}
     return [
         TrainingFile(find_side(path, tgt), tgt, entry.is_tokenized(recipe.data))
         for path, entry in entries.items()

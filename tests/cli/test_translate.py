@@ -537,7 +537,16 @@ def test_a_link_in_place_of_the_partial_output_is_refused(command: Any, tmp_path
 
 
 @pytest.mark.parametrize(
-    "flag", ["--input", "--score-target", "--prefix", "--require", "--forbid", "--forbid-all"]
+    "flag",
+    [
+        "--input",
+        "--score-target",
+        "--prefix",
+        "--require",
+        "--forbid",
+        "--forbid-all",
+        "--glossary",
+    ],
 )
 @pytest.mark.parametrize("name", ["same", "symlink", "hard link", "part", "signature"])
 def test_no_input_is_ever_overwritten(command: Any, tmp_path: Path, flag: str, name: str) -> None:

@@ -57,7 +57,9 @@ def parser() -> argparse.ArgumentParser:
         help="reference; repeat the option for further ones; default for runs: those of the recipe",
     )
     p.add_argument(
-        "--src", metavar="F", help="source, for COMET and to count hypotheses that copy it"
+        "--src",
+        metavar="F",
+        help="source, for COMET and --glossary, and to count hypotheses that copy it",
     )
     p.add_argument(
         "--tgt-lang",
@@ -99,6 +101,12 @@ def parser() -> argparse.ArgumentParser:
         metavar="F",
         help="file with the document id of each line: also score documents (d-BLEU)",
     )
+    p.add_argument(
+        "--glossary",
+        metavar="F",
+        help="file with terms, as for nmt-translate: also count the translations that have them; "
+        "runs are translated again with it",
+    )
     p.add_argument("--sentences", metavar="F", help="write the scores of each line as a TSV file")
     p.add_argument("--force", action="store_true", help="replace an existing file of --sentences")
     p.add_argument(
@@ -130,29 +138,39 @@ def body(args: argparse.Namespace) -> None:
     """Read the systems, print notes on their text, then score and print."""
     from nmt.apps.evaluate.comet import ExternalMetric
     from nmt.apps.evaluate.report import read_documents, report
+    from nmt.apps.evaluate.terms import count_terms, with_glossary
+    from nmt.data.glossary import read_glossary
 
     enable_gc()
     if args.sentences:
         from nmt.cli.output import check_output_file
 
         inputs = [*(args.hyp or []), *(args.ref or []), *(args.train or [])]
-        check_output_file(Path(args.sentences), args.force, [*inputs, args.src, args.documents])
+        inputs += [args.src, args.documents, args.glossary]
+        check_output_file(Path(args.sentences), args.force, inputs)
     external = None
     if args.comet_command is not None:
         external = ExternalMetric(args.comet_command, args.comet_timeout)
         external.check()
+    glossary = [] if args.glossary is None else read_glossary(Path(args.glossary))
     systems = _read_systems(args)
+    if glossary and args.runs:
+        systems = with_glossary(systems, args.split or "test", args.glossary, glossary)
     for note in systems.notes():
         print(f"note: {note}", file=sys.stderr)
     if external is not None and systems.other_refs:
         print("note: COMET gets the first reference only", file=sys.stderr)
     documents = read_documents(args.documents, len(systems.refs)) if args.documents else []
+    terms = count_terms(systems, glossary)
+    if glossary and not terms:
+        print(f"note: no term of {args.glossary} occurs in the source", file=sys.stderr)
     result = report(
         systems,
         args.metrics,
         args.resamples,
         documents=documents,
         buckets=args.buckets,
+        terms=terms,
         progress=True,
     )
     failure = None
@@ -207,7 +225,7 @@ def _read_systems(args: argparse.Namespace) -> Systems:
             args.runs,
             args.split or "test",
             refs,
-            sources=args.comet_command is not None or args.sentences is not None,
+            sources=any((args.comet_command, args.sentences, args.glossary)),
             training=args.buckets,
         )
     if args.split:
@@ -216,8 +234,9 @@ def _read_systems(args: argparse.Namespace) -> Systems:
         )
     if not refs:
         raise UserError("--hyp requires --ref", fix="add --ref FILE")
-    if args.comet_command and not args.src:
-        raise UserError("--comet-command requires --src with --hyp", fix="add --src FILE")
+    for flag, value in (("--comet-command", args.comet_command), ("--glossary", args.glossary)):
+        if value and not args.src:
+            raise UserError(f"{flag} requires --src with --hyp", fix="add --src FILE")
     if args.train and not args.buckets:
         raise UserError("--train requires --buckets", fix="add --buckets, or leave out --train")
     return from_files(

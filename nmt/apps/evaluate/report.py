@@ -22,6 +22,7 @@ from nmt.apps.evaluate.buckets import (
     training_counts,
 )
 from nmt.apps.evaluate.comet import ExternalMetric
+from nmt.apps.evaluate.terms import TermCount
 from nmt.data.text import is_blank, quantity, read_lines
 from nmt.errors import UserError
 from nmt.scoring.metrics import (
@@ -56,12 +57,14 @@ class Report:
             ``comet``.
         lengths: scores by length of the reference; empty if not requested.
         frequencies: words by training frequency; empty if unknown.
+        terms: of a glossary, those that occur; empty if not requested.
     """
 
     systems: Systems
     scores: dict[str, list[Comparison]]
     lengths: dict[str, list[LengthBucket]] = field(default_factory=dict)
     frequencies: dict[str, list[FrequencyBucket]] = field(default_factory=dict)
+    terms: Sequence[TermCount] = ()
 
     @property
     def baseline(self) -> str | None:
@@ -95,7 +98,7 @@ class Report:
             lines += ["", _title(entries[0].score.name), f"  {entries[0].score.signature}"]
             for system, entry in zip(self.scores, entries, strict=True):
                 lines.append(f"  {system:<{width}}  {_cells(entry)}".rstrip())
-        lines += [*self._length_lines(), *self._frequency_lines(), ""]
+        lines += [*self._length_lines(), *self._frequency_lines(), *self._term_lines(), ""]
         if any(
             entry.score.low is not None for entries in self.scores.values() for entry in entries
         ):
@@ -133,11 +136,27 @@ class Report:
             rows[system] = ["-" if b.f1 is None else f"{b.f1:.3f}" for b in buckets]
         yield from _rows(rows)
 
+    def _term_lines(self) -> Iterator[str]:
+        if not self.terms:
+            return
+        lines = sum(term.lines for term in self.terms)
+        yield from ("", f"terms, of {lines:,} in the source: how many the translations have")
+        for name in self.terms[0].kept:
+            kept = sum(term.kept[name] for term in self.terms)
+            yield f"  {kept:>{len(f'{lines:,}')},}  {kept / lines:6.1%}  {name}"
+        head = ["lines", *self.terms[0].kept]
+        yield from ("", f"  {'  '.join(head)}")
+        for term in self.terms:
+            cells = [term.lines, *term.kept.values()]
+            row = "  ".join(f"{n:>{len(title)},}" for n, title in zip(cells, head, strict=True))
+            yield f"  {row}  {term.term} = {', '.join(term.targets)}"
+
     def tsv(self) -> str:
         """Return tab-separated lines for cut and awk: a header, then one per system and metric.
 
         A score of a part of the lines or words has the metric ``bleu:words=10-19`` or
-        ``f1:count=5-9``.
+        ``f1:count=5-9``, the share of the lines with a term whose translation has it
+        ``kept:term=TERM``.
         """
         rows = ["\t".join(COLUMNS)]
         rows += [
@@ -184,6 +203,7 @@ class Report:
                 for system, buckets in self.frequencies.items()
                 for bucket in buckets
             ],
+            "terms": list(map(vars, self.terms)),
         }
         return json.dumps(content, indent=1, ensure_ascii=False)
 
@@ -213,6 +233,13 @@ class Report:
                     "metric": f"f1:count={words.count}",
                     "score": words.f1,
                 }
+        for term in self.terms:
+            for system, kept in term.kept.items():
+                yield empty | {
+                    "system": system,
+                    "metric": f"kept:term={term.term}",
+                    "score": kept / term.lines,
+                }
 
 
 def report(
@@ -222,6 +249,7 @@ def report(
     *,
     documents: Sequence[str] = (),
     buckets: bool = False,
+    terms: Sequence[TermCount] = (),
     progress: bool = False,
 ) -> Report:
     """Score every system; compare several with the first by paired bootstrap.
@@ -233,6 +261,7 @@ def report(
         documents: the document id of each line, to score documents too. Resamples then consist of
             documents.
         buckets: score by length too, and words by frequency if ``systems.training`` is known.
+        terms: of a glossary, to report too.
         progress: show bars on a terminal.
 
     Raises:
@@ -275,7 +304,7 @@ def report(
         if systems.training:
             counts = training_counts(systems)
             frequencies = {system: frequency_buckets(systems, system, counts) for system in texts}
-    return Report(systems, scores, lengths, frequencies)
+    return Report(systems, scores, lengths, frequencies, terms)
 
 
 def _check_resamples(systems: Systems, resamples: int) -> None:

@@ -59,6 +59,7 @@ from nmt.apps.serve.schema import (
     TranslateResponse,
     problems_of,
 )
+from nmt.data.glossary import Term
 from nmt.data.text import is_blank, quantity
 from nmt.errors import MachineError, UserError
 from nmt.version import __version__
@@ -131,6 +132,7 @@ class Service:
     Args:
         translators: by name, with the library that computes each, in the order of GET /models.
         key: that requests must have; None = requests from this machine only.
+        glossary: terms for requests that do not have a glossary.
         corrections: file to which better translations are appended; None = they are refused.
 
     Attributes:
@@ -142,9 +144,10 @@ class Service:
         translators: dict[str, tuple[nmt.Translator, str]],
         limits: Limits = Limits(),  # noqa: B008, frozen
         key: str | None = None,
+        glossary: Sequence[Term] = (),
         corrections: CorrectionsFile | None = None,
     ) -> None:
-        self.limits, self.corrections = limits, corrections
+        self.limits, self.glossary, self.corrections = limits, glossary, corrections
         self.metrics = Metrics(self._waiting, lambda: self.guard.active)
         self.models = {
             name: ServedModel(
@@ -401,6 +404,8 @@ class Service:
     ) -> tuple[dict[str, Any], list[int]]:
         """Return the search options that a request gives, and the cost of each line."""
         given = {name: getattr(body, name) for name in OPTIONS if getattr(body, name) is not None}
+        if self.glossary:
+            given.setdefault("glossary", self.glossary)
         for name in PER_BEAM:
             if given.get(name, 0) > self.limits.beam:
                 highest = self.limits.beam

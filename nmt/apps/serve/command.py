@@ -17,6 +17,7 @@ from nmt.runtime.memory import limit_onednn_cache
 
 if TYPE_CHECKING:
     from nmt import Translator
+    from nmt.data.glossary import Term
 
 KEY_VARIABLE = "NMT_SERVE_API_KEY"
 SHORTEST_KEY = 16  # characters
@@ -98,6 +99,12 @@ def parser() -> argparse.ArgumentParser:
         help="append the better translations that readers suggest to this TSV file, from which "
         "nmt-train learns; default: the page has no such field",
     )
+    p.add_argument(
+        "--glossary",
+        metavar="FILE",
+        help="file with terms: a source term, a tab and the target term that its translation must "
+        "contain, one per line; for requests without a glossary",
+    )
     limits = p.add_argument_group("limits")
     for name, (flag, metavar, kind, meaning) in LIMITS.items():
         default = getattr(Limits, name)
@@ -119,7 +126,8 @@ def parser() -> argparse.ArgumentParser:
         "search or decode.stop_rule count, where it finds the same translations faster; default: "
         "%(default)s",
     )
-    shorten_help(p, "run", "host", "port", "api_key_file", "checkpoint", "device", "precision")
+    often = "run", "glossary", "host", "port", "api_key_file", "checkpoint", "device", "precision"
+    shorten_help(p, *often)
     return p
 
 
@@ -130,11 +138,13 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def body(args: argparse.Namespace) -> None:
     """Check the arguments, load the models, and serve them."""
+    from nmt.data.glossary import read_glossary
     from nmt.run.folder import RunFolder, is_export
 
     limit_onednn_cache(COMPILED_PRODUCTS)
     limits = _limits(args)
     key = _api_key(args)
+    glossary = [] if args.glossary is None else read_glossary(Path(args.glossary))
     try:
         from nmt.apps.serve.app import Service
         from nmt.apps.serve.corrections import CorrectionsFile
@@ -158,8 +168,32 @@ def body(args: argparse.Namespace) -> None:
     corrections = CorrectionsFile(Path(args.corrections)) if args.corrections else None
     opened = listen(args.host, args.port)
     translators = {name: _load(path, args) for name, path in model_names(args.run).items()}
+    if glossary:
+        _check_glossary([translator for translator, _ in translators.values()], glossary)
     enable_gc()
-    run(Service(translators, limits, key, corrections), opened)
+    run(Service(translators, limits, key, glossary, corrections), opened)
+
+
+def _check_glossary(translators: Sequence[Translator], glossary: Sequence[Term]) -> None:
+    """Check that all models translate between two languages, and can require phrases."""
+    from nmt.decoding.options import search_options
+
+    pairs = {
+        (src, tgt)
+        for t in translators
+        for src in t.info.sources or [t.codec.src]
+        for tgt in (t.codec.tgt, *t.codec.tag_targets.values())
+    }
+    if len(pairs) > 1:
+        raise UserError(
+            "a glossary is for one source and one target language, and the models translate "
+            + ", ".join(f"{src}-{tgt}" for src, tgt in sorted(pairs)),
+            at="--glossary",
+            fix="start a server for each pair, or send the glossary with each request",
+        )
+    for translator in translators:
+        options = search_options(translator.info.decode, {"glossary": glossary})
+        translator.engine.check_options(options, frozenset())
 
 
 def _limits(args: argparse.Namespace) -> Limits:

@@ -16,6 +16,7 @@ OPTIONS = [name for name in SearchOptions.model_fields if name not in EXCLUDED]
 PER_BEAM = ("beam", "n_best", "candidates", "groups")  # memory and time grow with them
 HIGHEST_OFFSET = 200  # pieces; a translation of a short line needs few more than the line
 MOST_PHRASES, LONGEST_PHRASE = 100, 100  # phrases, characters: each is compared at each position
+MOST_TERMS = 1000
 # for clients of the API; SearchOptions describes the options of the command line
 MEANINGS = {
     "beam": "Number of hypotheses that the search keeps; 1 is greedy search. A larger beam takes "
@@ -42,6 +43,10 @@ MEANINGS = {
     "off.",
     "forbid_all": f"Phrases that no translation may contain: at most {MOST_PHRASES}, each of at "
     f"most {LONGEST_PHRASE} characters.",
+    "glossary": "Pairs of a source term and a target term. Where a line has a source term, its "
+    "translation contains the target term. A word that ends with * stands for all words that begin "
+    f"so. At most {MOST_TERMS:,} pairs of texts of at most {LONGEST_PHRASE} characters. [] turns "
+    "off the glossary of the server, if it has one.",
     "split": "How a line of several sentences is translated. auto: sentence by sentence, if it has "
     "more of them than is usual in the training data. line: as a whole. Default: auto.",
     "tag": "Tag that the model gets before each line, such as <2es> for the target language. "
@@ -208,11 +213,11 @@ def _phrase(phrase: str) -> str:
 
 
 def _request() -> type[BaseModel]:
+    phrase = Annotated[str, AfterValidator(_phrase)]
+    term = Annotated[list[phrase], Field(min_length=2, max_length=2)]  # type: ignore[valid-type]
     kinds: dict[str, Any] = {
-        "forbid_all": (
-            list[Annotated[str, AfterValidator(_phrase)]],
-            {"max_length": MOST_PHRASES},
-        ),
+        "forbid_all": (list[phrase], {"max_length": MOST_PHRASES}),  # type: ignore[valid-type]
+        "glossary": (list[term], {"max_length": MOST_TERMS}),
         "max_len_offset": (int, {"le": HIGHEST_OFFSET}),
     }
     options: dict[str, Any] = {}

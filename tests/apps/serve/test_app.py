@@ -64,6 +64,7 @@ def problem(answer: Any) -> tuple[int, str, str]:
         {"sample": True, "seed": 7, "top_p": 0.9, "max_len_offset": 2},
         {"mbr": "chrf", "candidates": 4},
         {"forbid_all": ["the"]},
+        {"glossary": [["can", "hound"], ["gat*", "tomcat"]], "beam": 3},
         {"align": True, "token_scores": True},
     ],
     ids=lambda options: "-".join(options) or "default",
@@ -73,6 +74,25 @@ def test_results_are_those_of_the_translator(client: TestClient, options: dict[s
     given = {k: tuple(v) if isinstance(v, list) else v for k, v in options.items()}
     expected = [[best.text for best in n_best] for n_best in untrained().stream(lines, **given)]
     assert texts(client.post("/translate", json={"text": lines, **options})) == expected
+
+
+def test_a_server_may_have_a_glossary() -> None:
+    """It is for requests that have none."""
+    service = Service({"one": (untrained(), "torch")}, LIMITS, glossary=[("can", "hound")])
+    client = TestClient(service.guard, base_url=LOCAL)
+    others: dict[str, Any] = {"glossary": [["can", "puppy"]]}
+    for given, expected in (({}, [("can", "hound")]), (others, [("can", "puppy")])):
+        answer = client.post("/translate", json={"text": LINES, **given})
+        assert texts(answer) == [[t] for t in untrained().translate(LINES, glossary=expected)]
+    for off in ({"glossary": []}, {"glossary": [], "sample": True}):
+        expected = untrained().translate(LINES, sample="sample" in off)
+        assert texts(client.post("/translate", json={"text": LINES, **off})) == [
+            [text] for text in expected
+        ]
+    sampled = client.post("/translate", json={"text": LINES, "sample": True})
+    assert problem(sampled)[:2] == (422, "bad_option")
+    assert "sample cannot be combined with glossary" in problem(sampled)[2]
+    service.close()
 
 
 def test_text_that_the_model_cannot_know_is_reported(client: TestClient) -> None:
@@ -187,6 +207,15 @@ def test_concurrent_requests_share_batches_and_each_gets_its_answer(service: Ser
         (
             {"text": "a", "forbid_all": ["b" * 101]},
             (422, "bad_request", "forbid_all.0: Value error, a phrase has at most 100"),
+        ),
+        (
+            {"text": "a", "glossary": [["b"]]},
+            (422, "bad_request", "glossary.0: List should have at least 2 items"),
+        ),
+        ({"text": "a", "glossary": "b\tc"}, (422, "bad_request", "glossary: Input should be")),
+        (
+            {"text": "a", "glossary": [["b", " "]]},
+            (422, "bad_option", "glossary, term 1: the target term is blank"),
         ),
         (
             {"text": ["a" * 60] * 8, "beam": 5, "max_len_offset": 200, "align": True},

@@ -24,6 +24,7 @@ from nmt.export.folder import export
 from tests.apps.serve.conftest import KEY
 from tests.apps.serve.process import SECONDS, Process
 from tests.decoding.untrained import untrained
+from tests.export.cases import run_folder
 
 ROOT = Path(__file__).parents[3]
 ARABIC = "\u0645\u0631\u062d\u0628\u0627"
@@ -103,7 +104,33 @@ def test_names_of_models_are_different(run: Path, tmp_path: Path) -> None:
     assert list(model_names(folders)) == ["run", "run/ctranslate2", "run-2"]
 
 
+def test_a_glossary_is_for_one_pair_of_languages(
+    refused: Callable[..., str], tmp_path: Path
+) -> None:
+    terms, other = tmp_path / "terms.tsv", untrained()
+    terms.write_text("pan\tloaf\tnote\tmore\n", encoding="utf-8")
+    assert f"{terms}:1: 4 columns" in refused("--glossary", str(terms))
+    terms.write_text("pan\tloaf\n", encoding="utf-8")
+    other.codec.src = "pt"
+    folder = str(run_folder(other, tmp_path / "pt"))
+    error = refused(folder, "--glossary", str(terms), "--port", "0")
+    assert "--glossary: a glossary is for one source and one target language" in error
+    assert "gl-en, pt-en" in error
+
+
 # ---------------------------------------------------------------- a server process
+
+
+def test_a_server_requires_the_terms_of_its_glossary(
+    run: Path, start: Callable[..., Process], tmp_path: Path
+) -> None:
+    terms = tmp_path / "terms.tsv"
+    terms.write_text("pan\tloaf\n", encoding="utf-8")
+    server = start(run, "--glossary", terms)
+    answer = json.loads(server.send("pan").getresponse().read())
+    (expected,) = untrained().translate(["pan"], glossary=[("pan", "loaf")])
+    assert answer["lines"][0]["translations"][0]["text"] == expected
+    assert "loaf" in expected.lower()
 
 
 def test_sigterm_ends_the_server_after_the_answers_to_all_accepted_requests(

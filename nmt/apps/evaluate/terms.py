@@ -1,0 +1,102 @@
+"""Count the terms of a glossary that translations keep, and translate a set of a run with it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+
+from nmt.data.bitext import read_in_form
+from nmt.data.glossary import Term
+from nmt.data.text import find_side
+from nmt.decoding.glossary import glossary_of, has_form
+from nmt.run.folder import RunFolder
+from nmt.runtime.progress import progress_bar
+from nmt.scoring.systems import Systems, find_set
+
+REFERENCE = "reference"
+
+
+@dataclass
+class TermCount:
+    """How often a term occurs in the sources, and how often the translations have its target term.
+
+    Attributes:
+        term: the source term.
+        targets: its translations in the glossary.
+        lines: sources that have it.
+        kept: how many translations of these have it: of the reference, and of each system.
+    """
+
+    term: str
+    targets: list[str]
+    lines: int = 0
+    kept: dict[str, int] = field(default_factory=dict)
+
+
+def count_terms(systems: Systems, glossary: Sequence[Term]) -> list[TermCount]:
+    """Return the counts of the terms that occur in the sources, the most frequent first.
+
+    A translation keeps a term if it has one of the forms that a search with the glossary requires.
+    """
+    finder = glossary_of(tuple(glossary))
+    counts: dict[str, TermCount] = {}
+    texts = {REFERENCE: systems.refs, **systems.texts}
+    for row, source in enumerate(systems.sources):
+        for term, forms in finder.find(source).items():
+            targets = [target for written, target in glossary if written == term]
+            count = counts.setdefault(term, TermCount(term, targets, 0, dict.fromkeys(texts, 0)))
+            count.lines += 1
+            for name, lines in texts.items():
+                count.kept[name] += has_form(lines[row], forms)
+    return sorted(counts.values(), key=lambda count: (-count.lines, count.term))
+
+
+def with_glossary(systems: Systems, split: str, file: str, glossary: Sequence[Term]) -> Systems:
+    """Return the systems of runs, each also with its translations with a glossary.
+
+    The best checkpoint of a run translates the set again, with the options of its validations.
+
+    Args:
+        systems: of runs, see ``nmt.scoring.systems.from_runs``.
+        split: dev or test, or ``dev.NAME`` of several sets.
+        file: of the glossary, for the names of the systems.
+
+    Raises:
+        UserError: the run cannot be loaded, or a term cannot be required.
+    """
+    texts, words = {}, {}
+    for name in systems.texts:
+        texts[name], words[name] = systems.texts[name], systems.words[name]
+        both = _translate(RunFolder.open(name), split, glossary)
+        texts[f"{name} + {file}"], words[f"{name} + {file}"] = both
+    return replace(systems, texts=texts, words=words)
+
+
+def _translate(run: RunFolder, split: str, glossary: Sequence[Term]) -> tuple[list[str], list[str]]:
+    """Return the translations of a set as text to score and as words."""
+    from nmt.decoding.translator import Translator
+    from nmt.decoding.worker_pool import all_cores
+
+    recipe, (_, entry) = run.recipe(), find_set(run, split)
+    src, tgt = entry.langs(recipe)
+    file, tokenized = find_side(entry.path, src), recipe.data.tokenized
+    lines = read_in_form(file, src, entry.is_tokenized(recipe.data), tokenized)
+    tag, tgt_tag = entry.tags(recipe)
+    translator = Translator.load(run.path, workers=all_cores())
+    segmenter = translator.codec.segmenter
+    moses, texts, words = segmenter.moses, [], []
+    with progress_bar("translating", "lines", len(lines)) as bar:
+        translations = translator.stream(
+            lines,
+            progress=bar.update,
+            split="line",
+            glossary=glossary,
+            tag=tag,
+            tgt_tag=tgt_tag,
+            src=recipe.src_option(entry),
+        )
+        for best, *_ in translations:
+            tokens = segmenter.decode_tokenized(best.pieces, tgt)
+            words.append(moses.words_to_score(best.text, tokens, tgt))
+            texts.append(moses.text_to_score(best.text, words[-1], tgt))
+    return texts, words

@@ -1,0 +1,190 @@
+"""Terms in lines, and translations that must have them."""
+
+from __future__ import annotations
+
+import unicodedata
+from typing import Any
+
+import pytest
+
+from nmt.config.recipe import SentencePieceConfig, WhitespaceConfig
+from nmt.data.sentences import UsualLine
+from nmt.decoding.glossary import Glossary, has_form
+from nmt.decoding.translator import Translator
+from nmt.errors import UserError
+from tests.decoding.untrained import LINES, untrained
+
+FIND = [
+    # terms, line, what is found
+    ("kôň", "kôň beží", "kôň"),
+    ("kôň", "Kôň a KÔŇ", "kôň"),
+    ("Word", "word", ""),
+    ("Word", "Word", "Word"),
+    ("us|US", "US us", "US|us"),
+    ("kôň", "koník kôňa", ""),
+    ("kôň*", "koník kôňa", "kôň*"),
+    ("nov* súbor*", "Otvoriť nové súbory?", "nov* súbor*"),
+    ("súbor*|súbory", "súbory", "súbory"),
+    ("súb*|súbor*", "súbory", "súbor*"),
+    ("a b|b c d", "a b c d", "b c d"),
+    ("a b|a|b c d", "a b c d", "b c d|a"),
+    ("e-mail|mail", "Váš e-mail.", "e-mail"),
+    ("C++|C", "v C++, v C", "C++|C"),
+    ("%s", "súbor %s: 5 %", "%s"),
+    ("don't", "I don't", "don't"),
+    ("dve  slová", "dve\u00a0slová", "dve  slová"),
+    (unicodedata.normalize("NFD", "kôň"), "kôň", unicodedata.normalize("NFD", "kôň")),
+    ("सेटिंग", "सेटिंग्स", ""),  # a vowel sign does not end a word
+    ("सेटिंग*", "सेटिंग्स", "सेटिंग*"),
+    ("设置|文件", "打开设置和文件。", "设置|文件"),
+    ("การตั้งค่า", "เปิดการตั้งค่า", "การตั้งค่า"),
+]
+
+
+@pytest.mark.parametrize(("terms", "line", "expected"), FIND)
+def test_terms_in_a_line(terms: str, line: str, expected: str) -> None:
+    glossary = Glossary([(term, "x") for term in terms.split("|")])
+    assert sorted(glossary.find(line)) == sorted(filter(None, expected.split("|")))
+
+
+@pytest.mark.parametrize(
+    ("targets", "line", "forms"),
+    [
+        (["settings"], "o nastavenia ide", ("settings", "Settings")),
+        (["settings"], "NASTAVENIA", ("settings", "Settings", "SETTINGS")),
+        (["settings"], "nastavenia a NASTAVENIA", ("settings", "Settings", "SETTINGS")),
+        (["setting", "the settings"], "Nastavenia",
+         ("setting", "the settings", "Setting", "The settings")),
+        (["iPhone"], "nastavenia", ("iPhone",)),
+        (["設定"], "Nastavenia", ("設定",)),
+    ],
+)  # fmt: skip
+def test_forms_of_a_term(targets: list[str], line: str, forms: tuple[str, ...]) -> None:
+    assert Glossary([("nastavenia", t) for t in targets]).find(line) == {"nastavenia": forms}
+
+
+def test_terms_of_tokenized_lines_are_tokenized() -> None:
+    terms = [("l'aigua*", "don't"), ("e-mail", "e-mail"), ("R&D", "R&D")]
+    glossary = Glossary(terms, ("ca", "en"))
+    line = "L&apos; aigües l&apos; aiguaR ; e-mail , R &amp; D"
+    found = glossary.find(line.replace("aiguaR", "aiguardent"))
+    assert found["l'aigua*"] == ("don &apos;t", "Don &apos;t")
+    assert found["R&D"] == ("R &amp; D",)
+    assert len(found) == 3
+
+
+@pytest.mark.parametrize(
+    ("text", "form", "has"),
+    [
+        ("Open the settings.", "settings", True),
+        ("Open the settings.", "Settings", False),
+        ("presettings", "settings", False),
+        ("打开设置", "设置", True),
+        ("the new file", "new file", True),
+        ("the new, file", "new file", False),
+    ],
+)
+def test_a_form_is_complete_words(text: str, form: str, has: bool) -> None:
+    assert has_form(text, ["other", form]) is has
+
+
+# ---------------------------------------------------------------- translations
+
+TERMS = [
+    ("can", "hound"), ("gat*", "tomcat"), ("pan", "loaf"), ("non", "no, sir"),
+    ("cidade vella", "Ω"), ("vella", "old"), ("mar", "sea"), ("mar", "ocean"),
+]  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def by_sentencepiece() -> Translator:
+    return untrained(segment=SentencePieceConfig(vocab_size=60))
+
+
+def kept(lines: list[str], texts: list[str], terms: list[tuple[str, str]]) -> list[bool]:
+    glossary = Glossary(terms)
+    return [
+        has_form(text, forms)
+        for line, text in zip(lines, texts, strict=True)
+        for forms in glossary.find(line).values()
+    ]
+
+
+@pytest.mark.parametrize("kind", ["fastbpe", "sentencepiece", "whitespace"])
+@pytest.mark.parametrize("beam", [1, 4])
+def test_translations_have_the_terms_of_their_lines(
+    kind: str, beam: int, by_sentencepiece: Translator
+) -> None:
+    translator = by_sentencepiece
+    if kind != "sentencepiece":
+        translator = untrained(segment=WhitespaceConfig() if kind == "whitespace" else None)
+    lines = [*LINES, "", "A gata e o can", "cidade vella, Mar"]
+    free = translator.translate(lines, beam=beam)
+    found = translator.translate(lines, beam=beam, glossary=TERMS)
+    assert not all(kept(lines, free, TERMS))
+    assert len(kept(lines, found, TERMS)) > 10
+    assert all(kept(lines, found, TERMS)), list(zip(lines, found, strict=True))
+    for line, before, after in zip(lines, free, found, strict=True):
+        if not Glossary(TERMS).find(line):
+            assert after == before, line
+    alone = [translator.translate([line], beam=beam, glossary=TERMS)[0] for line in lines]
+    assert alone == found
+
+
+def test_a_term_may_stand_before_a_sign(by_sentencepiece: Translator) -> None:
+    """SentencePiece has no space between a word and a comma."""
+    (text,) = by_sentencepiece.translate(["mar."], glossary=[("mar", "sea.")], beam=4)
+    assert "sea." in text
+    codec = by_sentencepiece.codec
+    (part,) = codec.encode_line(1, "mar.", glossary=codec.glossary([("mar", "sea")]))
+    requirement = part.requirement(codec.strings)
+    for text, missing in (("the sea,", 0), ("the sea, sir", 0), ("the seas", 1), ("these a", 1)):
+        progress = requirement.progress(codec.vocab.ids(codec.target_pieces(text)))
+        assert bool(progress.missing) is bool(missing), text
+
+
+def test_each_sentence_of_a_line_has_its_own_terms() -> None:
+    """A line with a term is still split, so that no sentence is left out."""
+    translator = untrained()
+    translator.codec.usual = UsualLine(1)
+    line = "O can come pan branco. A gata bebe auga fresca."
+    parts = translator.codec.encode_line(
+        1, line, split="auto", glossary=translator.codec.glossary([("pan", "loaf"), ("a", "the")])
+    )
+    assert [[forms[0].pieces for forms in part.require] for part in parts] == [
+        [tuple(translator.codec.target_pieces("loaf"))],
+        [tuple(translator.codec.target_pieces("the"))],
+    ]
+    (text,) = translator.translate([line], glossary=TERMS)
+    assert all(kept([line], [text], TERMS))
+
+
+def test_other_constraints_and_terms_hold_together() -> None:
+    translator = untrained()
+    given: dict[str, Any] = {"glossary": [("pan", "loaf"), ("pan", "bread")], "beam": 3}
+    (text,) = translator.translate(
+        ["pan"], require=[["the dog"]], forbid=[["loaf", "Loaf"]], **given
+    )
+    assert "the dog" in text
+    assert has_form(text, ["bread", "Bread"])
+    forbidden = {"forbid_all": ["loaf", "Loaf", "bread", "Bread"]}
+    with pytest.raises(UserError, match="line 1: 'loaf' is required and 'loaf' is forbidden"):
+        translator.translate(["pan"], **given, **forbidden)
+
+
+@pytest.mark.parametrize(
+    ("glossary", "options", "message"),
+    [
+        ([("pan", " ")], {}, "glossary, term 1: the target term is blank"),
+        ([("pan", "x"), ("* pan", "x")], {}, r"glossary, term 2: \* stands alone"),
+        ([("pan", "x" * 201)], {}, "target term has 201 characters, at most 200"),
+        ([("pan", "▁x")], {}, r"U\+2581"),
+        ([("pan",)], {}, "glossary"),
+        ([("pan", "x")], {"sample": True}, "sample cannot be combined with glossary"),
+        ([("pan", "x")], {"groups": 2, "beam": 2}, "groups cannot be combined with glossary"),
+        ([("pan", "x")], {"stop_rule": "count"}, "stop_rule cannot be combined with glossary"),
+    ],
+)
+def test_wrong_glossaries(glossary: Any, options: dict[str, Any], message: str) -> None:
+    with pytest.raises(UserError, match=message):
+        untrained().translate(LINES, glossary=glossary, **options)
