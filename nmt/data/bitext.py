@@ -97,9 +97,9 @@ def missing_files(recipe: Recipe) -> list[str]:
     langs = recipe.src, recipe.tgt or recipe.src
     return [
         entry.path
-        for role, entries in recipe.data.entries.items()
+        for entries in recipe.data.entries.values()
         for entry in entries
-        if role != "terms"
+        if not entry.table
         and entry.langs(recipe) == langs
         and any(isinstance(side, UserError) for side in _locate(entry, recipe))
     ]
@@ -285,7 +285,7 @@ class InputFiles:
 
 
 def read_pairs(sides: Sides, normalized: Counter[str] | None = None) -> Iterator[Pair]:
-    """Yield the cleaned lines of both sides, or the terms of a glossary that is both.
+    """Yield the cleaned lines of both sides.
 
     If there is only one file, targets are empty, and blank lines become empty.
 

@@ -155,7 +155,7 @@ class Service:
             )
             for name, pair in translators.items()
         }
-        self.documents = Documents(limits)
+        self.documents = Documents(limits, glossary)
         self.guard = Guard(self._app(), limits, key)
 
     def abort(self) -> None:
@@ -225,6 +225,7 @@ class Service:
             route_class_override=libretranslate.route(self.models, self._translate, self.documents),
         )
         app.exception_handler(Refused)(_refused)
+        app.exception_handler(UserError)(_bad_option)
         app.exception_handler(RequestValidationError)(_invalid)
         app.exception_handler(HTTPException)(_http_error)
         return app
@@ -280,9 +281,9 @@ class Service:
         """Begin to translate a document; the answer has the ID to ask for it."""
         given = read(DocumentRequest, await read_fields(request))
         model = self._model(given.model)
-        options = {"tgt_tag": given.tgt_tag} if given.tgt_tag else {}
-        source = model.translator.codec.src
-        name = await self._add(given.file, model, (source, model.target(options)), options)
+        options = given.model_dump(include={"tgt_tag", "glossary"}, exclude_none=True)
+        langs = model.translator.codec.src, model.target(options)
+        name = await self._add(given.file, model, langs, options)
         document = self.documents.get(name)
         return JSONResponse({"id": name, **document.description()}, 202)
 
@@ -322,15 +323,11 @@ class Service:
             return libretranslate.refusal(refused)
 
     async def _add(
-        self, file: Any, model: ServedModel, langs: tuple[str, str], options: dict[str, str]
+        self, file: Any, model: ServedModel, langs: tuple[str, str], options: dict[str, Any]
     ) -> str:
         if not isinstance(file, UploadFile):
             what, fix = "file: not a file", "send a form with the file as multipart/form-data"
             raise Refused(400, "bad_request", what, fix)
-        try:
-            model.check(options)
-        except UserError as error:
-            raise Refused(422, "bad_option", error.what, error.fix or "") from error
         document = Document(file.filename or "", await file.read(), model, langs, {**options})
         return await asyncio.to_thread(self.documents.add, document)
 
@@ -347,9 +344,9 @@ class Service:
             options, costs = self._options(model, body, lines)
             results = await self._results(model, lines, costs, options, request)
             status = 200
-        except UserError as error:
+        except UserError:
             status = 422
-            raise Refused(422, "bad_option", error.what, error.fix or "") from error
+            raise
         except Refused as refused:
             status = refused.status
             raise
@@ -499,6 +496,11 @@ def page(file: Path) -> Callable[[], Any]:
 async def _refused(request: Request, error: Exception) -> Response:
     assert isinstance(error, Refused)
     return answer(error)
+
+
+async def _bad_option(request: Request, error: Exception) -> Response:
+    assert isinstance(error, UserError)
+    return answer(Refused(422, "bad_option", error.what, error.fix or ""))
 
 
 async def _invalid(request: Request, error: Exception) -> Response:

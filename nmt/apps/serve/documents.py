@@ -24,6 +24,7 @@ from nmt.apps.documents.job import Job, Remark
 from nmt.apps.documents.lines import Link, Translate, Translated
 from nmt.apps.serve.limits import Limits, Refused
 from nmt.apps.serve.model import ServedModel
+from nmt.data.glossary import Term
 from nmt.errors import UserError
 
 WORKERS = 2  # documents that are translated at the same time
@@ -88,10 +89,11 @@ class Documents:
 
     Args:
         limits: of the server.
+        glossary: terms for documents that do not have a glossary.
     """
 
-    def __init__(self, limits: Limits) -> None:
-        self.limits = limits
+    def __init__(self, limits: Limits, glossary: Sequence[Term] = ()) -> None:
+        self.limits, self.glossary = limits, glossary
         self._documents: dict[str, Document] = {}
         self._waiting: queue.SimpleQueue[Document] = queue.SimpleQueue()
         self._lock = threading.Lock()
@@ -145,6 +147,8 @@ class Documents:
             Refused: it is damaged, or takes longer than ``seconds``.
         """
         deadline = time.monotonic() + seconds
+        if self.glossary:
+            document.options.setdefault("glossary", self.glossary)
 
         def stop() -> None:
             now = time.monotonic()

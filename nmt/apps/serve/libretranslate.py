@@ -23,6 +23,7 @@ from nmt.apps.serve.model import ServedModel
 from nmt.apps.serve.schema import TranslateRequest
 from nmt.data.languages import language_name, standard_code
 from nmt.data.text import is_blank
+from nmt.errors import UserError
 
 AUTO = "auto"
 # a request in the form of this server -> its answer
@@ -170,6 +171,8 @@ def route(
                     return JSONResponse(await answer)
                 except Refused as refused:
                     return refusal(refused)
+                except UserError as error:
+                    return refusal(Refused(422, "bad_option", error.what, error.fix or ""))
 
             return handle
 

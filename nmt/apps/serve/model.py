@@ -38,6 +38,7 @@ class ServedModel:
     ) -> None:
         self.name, self.translator, self.engine = name, translator, engine
         self.scores, self.align = (self._supports({key: True}) for key in ("token_scores", "align"))
+        self.glossary = self._supports({"glossary": [("a", "b")]})
         self.require = self._supports({"stop_rule": "bound"}, {"require"})
         self.batcher = Batcher(self.translate, limits.batch, limits.queue, observe)
 
@@ -75,6 +76,7 @@ class ServedModel:
             "tgt_tag_required": self.translator.info.tgt_tag_required,
             "token_scores": self.scores,
             "align": self.align,
+            "glossary": self.glossary,
         }
 
     def directions(self) -> dict[tuple[str, str], dict[str, str]]:

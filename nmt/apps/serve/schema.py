@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Annotated, Any
+from typing import Annotated, Any, TypeAlias
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, create_model
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, Json, create_model
 
 from nmt.config.errors import allowed
 from nmt.decoding.options import SearchOptions
@@ -60,6 +60,18 @@ MEANINGS = {
     "this metric.",
     "candidates": "For mbr: number of candidates that are compared. Default: 16.",
 }
+
+
+def _phrase(phrase: str) -> str:
+    # pydantic's own limit refuses surrogates
+    if len(phrase) > LONGEST_PHRASE:
+        raise ValueError(f"a phrase has at most {LONGEST_PHRASE} characters")
+    return phrase
+
+
+Phrase: TypeAlias = Annotated[str, AfterValidator(_phrase)]
+Term: TypeAlias = Annotated[list[Phrase], Field(min_length=2, max_length=2)]
+Terms: TypeAlias = Annotated[list[Term], Field(max_length=MOST_TERMS)]
 
 
 class Word(BaseModel):
@@ -133,6 +145,7 @@ class ModelDescription(BaseModel):
     tgt_tag_required: bool = Field(description="whether a request must choose one of tgt_tags")
     token_scores: bool = Field(description="whether it supports the option token_scores")
     align: bool = Field(description="whether it supports the option align")
+    glossary: bool = Field(description="whether it supports the option glossary")
 
 
 class ModelsResponse(BaseModel):
@@ -157,6 +170,7 @@ class DocumentRequest(BaseModel):
     file: Any = Field(description="The file; its name ends in .docx, .odt, .html, .po, .srt, ...")
     model: str | None = Field(None, description="A name of GET /models. Default: the first.")
     tgt_tag: str | None = Field(None, description="As in TranslateRequest.")
+    glossary: Json[Terms] | None = Field(None, description="As in TranslateRequest, as JSON.")
 
 
 class Place(BaseModel):
@@ -205,19 +219,10 @@ def problems_of(errors: Iterable[Any]) -> str:
     return "; ".join(dict.fromkeys(problems))
 
 
-def _phrase(phrase: str) -> str:
-    # pydantic's own limit refuses surrogates
-    if len(phrase) > LONGEST_PHRASE:
-        raise ValueError(f"a phrase has at most {LONGEST_PHRASE} characters")
-    return phrase
-
-
 def _request() -> type[BaseModel]:
-    phrase = Annotated[str, AfterValidator(_phrase)]
-    term = Annotated[list[phrase], Field(min_length=2, max_length=2)]  # type: ignore[valid-type]
     kinds: dict[str, Any] = {
-        "forbid_all": (list[phrase], {"max_length": MOST_PHRASES}),  # type: ignore[valid-type]
-        "glossary": (list[term], {"max_length": MOST_TERMS}),
+        "forbid_all": (list[Phrase], {"max_length": MOST_PHRASES}),
+        "glossary": (Terms, {}),
         "max_len_offset": (int, {"le": HIGHEST_OFFSET}),
     }
     options: dict[str, Any] = {}

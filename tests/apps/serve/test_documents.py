@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import json
 import time
 from collections.abc import Iterator
 from typing import Any
@@ -99,6 +100,22 @@ def test_a_place_that_must_be_checked_is_named(
     assert "too short" in place["problem"]
 
 
+def test_a_glossary_of_the_request_or_of_the_server_is_used() -> None:
+    terms = [["pan", "sea"]]
+    expected = untrained().translate(["pan branco"], glossary=terms)[0]
+    assert "sea" in expected
+    services = [
+        Service({"one": (untrained(), "torch")}, LARGER),
+        Service({"one": (untrained(), "torch")}, LARGER, glossary=[("pan", "sea")]),
+    ]
+    for service, fields in zip(services, ({"glossary": json.dumps(terms)}, {}), strict=True):
+        client = TestClient(service.guard, base_url=LOCAL)
+        sent = send(client, "a.txt", "pan branco", **fields).json()["id"]
+        finished(client, sent)
+        assert client.get(f"/documents/{sent}/file").text == expected
+        service.close()
+
+
 @pytest.mark.parametrize(
     ("name", "text", "expected"),
     [
@@ -118,6 +135,7 @@ def test_what_cannot_be_translated_is_refused_at_once(
 def test_other_errors_of_a_request(client: TestClient) -> None:
     assert problem(send(client, "a.txt", "o can", model="x")) == (404, "no_such_model")
     assert problem(send(client, "a.txt", "o can", tgt_tag="<x>")) == (422, "bad_option")
+    assert problem(send(client, "a.txt", "o can", glossary='[["a"]]')) == (400, "bad_request")
     assert problem(client.post("/documents", json={"file": "a"})) == (400, "bad_request")
     for path in ("/documents/x", "/documents/x/file"):
         assert problem(client.get(path)) == (404, "no_such_document")

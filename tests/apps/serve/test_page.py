@@ -504,3 +504,23 @@ def test_a_dropped_file_that_cannot_be_translated_says_why(page: Page) -> None:
     assert "are allowed" in page.texts("#files .error")[0]
     assert "cannot be translated" in page.texts("#files .error")[1]
     page.driver.get_log("browser")  # the refused request is in it
+
+
+def test_terms_of_the_glossary_are_in_the_translation(both_ways: Page) -> None:
+    """They stay in the browser, and belong to the direction."""
+    page = both_ways
+    (with_term,) = untrained().translate(["pan branco"], glossary=[("pan", "sea")])
+    assert "sea" in with_term
+    page.find("#glossary summary").click()
+    page.find("#terms").send_keys("pan = sea\ncan")
+    page.until(lambda: page.find("#glossary .status").text == "This line has no translation: can")
+    page.find("#text").send_keys("pan branco")
+    page.until(lambda: page.lines() == [with_term])
+    page.find("#swap").click()
+    assert page.find("#terms").get_attribute("value") == ""
+    page.driver.refresh()
+    page.until(lambda: page.all(".box") and page.find("#terms").get_attribute("value"))
+    page.find("#glossary summary").click()
+    page.find("#terms").clear()
+    page.js("document.querySelector('#terms').dispatchEvent(new Event('input'))")
+    assert page.js("return localStorage.length") == 0
