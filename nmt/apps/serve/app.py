@@ -299,7 +299,7 @@ class Service:
         if document.state != "finished":
             what = "the document is not translated yet"
             raise Refused(409, "not_finished", what, "ask for it until it is finished", retry=1)
-        file = f"attachment; filename*=UTF-8''{quote(document.name)}"
+        file = f"attachment; filename*=UTF-8''{quote(document.name, errors='replace')}"
         headers = {"Content-Disposition": file, "X-Content-Type-Options": "nosniff"}
         return Response(document.data, headers=headers, media_type="application/octet-stream")
 

@@ -8,6 +8,7 @@ identify languages: ``auto`` stands for the only source language that is transla
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import Awaitable, Callable, Iterator
 from typing import Annotated, Any, Literal, NamedTuple, TypeAlias
 
@@ -144,8 +145,9 @@ def find_direction(
 def refusal(refused: Refused) -> Response:
     """Return the answer to a refused request in LibreTranslate's form."""
     headers = {"Retry-After": str(refused.retry)} if refused.retry else None
-    error = f"{refused.message}: {refused.fix}"
-    return JSONResponse({"error": error}, refused.status, headers)
+    # in ASCII: a message may quote a surrogate of the request
+    body = json.dumps({"error": f"{refused.message}: {refused.fix}"})
+    return Response(body, refused.status, headers, media_type="application/json")
 
 
 def body_of(form: type[BaseModel], kind: str) -> dict[str, Any]:
@@ -179,26 +181,6 @@ def route(
     return Route
 
 
-async def _html(
-    asked: LibreTranslateRequest, chosen: Direction, documents: Documents
-) -> dict[str, Any]:
-    if asked.alternatives:
-        what = "format: html has no alternatives"
-        raise Refused(400, "bad_request", what, "leave out alternatives, or send plain text")
-    texts = asked.q if isinstance(asked.q, list) else [asked.q]
-    translated = []
-    for text in texts:
-        if is_blank(text):
-            translated.append(text)
-            continue
-        langs = chosen.source, chosen.target
-        data = text.encode("utf-8-sig", "replace")  # with its mark, no tag decides the encoding
-        page = Document("q.html", data, chosen.model, langs, {**chosen.options})
-        await asyncio.to_thread(documents.translate, page, documents.limits.seconds)
-        translated.append(page.data.decode("utf-8-sig"))
-    return {"translatedText": translated if isinstance(asked.q, list) else translated[0]}
-
-
 async def _answer(
     models: dict[str, ServedModel],
     translate: Translate,
@@ -208,33 +190,60 @@ async def _answer(
 ) -> dict[str, Any]:
     asked = read(LibreTranslateRequest, fields)
     chosen = find_direction(models, asked.source, asked.target)
-    if asked.format == "html":
-        return await _html(asked, chosen, documents)
     several = isinstance(asked.q, list)
-    texts = [text.split("\n") for text in (asked.q if several else [asked.q])]
+    texts: list[str] = asked.q if isinstance(asked.q, list) else [asked.q]
+    values: dict[str, Any] = {}
+    if asked.format == "html":
+        values["translatedText"] = [await _html(text, asked, chosen, documents) for text in texts]
+    else:
+        best, *others = await _plain(texts, asked, chosen, translate, request)
+        values["translatedText"] = best
+        if others:
+            values["alternatives"] = [list(of_text) for of_text in zip(*others, strict=True)]
+    if asked.source == AUTO:
+        # not identified, so without confidence
+        language = {"confidence": 0, "language": standard_code(chosen.source)}
+        values["detectedLanguage"] = [language] * len(texts)
+    return values if several else {name: value[0] for name, value in values.items()}
+
+
+async def _plain(
+    texts: list[str],
+    asked: LibreTranslateRequest,
+    chosen: Direction,
+    translate: Translate,
+    request: Request,
+) -> list[list[str]]:
+    """Return the best translation of each text, then the second best, and so on."""
+    lines = [text.split("\n") for text in texts]
     given = {
-        "text": [line for lines in texts for line in lines],
+        "text": [line for of_text in lines for line in of_text],
         "model": chosen.model.name,
         "n_best": 1 + asked.alternatives,
         **chosen.options,
     }
     answer = await translate(TranslateRequest(**given), request)
     remaining = iter(answer["lines"])
-    translated = [[next(remaining)["translations"] for _ in lines] for lines in texts]
-
-    def rank(number: int) -> list[str]:
-        """Return a translation of each text; a line may have fewer than others."""
-        return [
-            "\n".join(ranks[min(number, len(ranks) - 1)]["text"] for ranks in lines)
-            for lines in translated
+    found = [[next(remaining)["translations"] for _ in of_text] for of_text in lines]
+    return [  # a line may have fewer translations than others
+        [
+            "\n".join(ranks[min(rank, len(ranks) - 1)]["text"] for ranks in of_text)
+            for of_text in found
         ]
+        for rank in range(given["n_best"])
+    ]
 
-    values: dict[str, Any] = {"translatedText": rank(0)}
+
+async def _html(
+    text: str, asked: LibreTranslateRequest, chosen: Direction, documents: Documents
+) -> str:
     if asked.alternatives:
-        others = [rank(number) for number in range(1, 1 + asked.alternatives)]
-        values["alternatives"] = [list(texts) for texts in zip(*others, strict=True)]
-    if asked.source == AUTO:
-        # not identified, so without confidence
-        language = {"confidence": 0, "language": standard_code(chosen.source)}
-        values["detectedLanguage"] = [language] * len(texts)
-    return values if several else {name: value[0] for name, value in values.items()}
+        what = "format: html has no alternatives"
+        raise Refused(400, "bad_request", what, "leave out alternatives, or send plain text")
+    if is_blank(text):
+        return text
+    data = text.encode("utf-8-sig", "replace")  # with its mark, no tag decides the encoding
+    langs = chosen.source, chosen.target
+    page = Document("q.html", data, chosen.model, langs, {**chosen.options})
+    await asyncio.to_thread(documents.translate, page, documents.limits.seconds)
+    return page.data.decode("utf-8-sig")
