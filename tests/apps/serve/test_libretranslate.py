@@ -122,7 +122,8 @@ def test_a_model_of_several_languages_gets_its_options() -> None:
 def test_an_error_is_a_text(
     client: TestClient, body: dict[str, Any], status: int, message: str
 ) -> None:
-    answer = client.post("/translate", json=body)
+    headers = {"Content-Type": "application/json"}
+    answer = client.post("/translate", content=json.dumps(body), headers=headers)
     assert answer.status_code == status
     assert message in answer.json()["error"]
 
