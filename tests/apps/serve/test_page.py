@@ -447,6 +447,7 @@ def test_the_history_is_kept_in_the_browser_if_its_user_wants_it(both_ways: Page
     page.find("#history summary").click()
     page.all("#history li button")[1].click()
     page.until(lambda: page.lines() == untrained().translate(["pan branco"]))
+    assert "ms" in page.find("section:nth-of-type(2) > .status:last-child").text
     page.find("#forget").click()
     assert entries() == []
     page.find("#keep").click()
@@ -489,7 +490,7 @@ def test_a_file_is_translated_and_can_be_downloaded(page: Page, tmp_path: Path) 
     assert link.get_attribute("download") == "a.txt"
     expected = "".join(f"{line}\n" for line in untrained().translate([LINES[0], LINES[4]]))
     page.until(lambda: page.js("return window.downloaded") == expected)
-    assert page.texts("#files .status") == [f"{page.texts('section h2')[1]} Download"]
+    assert page.texts("#files li .status") == [f"{page.texts('section h2')[1]} Download"]
 
 
 def test_a_dropped_file_that_cannot_be_translated_says_why(page: Page) -> None:
@@ -524,3 +525,5 @@ def test_terms_of_the_glossary_are_in_the_translation(both_ways: Page) -> None:
     page.find("#terms").clear()
     page.js("document.querySelector('#terms').dispatchEvent(new Event('input'))")
     assert page.js("return localStorage.length") == 0
+    expected = untrained().translate([page.find("#text").get_attribute("value")])
+    page.until(lambda: page.lines() == expected)
