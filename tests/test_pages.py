@@ -156,6 +156,12 @@ PAGES = {
         before="cp tests/fixtures/corrections.tsv corrections.tsv",
         not_run={"nmt-serve": SERVER},
     ),
+    "docs/howto/glossary.md": Page(
+        recipes=GL_EN,
+        texts={"in.gl": "gl", "ours.en": "en", "theirs.en": "en", "ref.en": "en"},
+        runs=("runs/gl-en",),
+        not_run={"nmt-serve": SERVER, "curl": SERVER},
+    ),
     "docs/howto/language-models.md": Page(recipes=GL_EN),
     "docs/howto/limited-time.md": Page(recipes=GL_EN),
     "docs/howto/offline.md": Page(

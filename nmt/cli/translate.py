@@ -8,7 +8,8 @@ import json
 import math
 import os
 import sys
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, NoReturn, TypeAlias, get_args, get_origin
 
@@ -22,13 +23,12 @@ from nmt.runtime.signals import raise_terminated
 from nmt.version import __version__
 
 if TYPE_CHECKING:
-    from collections import Counter
-
     from tqdm import tqdm
 
     from nmt.cli.output import Corpus, LineNumber, Output, Signature
     from nmt.data.glossary import Term
     from nmt.decoding.codec import Translation, UnknownPieces
+    from nmt.decoding.glossary import Glossary
     from nmt.decoding.options import SearchOptions
     from nmt.decoding.translator import Translator
 
@@ -60,7 +60,7 @@ OPTION_GROUPS = {
 # shown by --help; --help-all shows the others too
 OFTEN_USED = (
     "run", "input", "output", "to", "force", "resume", "checkpoint", "device", "beam", "n_best",
-    "split", "tag", "tgt_tag",
+    "split", "tag", "tgt_tag", "glossary",
 )  # fmt: skip
 
 
@@ -360,6 +360,10 @@ def _translate(args: argparse.Namespace, corpus: Corpus | None) -> None:
         what = "output" if corpus is None else "corpus"
         _note(f"{name}: the {what} is complete already")
         return
+    found: Counter[str] = Counter()
+    if options.glossary:
+        glossary = translator.codec.glossary(options.glossary, options.src)
+        lines = _count_terms(lines, glossary, found)
     opening = open_output(name, signature, args.resume, args.force, line_number, complete)
     with opening as (output, finished):
         if corpus is not None:
@@ -377,7 +381,7 @@ def _translate(args: argparse.Namespace, corpus: Corpus | None) -> None:
                 _note(note)
     _note_unknown(translator.unknown)
     if options.glossary:
-        _note_terms(args.glossary, options.glossary, translator.codec.terms)
+        _note_terms(args.glossary, options.glossary, found)
 
 
 def _progress_bar(args: argparse.Namespace, total: int | None, finished: int) -> tqdm[NoReturn]:
@@ -500,6 +504,13 @@ def _note_unknown(unknown: UnknownPieces) -> None:
     if unknown.lines_all_unknown:
         lines = _lines(unknown.first, unknown.lines_all_unknown)
         _note(f"all pieces of {lines} are unknown to the model; do not rely on the translation")
+
+
+def _count_terms(lines: Iterable[str], glossary: Glossary, found: Counter[str]) -> Iterator[str]:
+    """Yield the lines, and count the terms that they have."""
+    for line in lines:
+        found.update(glossary.find(line).keys())
+        yield line
 
 
 def _note_terms(file: str, terms: Sequence[Term], found: Counter[str]) -> None:

@@ -254,8 +254,8 @@ class DataConfig(ConfigBase):
     @property
     def entries(self) -> dict[str, Sequence[CorpusEntry | HeldOutEntry]]:
         """Return the entries of train, dev and test, and of terms if there are any."""
-        entries = {"train": self.train, "dev": self.dev, "test": self.test or []}
-        return {**entries, "terms": self.terms} if self.terms else entries
+        terms = {} if self.terms is None else {"terms": self.terms}
+        return {"train": self.train, "dev": self.dev, "test": self.test or [], **terms}
 
     @property
     def training(self) -> list[CorpusEntry]:

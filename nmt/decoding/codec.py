@@ -9,7 +9,6 @@ import functools
 import hashlib
 import itertools
 import sys
-from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -109,7 +108,6 @@ class TextCodec:
 
     Attributes:
         unknown: counts over all source text so far.
-        terms: how often the source text so far had each term of a glossary.
     """
 
     def __init__(
@@ -124,7 +122,6 @@ class TextCodec:
         self.segmenter, self.vocab, self.src, self.tgt = segmenter, vocab, src, tgt
         self.usual, self.tag_targets = usual, tag_targets
         self.unknown = UnknownPieces()
-        self.terms: Counter[str] = Counter()
         self._others: dict[str, TextCodec] = {}  # of other target languages
 
     def for_tag(self, tag: str | None) -> TextCodec:
@@ -132,13 +129,13 @@ class TextCodec:
         return self.for_target(self.tag_targets.get(tag or "", self.tgt))
 
     def for_target(self, tgt: str) -> TextCodec:
-        """Return the codec of a target language; all share ``unknown`` and ``terms``."""
+        """Return the codec of a target language; all codecs share ``unknown``."""
         if tgt == self.tgt:
             return self
         if tgt not in self._others:
             self._others[tgt] = TextCodec(self.segmenter, self.vocab, self.src, tgt)
         other = self._others[tgt]
-        other.unknown, other.terms, other.usual = self.unknown, self.terms, self.usual
+        other.unknown, other.usual = self.unknown, self.usual
         return other
 
     @functools.cached_property
@@ -180,7 +177,7 @@ class TextCodec:
         if problem := too_long(line):
             raise UserError(problem, at=at, fix="split it into sentences, one per line")
         prefix, forbid = self._encode_constraints(constraints, at)
-        phrases = [(phrase,) for phrase in constraints.require if not is_blank(phrase)]
+        phrases: list[tuple[str, ...]] = [(p,) for p in constraints.require if not is_blank(p)]
         parts = self.divide(line, "line" if prefix.ids or phrases else split, src)
         count = sum(len(pieces) for _, pieces in parts)
         if count > MAX_SOURCE_PIECES and not (split == "auto" and all(text for text, _ in parts)):
@@ -192,9 +189,8 @@ class TextCodec:
         for part, (text, pieces) in enumerate(parts):
             part_ids = np.concatenate([tag_ids, ids[start : start + len(pieces)]])
             if glossary is not None:
-                found = glossary.find(text or self.segmenter.decode(pieces, src or self.src))
-                self.terms.update(found.keys())
-                phrases += found.values()
+                part_text = text or self.segmenter.decode(pieces, src or self.src)
+                phrases += glossary.find(part_text).values()
             require = self._encode_required(phrases, (*forbid, *banned), at)
             inputs.append(
                 SearchInput(part_ids, number, part, pieces, text, prefix, require, forbid)
@@ -202,11 +198,10 @@ class TextCodec:
             prefix, phrases, start = NO_PIECES, [], start + len(pieces)
         return inputs
 
-    def glossary(self, terms: Sequence[Term], src: str | None = None) -> Glossary | None:
-        """Return the glossary of some terms for lines of a language; None without terms."""
+    def glossary(self, terms: Sequence[Term], src: str | None = None) -> Glossary:
+        """Return the glossary of some terms for lines of a language, None = that of the model."""
         tokenized = self.segmenter.moses.tokenized
-        langs = (src or self.src, self.tgt) if tokenized else None
-        return glossary_of(tuple(terms), langs) if terms else None
+        return glossary_of(tuple(terms), (src or self.src, self.tgt) if tokenized else None)
 
     def divide(
         self, line: str, split: str = "line", src: str | None = None
@@ -256,7 +251,8 @@ class TextCodec:
         """Return the pieces of phrases, each in those of its forms that are not forbidden."""
         require = []
         for forms in dict.fromkeys(phrases):
-            allowed, problem = {}, ""
+            allowed: dict[TargetPieces, None] = {}
+            problem = ""
             for form in forms:
                 encoded = self._encode_target(form, at)
                 string = f" {self.strings.join(encoded.pieces).strip(' ')} "

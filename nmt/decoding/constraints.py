@@ -315,6 +315,10 @@ class Requirement:
                 progress.must_continue.add(token)
         return progress
 
+    def is_met(self, ids: Sequence[int]) -> bool:
+        """Return whether a complete hypothesis contains all phrases."""
+        return self.progress(ids).missing == 0
+
     def _ends(self, symbols: Symbols, forms: Sequence[Symbols]) -> Iterator[int]:
         """Yield the indices after each place where a phrase is met."""
         for form in forms:

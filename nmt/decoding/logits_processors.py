@@ -320,6 +320,7 @@ def _allocate(
         # (how many of its bank are better, what is missing, place)
         queue = sorted((n, bank, p) for bank, places in banks.items() for n, p in enumerate(places))
         chosen = sorted(place for *_, place in queue[:beam])
-        rest = [place for place in range(order.shape[1]) if place not in set(chosen)]
+        taken = set(chosen)
+        rest = [place for place in range(order.shape[1]) if place not in taken]
         selected[row] = torch.tensor([*chosen, *rest[::-1]][:beam])
     return selected

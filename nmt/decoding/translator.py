@@ -225,7 +225,7 @@ class Translator:
     ) -> Iterator[list[Translation]]:
         codec = self.codec.for_tag(options.target_tag)
         banned = codec.patterns(options.forbid_all, "forbid_all")
-        glossary = codec.glossary(options.glossary, options.src)
+        glossary = codec.glossary(options.glossary, options.src) if options.glossary else None
         for chunk, skipped in chunks:
             report = without_first(progress, skipped)
             parts = [
@@ -235,7 +235,7 @@ class Translator:
             report(sum(not line_parts for line_parts in parts))  # blank lines
             inputs = list(itertools.chain(*parts))
             with self._finite_scores():
-                results = self.engine.search(inputs, options, stop, report)
+                results = self._search(inputs, codec, options, stop, report)
             if options.reranks:
                 results = self._rerank(inputs, results, codec, options, stop)
             remaining = iter(results)
@@ -250,6 +250,34 @@ class Translator:
             else:
                 translations = list(map(codec.decode_line, hypotheses, parts))
             yield from itertools.islice(translations, skipped, None)
+
+    def _search(
+        self,
+        inputs: Sequence[SearchInput],
+        codec: TextCodec,
+        options: SearchOptions,
+        stop: Stop,
+        progress: Progress,
+    ) -> list[list[Hypothesis]]:
+        """Return the hypotheses of each input, best first.
+
+        If only the best one is wanted, inputs with required phrases are searched without them
+        first, and again if the best lacks a phrase. So a translation that has them stays as it is.
+        """
+        if options.wanted > 1 or not any(part.require for part in inputs):
+            return self.engine.search(inputs, options, stop, progress)
+        free = [replace(part, require=()) for part in inputs]
+        results = self.engine.search(free, options, stop, progress)
+        again = [
+            row
+            for row, (part, hypotheses) in enumerate(zip(inputs, results, strict=True))
+            if part.require
+            and not any(part.requirement(codec.strings).is_met(h.ids) for h in hypotheses)
+        ]
+        found = self.engine.search([inputs[row] for row in again], options, stop)
+        for row, hypotheses in zip(again, found, strict=True):
+            results[row] = hypotheses
+        return results
 
     def _rerank(
         self,

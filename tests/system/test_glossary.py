@@ -10,8 +10,11 @@ from pathlib import Path
 import pytest
 
 from nmt.apps.evaluate import command as score
+from nmt.apps.evaluate.report import report
+from nmt.apps.evaluate.terms import count_terms
 from nmt.cli import translate
 from nmt.data.text import read_lines
+from nmt.scoring.systems import Systems
 from tests.toy import reverse
 
 LINES = ["3 1 4", "2 5", "", "4 1 2", "1 4 3"]
@@ -106,3 +109,23 @@ def test_scores_say_what_a_glossary_does(trained, tmp_path, capsys):
     rows = [line.split("\t") for line in capsys.readouterr().out.splitlines()]
     kept = {(row[0], row[1]): float(row[2]) for row in rows if row[1].startswith("kept:")}
     assert kept[str(hyp), f"kept:term={last}"] == kept["reference", f"kept:term={last}"]
+
+
+def test_a_person_gets_a_table_of_terms():
+    systems = Systems(
+        texts={"ours": ["the settings.", "a file", "it"]},
+        refs=["settings", "files", "file"],
+        words={"ours": ["the settings .", "a file", "it"]},
+        ref_words=["settings", "files", "file"],
+        ref_name="ref",
+        tgt_lang="en",
+        tokenizer="none",
+        sources=["nastavenia", "súbory", "súbor"],
+    )
+    glossary = [("nastaven*", "settings"), ("súbor*", "file"), ("súbor*", "files")]
+    table = report(systems, ["bleu"], 0, terms=count_terms(systems, glossary)).table()
+    rows = [line.split() for line in table.splitlines()]
+    assert ["term", "lines", "reference", "ours"] in rows
+    assert ["súbor*", "=", "file,", "files", "2", "2", "1"] in rows
+    assert ["nastaven*", "=", "settings", "1", "1", "1"] in rows
+    assert rows[-2:] == [["all", "3", "3", "2"], ["share", "100.0%", "66.7%"]]

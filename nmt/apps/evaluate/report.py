@@ -139,17 +139,20 @@ class Report:
     def _term_lines(self) -> Iterator[str]:
         if not self.terms:
             return
+        names = list(self.terms[0].kept)
         lines = sum(term.lines for term in self.terms)
-        yield from ("", f"terms, of {lines:,} in the source: how many the translations have")
-        for name in self.terms[0].kept:
-            kept = sum(term.kept[name] for term in self.terms)
-            yield f"  {kept:>{len(f'{lines:,}')},}  {kept / lines:6.1%}  {name}"
-        head = ["lines", *self.terms[0].kept]
-        yield from ("", f"  {'  '.join(head)}")
+        kept = [sum(term.kept[name] for term in self.terms) for name in names]
+        rows = {"term": ["lines", *names]}
         for term in self.terms:
-            cells = [term.lines, *term.kept.values()]
-            row = "  ".join(f"{n:>{len(title)},}" for n, title in zip(cells, head, strict=True))
-            yield f"  {row}  {term.term} = {', '.join(term.targets)}"
+            counts = [term.lines, *term.kept.values()]
+            rows[f"{term.term} = {', '.join(term.targets)}"] = [f"{n:,}" for n in counts]
+        rows["all"] = [f"{n:,}" for n in (lines, *kept)]
+        rows["share"] = ["", *(f"{count / lines:.1%}" for count in kept)]
+        yield from (
+            "",
+            "lines that have a term, and those whose translation keeps it",
+        )
+        yield from _rows(rows)
 
     def tsv(self) -> str:
         """Return tab-separated lines for cut and awk: a header, then one per system and metric.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 from nmt.data.bitext import read_in_form
 from nmt.data.glossary import Term
@@ -85,17 +86,11 @@ def _translate(run: RunFolder, split: str, glossary: Sequence[Term]) -> tuple[li
     translator = Translator.load(run.path, workers=all_cores())
     segmenter = translator.codec.segmenter
     moses, texts, words = segmenter.moses, [], []
+    options: dict[str, Any] = {"tag": tag, "tgt_tag": tgt_tag, "src": recipe.src_option(entry)}
+    options |= {"split": "line", "glossary": glossary}  # validations use whole lines
     with progress_bar("translating", "lines", len(lines)) as bar:
-        translations = translator.stream(
-            lines,
-            progress=bar.update,
-            split="line",
-            glossary=glossary,
-            tag=tag,
-            tgt_tag=tgt_tag,
-            src=recipe.src_option(entry),
-        )
-        for best, *_ in translations:
+        options["progress"] = bar.update
+        for best, *_ in translator.stream(lines, **options):
             tokens = segmenter.decode_tokenized(best.pieces, tgt)
             words.append(moses.words_to_score(best.text, tokens, tgt))
             texts.append(moses.text_to_score(best.text, words[-1], tgt))
