@@ -162,6 +162,10 @@ PAGES = {
         runs=("runs/gl-en",),
         not_run={"nmt-serve": SERVER, "curl": SERVER},
     ),
+    "docs/howto/documents.md": Page(
+        runs=("runs/gl-en",),
+        before="python -m tests.apps.documents.samples",
+    ),
     "docs/howto/language-models.md": Page(recipes=GL_EN),
     "docs/howto/limited-time.md": Page(recipes=GL_EN),
     "docs/howto/offline.md": Page(

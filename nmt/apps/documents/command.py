@@ -170,21 +170,23 @@ class Documents:
             )
 
     def _translate(self, path: Path, translator: Translator, options: dict[str, Any]) -> None:
-        from nmt.apps.documents.document import count_segments, translate_file
+        from nmt.apps.documents.document import translate_file
         from nmt.apps.documents.model import from_translator
         from nmt.runtime.progress import progress_bar
 
         checked = translator.check_options(options)
         tgt = translator.codec.for_tag(checked.target_tag).tgt
         langs = (checked.src or translator.codec.src, tgt)
-        count = count_segments(path, langs, self.retranslate)
-        with progress_bar(path.name, "segments", count) as bar:
-            given = {name: value for name, value in options.items() if value is not None}
-            translate = from_translator(translator, lambda: bar.refresh() and None, **given)
-            target = self._target(path)
-            report = translate_file(
-                path, target, langs, translate, self.retranslate, lambda n: bar.update(n)
-            )
+        given = {name: value for name, value in options.items() if value is not None}
+        translate = from_translator(translator, **given)
+        with progress_bar(path.name, "segments") as bar:
+
+            def progress(count: int, total: int) -> None:
+                bar.total = total
+                bar.update(count)
+
+            target, retranslate = self._target(path), self.retranslate
+            report = translate_file(path, target, langs, translate, retranslate, progress)
         self._write_report(path, report)
         self._print(path, report)
 
@@ -207,8 +209,8 @@ class Documents:
         if report.kept:
             counts.append(f"{report.kept:,} kept as they were")
         counts += [f"{count:,} {what}" for what, count in report.others.items()]
-        if in_parts := sum(bool(remark.note) for remark in report.remarks):
-            counts.append(f"{in_parts:,} translated in parts")
+        if report.in_parts:
+            counts.append(f"{report.in_parts:,} of them in parts")
         print(f"{self._target(path)}: {', '.join(counts)}", file=sys.stderr)
         problems = report.problems
         for remark in problems[:MAX_SHOWN]:

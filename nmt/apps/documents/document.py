@@ -7,7 +7,7 @@ import io
 import os
 from collections.abc import Callable
 from pathlib import Path
-from typing import BinaryIO
+from typing import BinaryIO, TypeAlias
 
 from nmt.apps.documents.formats import format_of
 from nmt.apps.documents.job import Job, Report
@@ -15,16 +15,19 @@ from nmt.apps.documents.lines import Translate
 from nmt.errors import UserError
 from nmt.runtime.files import AGAIN, disk_errors, open_file, sync_folder, temporary
 
+Progress: TypeAlias = Callable[[int, int], object]
 ELSEWHERE = "choose another folder with --to"
 
 
-class _Nowhere(io.RawIOBase):
+class Nowhere(io.RawIOBase):
     """A file that keeps nothing."""
 
     def writable(self) -> bool:
+        """Say that it can be written."""
         return True
 
     def write(self, data: object) -> int:
+        """Forget data."""
         return len(data)  # type: ignore[arg-type]
 
 
@@ -34,7 +37,7 @@ def translate_bytes(
     langs: tuple[str, str],
     translate: Translate,
     retranslate: bool = False,
-    progress: Callable[[int], object] = lambda count: None,
+    progress: Progress = lambda count, total: None,
 ) -> tuple[bytes, Report]:
     """Return a translated document in the same format, and what a person should know of it.
 
@@ -44,7 +47,7 @@ def translate_bytes(
         translate: translates lines; see ``nmt.apps.documents.model.from_translator`` and
             ``nmt.apps.documents.lines.from_function``.
         retranslate: replace translations that are in the document already.
-        progress: called with the number of segments that are translated.
+        progress: called with the number of segments just translated, and that of all.
 
     Raises:
         UserError: the suffix is not that of a format, or the file is damaged; nothing is
@@ -61,7 +64,7 @@ def translate_file(
     langs: tuple[str, str],
     translate: Translate,
     retranslate: bool = False,
-    progress: Callable[[int], object] = lambda count: None,
+    progress: Progress = lambda count, total: None,
 ) -> Report:
     """Write the translation of a file, which exists completely or not at all.
 
@@ -87,15 +90,6 @@ def translate_file(
     return report
 
 
-def count_segments(path: Path, langs: tuple[str, str], retranslate: bool = False) -> int:
-    """Read a document to its end; return the number of its segments to translate.
-
-    The errors are those of ``translate_bytes``.
-    """
-    with opened(path) as file:
-        return _read(file, str(path), langs, retranslate).segments
-
-
 def opened(path: Path) -> BinaryIO:
     """Open a document.
 
@@ -110,12 +104,6 @@ def opened(path: Path) -> BinaryIO:
         raise UserError(str(error.strerror), at=str(path), fix=missing_fix(path)) from error
 
 
-def _read(source: BinaryIO, name: str, langs: tuple[str, str], retranslate: bool) -> Report:
-    job = Job(name, *langs, None, retranslate)
-    format_of(name)(source, _Nowhere(), job)  # type: ignore[arg-type]
-    return job.report
-
-
 def _translate(
     source: BinaryIO,
     target: BinaryIO,
@@ -123,10 +111,15 @@ def _translate(
     langs: tuple[str, str],
     translate: Translate,
     retranslate: bool,
-    progress: Callable[[int], object],
+    progress: Progress,
 ) -> Report:
-    _read(source, name, langs, retranslate)  # an error in the last line, before hours of work
+    convert = format_of(name)
+    reading = Job(name, *langs, None, retranslate)
+    # an error in the last line is found before hours of work
+    convert(source, Nowhere(), reading)  # type: ignore[arg-type]
+    total = reading.report.segments
+    progress(0, total)
     source.seek(0)
-    job = Job(name, *langs, translate, retranslate, progress)
-    format_of(name)(source, target, job)
+    job = Job(name, *langs, translate, retranslate, lambda count: progress(count, total))
+    convert(source, target, job)
     return job.report

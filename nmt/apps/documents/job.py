@@ -10,7 +10,9 @@ from nmt.apps.documents.markup import translate_segments
 from nmt.apps.documents.protect import has_words
 from nmt.apps.documents.segments import Item, Segment, Unit, plain
 
-MAX_SEGMENTS, MAX_CHARACTERS = 2048, 1_000_000  # that are in memory at the same time
+MAX_SEGMENTS, MAX_CHARACTERS = 512, 1_000_000  # that are in memory at the same time
+
+MAX_NOTES = 10_000  # without a problem; a translation memory may have a million
 
 
 @dataclass(frozen=True)
@@ -38,12 +40,14 @@ class Report:
     Attributes:
         segments: with words, so that they were to be translated.
         kept: that had a translation before, which stayed.
-        remarks: in the order of the document.
+        in_parts: that were translated in parts.
+        remarks: in the order of the document; all problems, and the first notes.
         others: what else happened -> how often.
     """
 
     segments: int = 0
     kept: int = 0
+    in_parts: int = 0
     remarks: list[Remark] = field(default_factory=list)
     others: dict[str, int] = field(default_factory=dict)
 
@@ -51,6 +55,17 @@ class Report:
     def problems(self) -> list[Remark]:
         """The translations that a person must look at."""
         return [remark for remark in self.remarks if remark.problem]
+
+    def add(self, segment: Segment) -> None:
+        """Add the remark on a translation, if there is one; the notes are counted beyond a number."""
+        if not segment.problem and not segment.note:
+            return
+        self.in_parts += bool(segment.note)
+        if segment.problem or self.in_parts <= MAX_NOTES:
+            result = plain(segment.result)
+            self.remarks.append(
+                Remark(segment.place, segment.problem, segment.note, segment.text, result)
+            )
 
     def count(self, what: str) -> None:
         """Count something else than a translation."""
@@ -90,14 +105,10 @@ class Job:
             self.report.segments += len(segments)
             if self._lines is not None:
                 translate_segments(segments, self._lines, self.src)
-                self.report.remarks += [_remark(s) for s in segments if s.problem or s.note]
+                for segment in segments:
+                    self.report.add(segment)
                 self._progress(len(segments))
             yield from map(str, chunk)
-
-
-def _remark(segment: Segment) -> Remark:
-    result = plain(segment.result)
-    return Remark(segment.place, segment.problem, segment.note, segment.text, result)
 
 
 def _chunks(items: Iterable[Item]) -> Iterator[list[Item]]:

@@ -9,13 +9,14 @@ worse text with all parts. What fails this too has a ``problem``.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
-from typing import NamedTuple, Protocol
+from collections.abc import Callable, Iterable, Sequence
+from typing import NamedTuple, Protocol, TypeAlias
 
 from nmt.apps.documents.protect import has_words, missing, repair, spans
 from nmt.decoding.codec import too_long
 
 MAX_REQUIRED = 400  # characters of parts that a search must produce
+EMPTY = "the model gives an empty translation"
 MAX_CACHED = 20_000_000  # characters of lines that are remembered, with their translations
 
 
@@ -42,6 +43,9 @@ class Translated(NamedTuple):
     links: Sequence[Link] | None = None
     problem: str = ""
     note: str = ""
+
+
+Results: TypeAlias = "Iterable[tuple[Line, Translated]]"
 
 
 class Translate(Protocol):
@@ -74,109 +78,126 @@ def from_function(function: Callable[[list[str]], Sequence[str]]) -> Translate:
     return translate
 
 
+class Line(NamedTuple):
+    """A line to translate.
+
+    Attributes:
+        text: the line.
+        keep: further texts that its translation must have.
+        align: whether the links are wanted.
+    """
+
+    text: str
+    keep: tuple[str, ...] = ()
+    align: bool = False
+
+
 class Lines:
     """Translates lines, and remembers them, so that repeated lines are translated once.
 
     Args:
-        translate: translates a list of lines.
+        translate: translates a list of texts.
     """
 
     def __init__(self, translate: Translate) -> None:
         self._translate = translate
-        self._known: dict[tuple[str, bool], Translated] = {}
+        self._known: dict[Line, Translated] = {}
         self._size = 0
 
-    def translate(self, lines: Sequence[str], align: bool = False) -> list[Translated]:
+    def translate(self, lines: Sequence[Line]) -> list[Translated]:
         """Return the translations of lines.
 
         A line without letters outside its protected parts stays as it is.
-
-        Args:
-            align: the links are wanted.
         """
         if self._size > MAX_CACHED:
             self._known.clear()
             self._size = 0
-        new = [line for line in dict.fromkeys(lines) if (line, align) not in self._known]
-        for line, result in zip(new, self._attempts(new, align), strict=True):
-            self._known[line, align] = result
-            self._size += len(line) + len(result.text)
-        return [self._known[line, align] for line in lines]
+        new = [line for line in dict.fromkeys(lines) if line not in self._known]
+        for attempt in (self._copied, self._plain, self._required, self._in_parts):
+            for line, result in attempt(new):
+                self._known[line] = result
+                self._size += len(line.text) + len(result.text)
+            new = [line for line in new if line not in self._known]
+        return [self._known[line] for line in lines]
 
-    def _attempts(self, lines: Sequence[str], align: bool) -> list[Translated]:
-        results = {line: _copy(line) for line in lines if not has_words(line)}
+    def _copied(self, lines: Sequence[Line]) -> Results:
         for line in lines:
-            if problem := too_long(line):
-                results[line] = _copy(line)._replace(problem=f"not translated: {problem}")
-        left = [line for line in lines if line not in results]
-        results |= {line: kept for line, kept in self._plain(left, align) if kept is not None}
-        left = [line for line in left if line not in results]
-        results |= {line: kept for line, kept in self._required(left, align) if kept is not None}
-        left = [line for line in left if line not in results]
-        results |= dict(zip(left, self._in_parts(left), strict=True))
-        return [results[line] for line in lines]
+            problem = too_long(line.text)
+            if problem or not has_words(line.text, line.keep):
+                yield line, _as_it_is(line.text, problem)
 
-    def _plain(self, lines: list[str], align: bool) -> list[tuple[str, Translated | None]]:
-        translations = self._translate(lines, align=align) if lines else []
-        return list(zip(lines, map(_checked, lines, translations or []), strict=True))
+    def _plain(self, lines: Sequence[Line]) -> Results:
+        for align in (False, True):
+            yield from self._checked([line for line in lines if line.align == align])
 
-    def _required(self, lines: list[str], align: bool) -> list[tuple[str, Translated | None]]:
-        parts = [list(dict.fromkeys(span.text for span in spans(line))) for line in lines]
-        asked = [
-            (line, texts)
-            for line, texts in zip(lines, parts, strict=True)
-            if 0 < sum(map(len, texts)) <= MAX_REQUIRED
-        ]
-        if not asked:
-            return []
-        again, require = zip(*asked, strict=True)
-        translations = self._translate(again, require, align)
-        return (
-            []
-            if translations is None
-            else list(zip(again, map(_checked, again, translations), strict=True))
-        )
+    def _required(self, lines: Sequence[Line]) -> Results:
+        required = {
+            line: list(dict.fromkeys(span.text for span in spans(line.text, line.keep)))
+            for line in lines
+        }
+        for align in (False, True):
+            chosen = [
+                line
+                for line, parts in required.items()
+                if line.align == align and 0 < sum(map(len, parts)) <= MAX_REQUIRED
+            ]
+            yield from self._checked(chosen, [required[line] for line in chosen])
 
-    def _in_parts(self, lines: list[str]) -> list[Translated]:
-        divided = [_around_spans(line) for line in lines]
-        texts = list(dict.fromkeys(t for parts in divided for t in parts if has_words(t)))
-        translations = self._translate(texts) if texts else []
-        by_text = {t: x.text for t, x in zip(texts, translations or [], strict=True)}
-        results = []
-        for line, parts in zip(lines, divided, strict=True):
-            text = "".join(by_text.get(part, part) for part in parts)
-            lost = ", ".join(missing(line, text))
-            problem = f"not as in the source: {lost}" if lost else ""
-            kept = ", ".join(dict.fromkeys(span.text for span in spans(line)))
-            results.append(Translated(text, None, problem, f"translated in parts, to keep {kept}"))
-        return results
+    def _checked(
+        self, lines: Sequence[Line], require: Sequence[Sequence[str]] | None = None
+    ) -> Results:
+        """Yield the translations that have all protected parts of their lines."""
+        if not lines:
+            return
+        results = self._translate([line.text for line in lines], require, lines[0].align)
+        for line, result in zip(lines, results or (), strict=results is not None):
+            text = repair(line.text, result.text, line.keep)
+            if missing(line.text, text, line.keep):
+                continue
+            if not text.strip():
+                yield line, _as_it_is(line.text, EMPTY)
+            elif text == result.text:
+                yield line, result
+            else:
+                yield line, result._replace(text=text, links=None)
+
+    def _in_parts(self, lines: Sequence[Line]) -> Results:
+        divided = {line: _around_spans(line) for line in lines}
+        texts = {part for parts in divided.values() for part in parts if has_words(part)}
+        wanted = sorted(texts)
+        results = self._translate(wanted) if wanted else ()
+        translations = dict(zip(wanted, results or (), strict=True))
+        for line, parts in divided.items():
+            text, problem = "", ""
+            for index, part in enumerate(parts):
+                if index % 4 == 1 and part in translations:
+                    result = translations[part]
+                    if not result.text.strip():
+                        result = _as_it_is(part, EMPTY)
+                    text, problem = text + result.text, problem or result.problem
+                else:
+                    text += part
+            if lost := ", ".join(missing(line.text, text, line.keep)):
+                problem = f"not as in the source: {lost}"
+            kept = ", ".join(dict.fromkeys(span.text for span in spans(line.text, line.keep)))
+            yield line, Translated(text, None, problem, f"translated in parts, to keep {kept}")
 
 
-def _copy(line: str) -> Translated:
-    words = (match.span() for match in re.finditer(r"\S+", line))
-    return Translated(line, [Link(*word, *word) for word in words])
+def _as_it_is(text: str, problem: str = "") -> Translated:
+    links = [Link(0, len(text), 0, len(text))]
+    return Translated(text, links, f"not translated: {problem}" if problem else "")
 
 
-def _checked(line: str, translated: Translated) -> Translated | None:
-    """Return a translation that has all protected parts of its line, else None."""
-    text = repair(line, translated.text)
-    if missing(line, text):
-        return None
-    if not text.strip():
-        return translated._replace(problem="the translation is empty")
-    return translated if text == translated.text else translated._replace(text=text, links=None)
+def _around_spans(line: Line) -> list[str]:
+    """Divide a line into fours: signs, a text, signs, a protected part.
 
-
-def _around_spans(line: str) -> list[str]:
-    """Divide a line: its protected parts, and the text between them without marks at its ends."""
+    The signs at the ends of a text, such as a comma or a bracket, are not translated with it.
+    """
     parts, end = [], 0
-    for span in [*spans(line), None]:
-        between = line[end : span.start if span else len(line)]
-        if words := re.search(r"\w(?:.*[^\s({\[])?", between, re.DOTALL):
-            parts += [between[: words.start()], words[0], between[words.end() :]]
-        else:
-            parts.append(between)
-        if span:
-            parts.append(span.text)
-            end = span.end
+    for span in [*spans(line.text, line.keep), None]:
+        between = line.text[end : span.start if span else len(line.text)]
+        words = re.search(r"\w(?:.*[^\s({\[])?", between, re.DOTALL)
+        first, last = words.span() if words else (0, 0)
+        parts += [between[:first], between[first:last], between[last:], span.text if span else ""]
+        end = span.end if span else end
     return parts

@@ -13,7 +13,7 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
-from nmt.apps.documents.lines import Lines, Link, Translated
+from nmt.apps.documents.lines import Line, Lines, Link, Translated
 from nmt.apps.documents.protect import spans
 from nmt.apps.documents.segments import Mark, Segment, Token, joined
 from nmt.data.languages import base_language
@@ -42,11 +42,9 @@ def translate_segments(segments: Sequence[Segment], lines: Lines, lang: str) -> 
 
 
 def _translate_parts(parts: Sequence[_Part], lines: Lines) -> None:
-    for align in (False, True):
-        chosen = [part for part in parts if part.has_marks == align]
-        results = lines.translate([part.text for part in chosen], align)
-        for part, result in zip(chosen, results, strict=True):
-            part.translated = result
+    results = lines.translate([part.line for part in parts])
+    for part, result in zip(parts, results, strict=True):
+        part.translated = result
 
 
 @dataclass
@@ -55,13 +53,12 @@ class _Part:
 
     Attributes:
         start, end: position in the text of the segment.
-        has_marks: whether a mark is inside, not at an end.
+        line: its text; aligned if a mark is inside it, not at an end.
     """
 
     start: int
     end: int
-    text: str
-    has_marks: bool
+    line: Line
     translated: Translated | None = None
 
 
@@ -70,7 +67,7 @@ class _Node:
     """A pair of marks with what is inside, or a mark that stands alone.
 
     Attributes:
-        start, end: position in the text; equal for a single mark.
+        start, end: position in the text; equal for a single mark without text.
         close: the second mark of a pair.
     """
 
@@ -91,18 +88,21 @@ class _Marked:
     def __init__(self, segment: Segment, lang: str) -> None:
         self.segment = segment
         self.text = segment.text
-        self.offsets, self.nodes = _tree(segment.tokens)
-        self.parts = [self._part(*bounds) for bounds in _sentences(self.text, lang)]
+        self.offsets, self.nodes, self.kept = _tree(segment.tokens)
+        texts = [text for _, text in self.kept]
+        self.parts = [self._part(*bounds) for bounds in _sentences(self.text, lang, texts)]
 
     def _part(self, start: int, end: int) -> _Part:
-        has_marks = any(start < offset < end for offset in self.offsets)
-        return _Part(start, end, clean_line(self.text[start:end]), has_marks)
+        align = any(start < offset < end for offset in self.offsets)
+        keep = (text for place, text in self.kept if start <= place and place + len(text) <= end)
+        line = Line(clean_line(self.text[start:end]), tuple(dict.fromkeys(keep)), align)
+        return _Part(start, end, line)
 
     def divide_at_marks(self) -> None:
         """Replace parts with marks inside by the parts between the marks, not translated yet."""
         divided = []
         for part in self.parts:
-            if part.has_marks:
+            if part.line.align:
                 inside = (offset for offset in self.offsets if part.start < offset < part.end)
                 cuts = [part.start, *dict.fromkeys(inside), part.end]
                 for start, end in itertools.pairwise(cuts):
@@ -116,7 +116,7 @@ class _Marked:
         """Write the translation of the segment; return False if a mark has no place in it."""
         results = [part.translated for part in self.parts if part.translated is not None]
         if any(
-            part.has_marks and result.links is None
+            part.line.align and result.links is None
             for part, result in zip(self.parts, results, strict=True)
         ):
             return False
@@ -134,20 +134,25 @@ class _Marked:
         return True
 
 
-def _tree(tokens: Sequence[Token]) -> tuple[list[int], list[_Node]]:
-    """Return the offset of each mark in the text, and the marks as a tree.
+def _tree(tokens: Sequence[Token]) -> tuple[list[int], list[_Node], list[tuple[int, str]]]:
+    """Return the offsets of marks without text, the marks as a tree, and the texts of the others.
 
     A pair around nothing, such as a bookmark, and a mark without its partner are single marks.
     """
     offsets: list[int] = []
+    kept: list[tuple[int, str]] = []
     offset, stack = 0, [_Node(Mark("open", ()), 0, 0)]
     for token in tokens:
         if isinstance(token, str):
             offset += len(token)
             continue
-        offsets.append(offset)
+        if not token.text:
+            offsets.append(offset)
         top = stack[-1]
-        node = _Node(token, offset, offset)
+        node = _Node(token, offset, offset + len(token.text))
+        if token.text:
+            kept.append((offset, token.text))
+            offset += len(token.text)
         if token.kind == "close" and len(stack) > 1 and top.mark.name == token.name:
             stack.pop()
             top.end, top.close = offset, token
@@ -161,12 +166,12 @@ def _tree(tokens: Sequence[Token]) -> tuple[list[int], list[_Node]]:
         parent = stack[-1].children
         parent[parent.index(node) + 1 :] = [*node.children, *parent[parent.index(node) + 1 :]]
         node.children = []
-    return offsets, stack[0].children
+    return offsets, stack[0].children, kept
 
 
-def _sentences(text: str, lang: str) -> Iterator[tuple[int, int]]:
+def _sentences(text: str, lang: str, keep: Sequence[str]) -> Iterator[tuple[int, int]]:
     """Yield where each sentence is, without white space at its ends; a line ends a sentence."""
-    protected = spans(text)
+    protected = spans(text, keep)
     for line in re.finditer(r"[^\n\t]+", text):
         start = end = line.start()
         for sentence in split_sentences(clean_line(line[0]), lang):
@@ -201,7 +206,7 @@ class _Places:
             self._gap(end, part.start)
             assert part.translated is not None
             shift, text = len(self.text), part.translated.text
-            links = part.translated.links if part.has_marks else None
+            links = part.translated.links if part.line.align else None
             if links is None:  # no mark is inside
                 links = [Link(0, part.end - part.start, 0, len(text))]
             self._links += [
@@ -252,7 +257,20 @@ class _Places:
         (_, finish), last_links = words[chosen[1]]
         begin = self._inside(start, first_links, begin)
         finish = self._inside(end, last_links, finish)
-        return (begin if low is None else low), (finish if high is None else high)
+        return begin, finish
+
+    def of_text(self, node: _Node) -> tuple[int, int]:
+        """Return the place of a mark that the model has seen as text.
+
+        Raises:
+            _Crossing: its text is not in the translation.
+        """
+        before, start = self.source.count(node.mark.text, 0, node.start), -1
+        for _ in range(before + 1):
+            start = self.text.find(node.mark.text, start + 1)
+            if start < 0:
+                raise _Crossing
+        return start, start + len(node.mark.text)
 
     def _words(self) -> list[tuple[tuple[int, int], list[Link]]]:
         words: dict[tuple[int, int], list[Link]] = {}
@@ -268,13 +286,21 @@ class _Places:
         return otherwise
 
     def of_single(self, offset: int, kind: str) -> int:
-        """Return the place of a mark: behind the word before it, or before the word after it."""
+        """Return the place of a mark: behind the word before it, or before the word after it.
+
+        Raises:
+            _Crossing: no word is aligned.
+        """
         fixed = self._at_boundary(offset)
         if fixed is not None:
             return fixed
+        if (inside := self._inside(offset, self._links, -1)) >= 0:
+            return inside
         behind = kind != "open" and not self.source[offset - 1].isspace()
         before = [link for link in self._links if link.start < offset]
         after = [link for link in self._links if link.end > offset]
+        if not before and not after:
+            raise _Crossing
         if before and (behind or not after):
             nearest = max(link.start for link in before)
             return max(link.translation_end for link in before if link.start == nearest)
@@ -290,7 +316,9 @@ def _emit(nodes: Sequence[_Node], places: _Places, low: int, high: int) -> Itera
     """
     placed = []
     for node in nodes:
-        if node.start < node.end:
+        if node.mark.text:
+            start, end = places.of_text(node)
+        elif node.start < node.end:
             start, end = places.of_pair(node.start, node.end)
         else:
             start = end = places.of_single(node.start, node.mark.kind)
@@ -304,6 +332,8 @@ def _emit(nodes: Sequence[_Node], places: _Places, low: int, high: int) -> Itera
             raise _Crossing
         yield places.text[position:start]
         yield node.mark
+        if node.mark.text and places.text[start:end] != node.mark.text:
+            raise _Crossing
         if node.close is not None:
             yield from _emit(node.children, places, start, end)
             yield node.close

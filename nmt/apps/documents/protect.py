@@ -1,14 +1,17 @@
 """Parts of a text that every translation must have: placeholders, URLs, mail addresses, numbers.
 
-``spans`` finds them by their form, whatever the file. ``missing`` compares a translation with its
-source, and ``repair`` puts right what a model often does to them: spaces inside, or other case.
+``spans`` finds them by their form, whatever the file, and texts that a format wants to keep, such
+as code. ``missing`` compares a translation with its source, and ``repair`` puts right what a model
+often does to them: spaces inside, or other case.
 """
 
 from __future__ import annotations
 
+import functools
 import re
 import unicodedata
 from collections import Counter
+from collections.abc import Collection
 from typing import NamedTuple
 
 _PATTERNS = {
@@ -23,9 +26,13 @@ _PATTERNS = {
     "entity": r"&(?:[A-Za-z]\w*|#\d+|#[xX][0-9a-fA-F]+);",
     "number": r"(?<!\w)\d+(?:[.,:/'\u2019\u00a0\u202f\u066b\u066c]\d+)*(?!\w)",
 }
-_SPAN = re.compile(
-    "|".join(f"(?P<{name.replace(' ', '_')}>{pattern})" for name, pattern in _PATTERNS.items())
-)
+_SPAN = "|".join(f"(?P<{name.replace(' ', '_')}>{form})" for name, form in _PATTERNS.items())
+
+
+@functools.lru_cache(maxsize=10_000)
+def _pattern(keep: tuple[str, ...]) -> re.Pattern[str]:
+    texts = (re.escape(text) for text in sorted(keep, key=len, reverse=True))
+    return re.compile("|".join([*texts, _SPAN]))
 
 
 class Span(NamedTuple):
@@ -48,10 +55,14 @@ class Span(NamedTuple):
         return self.key[:1] == "\0"
 
 
-def spans(text: str) -> list[Span]:
-    """Return the protected parts of a text, in order."""
+def spans(text: str, keep: Collection[str] = ()) -> list[Span]:
+    """Return the protected parts of a text, in order.
+
+    Args:
+        keep: further texts to protect.
+    """
     found = []
-    for match in _SPAN.finditer(text):
+    for match in _pattern(tuple(keep)).finditer(text):
         key = match[0]
         if match.lastgroup == "number":
             key = "\0" + "".join(str(unicodedata.decimal(c)) for c in key if c.isdecimal())
@@ -59,22 +70,22 @@ def spans(text: str) -> list[Span]:
     return found
 
 
-def has_words(text: str) -> bool:
+def has_words(text: str, keep: Collection[str] = ()) -> bool:
     """Return whether a text has a letter outside its protected parts."""
     end = 0
-    for span in spans(text):
+    for span in spans(text, keep):
         if any(map(str.isalpha, text[end : span.start])):
             return True
         end = span.end
     return any(map(str.isalpha, text[end:]))
 
 
-def missing(source: str, translation: str) -> list[str]:
+def missing(source: str, translation: str, keep: Collection[str] = ()) -> list[str]:
     """Return the protected parts that are not in a translation as often as in its source.
 
     A translation may have further numbers, because it may write ``two`` as ``2``.
     """
-    wanted, got = spans(source), spans(translation)
+    wanted, got = spans(source, keep), spans(translation, keep)
     expected, found = (Counter(span.key for span in each) for each in (wanted, got))
     parts = {span.key: span for span in (*got, *wanted)}
     return [
@@ -84,9 +95,9 @@ def missing(source: str, translation: str) -> list[str]:
     ]
 
 
-def repair(source: str, translation: str) -> str:
+def repair(source: str, translation: str, keep: Collection[str] = ()) -> str:
     """Return a translation in which protected parts are spelled as in the source, if possible."""
-    for part in missing(source, translation):
+    for part in missing(source, translation, keep):
         if part in source and part not in translation:
             inside = r"\s*".join(map(re.escape, part))
             before = r"(?<!\w)" if part[0].isalnum() or part[0] in "%$" else ""

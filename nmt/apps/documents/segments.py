@@ -7,7 +7,7 @@ unless its format needs it, and what is not in a segment stays byte for byte.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Literal, TypeAlias
 
@@ -20,11 +20,14 @@ class Mark:
         kind: open and close belong together; single stands alone.
         parts: as it stands in the file; a unit is text inside it, such as that of a footnote.
         name: a close mark ends an open one of this name.
+        text: of a single mark: what the model sees in its place, and must keep, as code in a
+            sentence; empty = nothing.
     """
 
     kind: Literal["open", "close", "single"]
     parts: tuple[str | Unit, ...]
     name: str = ""
+    text: str = ""
 
     def __str__(self) -> str:
         return "".join(map(str, self.parts))
@@ -53,7 +56,7 @@ class Segment:
 
     @property
     def text(self) -> str:
-        """The text without marks."""
+        """The text without markup."""
         return plain(self.tokens)
 
     @property
@@ -96,8 +99,8 @@ Item: TypeAlias = str | Unit
 
 
 def plain(tokens: Sequence[Token]) -> str:
-    """Return the text of tokens, without marks."""
-    return "".join(token for token in tokens if isinstance(token, str))
+    """Return the text of tokens, without markup."""
+    return "".join(token if isinstance(token, str) else token.text for token in tokens)
 
 
 def text_unit(
@@ -121,7 +124,7 @@ def text_unit(
     return Unit([segment], render)
 
 
-def joined(tokens: Sequence[Token]) -> list[Token]:
+def joined(tokens: Iterable[Token]) -> list[Token]:
     """Join neighboring texts, and drop empty ones."""
     result: list[Token] = []
     for token in tokens:

@@ -149,7 +149,7 @@ def _form_of_one(header: str) -> int:
     """Return the index of the plural form that the number 1 has."""
     found = _PLURALS.search(header)
     try:
-        return gettext.c2py(found[2])(1) if found else 0  # type: ignore[attr-defined]
+        return gettext.c2py(found[2])(1) if found else 0
     except (ValueError, OverflowError):  # also PLURAL, in a template
         return 0
 
@@ -186,7 +186,7 @@ def _unit(entry: _Entry, singular: int) -> Unit:
         worded = [segment for segment in segments if has_words(segment.text)]
         if not worded or all(s.translated is None and not s.problem for s in worded):
             return "".join(entry.raw)
-        texts = {keyword: as_text([*s.result]) for keyword, s in sources.items()}
+        texts = {keyword: as_text(s.result) for keyword, s in sources.items()}
         # which of three forms is which, a translation of the plural does not say
         fuzzy = len(entry.targets) > 2 or any(segment.problem for segment in segments)
         return _with_texts(entry, texts, fuzzy)

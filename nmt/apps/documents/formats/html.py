@@ -25,6 +25,7 @@ INLINE = set(
     "ruby s samp small span strike strong sub sup svg time tt u var wbr".split()
 )
 KEPT = {"code", "kbd", "math", "pre", "samp", "script", "style", "svg", "textarea", "var"}
+SEEN = {"code", "kbd", "samp", "var"}  # in a sentence, the model sees their text
 VOID = set(
     "area base br col embed hr img input link meta source track wbr".split()  # noqa: SIM905
 )
@@ -130,7 +131,8 @@ def items(text: str, job: Job, first_line: int = 1) -> Iterator[Item]:
         if not tokens:
             line = event.line + first_line - 1
         if kept:
-            _append(event.raw, raws, tokens)
+            text = html.unescape(event.raw) if event.kind == "text" and kept[0] in SEEN else ""
+            _append(event.raw, raws, tokens, text)
             if event.name == kept[-1] and event.name not in VOID:
                 change = {"start": 1, "end": -1}.get(event.kind, 0)
                 kept = kept + kept[-1:] if change > 0 else kept[:-1]
@@ -157,14 +159,19 @@ def items(text: str, job: Job, first_line: int = 1) -> Iterator[Item]:
     yield from finished()
 
 
-def _append(raw: str, raws: list[Item], tokens: list[Token]) -> None:
-    """Append what is not translated, to the mark before it if that has no text either."""
+def _append(raw: str, raws: list[Item], tokens: list[Token], text: str = "") -> None:
+    """Append what is not translated, to the mark before it if that is not translated either.
+
+    Args:
+        text: what the model sees of it.
+    """
     raws.append(raw)
     last = tokens[-1] if tokens else None
     if isinstance(last, Mark) and last.kind == "single" and not last.name:
-        tokens[-1] = Mark("single", (*last.parts, raw))
+        seen = re.sub(r"\s+", " ", last.text + text).lstrip()
+        tokens[-1] = Mark("single", (*last.parts, raw), text=seen)
     elif raw:
-        tokens.append(Mark("single", (raw,)))
+        tokens.append(Mark("single", (raw,), text=text))
 
 
 def _is_kept(event: _Event) -> bool:

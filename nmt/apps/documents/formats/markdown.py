@@ -8,6 +8,7 @@ at another.
 from __future__ import annotations
 
 import functools
+import html
 import re
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, BinaryIO, NamedTuple
@@ -23,9 +24,12 @@ if TYPE_CHECKING:
     from markdown_it.rules_inline import StateInline
 
 _FRONT = re.compile(r"\ufeff?---[^\S\n]*\n.*?\n(?:---|\.\.\.)[^\S\n]*(?:\n|\Z)", re.DOTALL)
-_KEPT = {"backticks", "autolink", "html_inline", "entity", "escape", "image"}
+_KEPT = {"backticks", "autolink", "html_inline", "image"}
+_SEEN = {"backticks", "autolink"}  # the model sees what is in them
+_READ = {"entity", "escape"}  # characters
 _FOOTNOTE = re.compile(r"\[\^[^\]\s]+\]:?")
 _SPECIAL = re.compile(r"[\\`*_\[\]<>|~]|^[#+-](?=\s)|(?<=\d)[.)](?=\s)")
+_ENTITY = re.compile(r"&(?=#?\w+;)")
 _BLOCK = re.compile(r"(?:[#+-]|\d+[.)])(?:\s|$)|>")  # what begins another block
 
 
@@ -143,7 +147,9 @@ class _Inline:
         found: list[_Found] = []
         env = {"references": self._references, "found": found}
         self._parser.inline.parse(content, self._parser, env, [])
-        marks = [mark for each in found for mark in _marks(each, content)]
+        marks: list[tuple[int, int, Token]] = []
+        for each in found:
+            marks += _marks(each, content)
         for note in _FOOTNOTE.finditer(content):
             marks.append((*note.span(), Mark("single", (note[0],))))
         position = 0
@@ -155,13 +161,17 @@ class _Inline:
 
     def written(self, tokens: Sequence[Token]) -> str:
         """Return tokens as Markdown; characters that would become markup get a backslash."""
-        text = "".join(map(str, tokens)).replace("\n", "  \n")
+        tokens = [
+            _ENTITY.sub("&amp;", t).replace("\n", "  \n") if isinstance(t, str) else t
+            for t in tokens
+        ]
+        text = "".join(map(str, tokens))
         same = _structure(joined(self._parse(text))) == _structure(self.tokens)
         new_cells = "|" in plain(tokens) and "|" not in plain(self.tokens)
         if same and not new_cells and not _BLOCK.match(text):
             return text
         escaped = (_SPECIAL.sub(r"\\\g<0>", t) if isinstance(t, str) else str(t) for t in tokens)
-        return "".join(escaped).replace("\n", "  \n")
+        return "".join(escaped)
 
 
 def _structure(tokens: Sequence[Token]) -> list[tuple[str, str]]:
@@ -170,15 +180,19 @@ def _structure(tokens: Sequence[Token]) -> list[tuple[str, str]]:
 
 def _unbroken(text: str) -> str:
     """Return text with spaces for line ends, except for hard line breaks."""
-    text = re.sub(r"(?: {2,}|(?<=\\))\n[^\S\n]*", "\0", text)
+    text = re.sub(r"(?: {2,}|\\)\n[^\S\n]*", "\0", text)
     return re.sub(r"[^\S\n]*\n[^\S\n]*", " ", text).replace("\0", "\n")
 
 
-def _marks(found: _Found, content: str) -> Iterator[tuple[int, int, Mark]]:
-    """Yield where the marks of what a rule has found begin and end."""
+def _marks(found: _Found, content: str) -> Iterator[tuple[int, int, Token]]:
+    """Yield where what a rule has found begins and ends, as marks, or as a character."""
     rule, start, end, middle, tokens = found
+    raw = content[start:end]
     if rule in _KEPT:
-        yield start, end, Mark("single", (content[start:end],))
+        text = raw.strip("`<> ") if rule in _SEEN and "\n" not in raw else ""
+        yield start, end, Mark("single", (raw,), text=text)
+    elif rule in _READ and raw[-1] != "\n":
+        yield start, end, html.unescape(raw) if rule == "entity" else raw[1:]
     elif rule == "link":
         yield start, start + 1, Mark("open", ("[",), "link")
         yield middle, end, Mark("close", (content[middle:end],), "link")

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import BinaryIO
 
 from nmt.apps.documents.formats.encoding import read_text, write_text
@@ -35,7 +35,7 @@ def tokens_of(text: str) -> list[Token]:
     return [*tokens, text[end:]]
 
 
-def as_text(tokens: list[Token] | tuple[Token, ...]) -> str:
+def as_text(tokens: Sequence[Token]) -> str:
     """Return tokens as text, with their marks."""
     return "".join(map(str, tokens))
 
@@ -69,8 +69,8 @@ def convert_json(source: BinaryIO, target: BinaryIO, job: Job) -> None:
         raise UserError("its values are nested too deeply", at=job.name, fix=fix) from error
     escaped = text.isascii() and "\\u" in text
 
-    def quoted(tokens: object) -> str:
-        return json.dumps(as_text(tokens), ensure_ascii=escaped)  # type: ignore[arg-type]
+    def quoted(tokens: Sequence[Token]) -> str:
+        return json.dumps(as_text(tokens), ensure_ascii=escaped)
 
     def items() -> Iterator[Item]:
         end, line = 0, 1

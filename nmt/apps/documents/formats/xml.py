@@ -8,11 +8,12 @@ the wanted elements are in memory, one at a time, so a translation memory may ha
 from __future__ import annotations
 
 import codecs
+import functools
 import re
 from collections import deque
 from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass, field
-from typing import BinaryIO, Literal, NamedTuple
+from typing import Any, BinaryIO, Literal, NamedTuple
 from xml.parsers import expat
 
 from nmt.apps.documents.formats.encoding import (
@@ -65,7 +66,7 @@ class Reader:
         if self.encoding.replace("_", "-") == "utf-16":  # a file without a byte-order mark
             self.encoding = "utf-16-be" if start[:1] == b"\0" else "utf-16-le"
         self._file, self._name, self._start = file, name, start
-        self._found: deque[tuple[int, Event]] = deque()
+        self._found: deque[tuple[int, tuple[Any, ...]]] = deque()  # without the raw text
         self._parser = parser = expat.ParserCreate("utf-8", " ")
         parser.StartElementHandler = self._element
         parser.EndElementHandler = lambda name: self._add("end", *_split(name))
@@ -83,9 +84,9 @@ class Reader:
         attributes: dict[str, str] | None = None,
         text: str = "",
     ) -> None:
-        line = self._parser.CurrentLineNumber
-        event = Event(kind, name, space, attributes or {}, "", text, line)
-        self._found.append((self._parser.CurrentByteIndex, event))
+        parser = self._parser
+        event = kind, name, space, attributes or {}, text, parser.CurrentLineNumber
+        self._found.append((parser.CurrentByteIndex, event))
 
     def _element(self, name: str, attributes: dict[str, str]) -> None:
         found = {}
@@ -127,17 +128,18 @@ class Reader:
             while len(self._found) > (1 if block else 0):
                 index, event = self._found.popleft()
                 following = self._found[0][0] if self._found else base + len(buffer)
-                if event.kind == "start" and self._is_end(index):
+                kind, name, space, attributes, text, line = event
+                if kind == "start" and self._is_end(index):
                     if len(self._found) < 2 and block:
                         self._found.appendleft((index, event))
                         break
                     following = self._found[1][0] if len(self._found) > 1 else base + len(buffer)
                 if index > position:  # a byte-order mark
                     between = buffer[position - base : index - base].decode()
-                    yield Event("other", "", "", {}, between, "", event.line)
+                    yield Event("other", "", "", {}, between, "", line)
                 raw = buffer[max(index, position) - base : following - base].decode()
                 position = max(position, following)
-                yield event._replace(raw=raw)
+                yield Event(kind, name, space, attributes, raw, text, line)
             del buffer[: position - base]
             base = position
             if not block:
@@ -149,6 +151,7 @@ class Reader:
         return bool(self._found) and self._found[0][0] == index
 
 
+@functools.lru_cache(maxsize=1000)
 def _split(name: str) -> tuple[str, str]:
     """Return the namespace and the name of what expat calls by both."""
     space, _, local = name.rpartition(" ")

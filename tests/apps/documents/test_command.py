@@ -1,0 +1,141 @@
+"""nmt-translate RUN FILE... --to DIR, with a real model that has learned words for some updates."""
+
+from __future__ import annotations
+
+import csv
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from nmt.cli import train, translate
+from tests import words
+from tests.apps.documents.samples import all_documents
+from tests.apps.documents.test_formats import BOLD, content
+from tests.trained import once
+
+pytest.importorskip("markdown_it")
+MARKS = [
+    "%(name)s", "{name}", "https://x.org/a?b=1", "me@x.org", "1,000", "<b>", "</b>", "x()",
+    "**", "<w:b/>", "footnoteReference", "<text:note", "<bpt",
+]  # fmt: skip
+
+
+@pytest.fixture(scope="session")
+def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A run from gl to en whose translations are bad, so that most attempts are needed."""
+
+    def fill(folder: Path) -> None:
+        words.corpus(folder / "corpus", ("gl", "en"))
+        words.recipe(folder / "gl-en.yaml", {**words.RECIPE, "out": str(folder / "run")}, 10)
+        data = {split: str(folder / "corpus" / split) for split in words.SIZES}
+        overrides = [f"data.{split}={path}" for split, path in data.items()]
+        assert train.main([str(folder / "gl-en.yaml"), *overrides]) == 0
+
+    return once(tmp_path_factory, "words", fill) / "run"
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The current folder, with a document of each kind."""
+    monkeypatch.chdir(tmp_path)
+    for name, data in all_documents().items():
+        Path(name).write_bytes(data)
+    Path("words.txt").write_text("un dous %s tres <b>catro</b> cinco\n\nseis 2026\n", "utf-8")
+    return tmp_path
+
+
+def command(*argv: str | Path) -> int:
+    return translate.main([*map(str, argv), "--workers", "1"])
+
+
+def test_each_kind_of_document_with_a_real_model(
+    run: Path, folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    names = sorted(path.name for path in folder.iterdir())
+    assert command(run, *names, "--to", "new/folder") == 0
+    made = Path("new/folder")
+    assert {path.name for path in made.iterdir()} >= {*names}
+    text = (made / "words.txt").read_text("utf-8").split("\n")
+    assert text[1] == ""
+    assert "%s" in text[0]
+    assert text[0].index("<b>") < text[0].index("</b>")
+    assert "2026" in text[2]
+    for name in (name for name in BOLD if name in names):
+        source, target = (content(name, (place / name).read_bytes()) for place in (folder, made))
+        for mark in MARKS:
+            assert target.count(mark) >= source.count(mark), (name, mark)
+    assert "&amp;" in (made / "notes.txt").read_text("utf-8")
+    printed = capsys.readouterr().err
+    for report in made.glob("*.report.tsv"):
+        assert str(report) in printed
+        rows = [*csv.reader(report.open(encoding="utf-8"), delimiter="\t")]
+        assert rows[0] == ["place", "problem", "note", "source", "translation"]
+        assert all(row[1] or row[2] for row in rows[1:])
+
+
+def test_a_bad_file_does_not_stop_the_others(
+    run: Path, folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    Path("bad.docx").write_bytes(b"PK\x03\x04")
+    Path("bad.po").write_text('msgid "a\n')
+    arguments = [run, "bad.docx", "words.txt", "bad.po", "none.md", "--to", "out"]
+    assert command(*arguments) == 2
+    error = capsys.readouterr().err
+    assert "bad.docx: is not a Word document" in error
+    assert "bad.po:1" in error
+    assert "none.md: No such file" in error
+    assert "3 of 4 documents not translated" in error
+    made = {path.name for path in Path("out").iterdir()}
+    assert made in ({"words.txt"}, {"words.txt", "words.txt.report.tsv"})
+    before = Path("out/words.txt").stat().st_mtime_ns
+    assert command(run, "words.txt", "--to", "out") == 2
+    assert command(run, "words.txt", "film.vtt", "--to", "out", "--resume") == 0
+    assert Path("out/words.txt").stat().st_mtime_ns == before
+    assert Path("out/film.vtt").exists()
+    assert command(run, "words.txt", "--to", "out", "--force") == 0
+    assert Path("out/words.txt").stat().st_mtime_ns > before
+
+
+@pytest.mark.parametrize(
+    ("arguments", "what"),
+    [
+        (["words.txt", "--to", "."], "is also an input"),
+        (["words.txt", "--to", "film.srt"], "is not a folder"),
+        (["--to", "out"], "requires the files"),
+        (["words.txt", "words.txt", "--to", "out"], "the same name"),
+        (["words.txt", "--to", "out", "--input", "words.txt"], "--input is for text"),
+        (["words.txt", "--to", "out", "--n-best", "2"], "--n-best is for text"),
+        (["--retranslate"], "--retranslate requires --to"),
+    ],
+)
+def test_wrong_arguments_are_named(
+    arguments: list[str],
+    what: str,
+    short_run: Path,
+    folder: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    assert command(short_run, *arguments) == 2
+    assert what in capsys.readouterr().err
+
+
+def test_a_kill_leaves_no_part_of_a_document(run: Path, folder: Path) -> None:
+    Path("long.txt").write_text("un dous tres\n" * 5 + "catro cinco\n" * 5, "utf-8")
+    program = (
+        "import os, sys, nmt.apps.documents.document as d; d.sync_folder = None\n"
+        "d.os.fsync = lambda fd: os._exit(9)\nfrom nmt.cli.translate import main\n"
+        "sys.exit(main(sys.argv[1:]))"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program, str(run), "long.txt", "--to", "out"],
+        env={**os.environ, "PYTHONPATH": str(words.ROOT)},
+        capture_output=True,
+        check=False,
+    )
+    assert done.returncode == 9, done.stderr
+    assert not Path("out/long.txt").exists()
+    assert command(run, "long.txt", "--to", "out") == 0
+    assert len(Path("out/long.txt").read_text("utf-8").splitlines()) == 10
