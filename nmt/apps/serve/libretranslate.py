@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable, Coroutine, Iterator
 from typing import Annotated, Any, Literal, NamedTuple, TypeAlias
 
 from fastapi import Request
@@ -161,7 +161,7 @@ def route(
     """Return the class of a route that takes requests of both forms."""
 
     class Route(APIRoute):
-        def get_route_handler(self) -> Callable[[Request], Awaitable[Response]]:
+        def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
             other = super().get_route_handler()
 
             async def handle(request: Request) -> Response:
@@ -216,7 +216,7 @@ async def _plain(
 ) -> list[list[str]]:
     """Return the best translation of each text, then the second best, and so on."""
     lines = [text.split("\n") for text in texts]
-    given = {
+    given: dict[str, Any] = {
         "text": [line for of_text in lines for line in of_text],
         "model": chosen.model.name,
         "n_best": 1 + asked.alternatives,
@@ -230,7 +230,7 @@ async def _plain(
             "\n".join(ranks[min(rank, len(ranks) - 1)]["text"] for ranks in of_text)
             for of_text in found
         ]
-        for rank in range(given["n_best"])
+        for rank in range(1 + asked.alternatives)
     ]
 
 

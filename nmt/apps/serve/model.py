@@ -85,7 +85,7 @@ class ServedModel:
         sources = {lang: {"src": lang} for lang in info.sources}
         if len(sources) < 2:
             sources = {codec.src: {}}
-        tags = [] if info.always_tagged or info.tgt_tag_required else [{}]
+        tags: list[dict[str, str]] = [] if info.always_tagged or info.tgt_tag_required else [{}]
         tags += [{"tgt_tag": tag} for tag in codec.vocab.tgt_tags]
         tags += [{"tag": tag} for tag in codec.vocab.tags]
         targets: dict[str, dict[str, str]] = {}
