@@ -112,7 +112,7 @@ def test_a_model_of_several_languages_gets_its_options() -> None:
         ({"q": "a", "target": "en"}, 400, "source: Field required"),
         ({"q": "a", **GL_EN, "format": "pdf"}, 400, "format: Input should be 'text' or 'html'"),
         ({"q": "a", "source": "gl", "target": "fr"}, 400, "no model translates from gl to fr"),
-        ({"q": "a", "source": "\ud800", "target": "en"}, 400, "no model translates"),
+        ({"q": "a", "source": "\ud800", "target": "en"}, 400, "source: Input should be"),
         ({"q": "<p>a", **GL_EN, "format": "html", "alternatives": 1}, 400, "no alternatives"),
         ({"q": "a" * 61, **GL_EN}, 422, "line 1 has 61 characters"),
         ({"q": "a\n" * 8, **GL_EN}, 422, "the text has 9 lines"),
