@@ -168,6 +168,13 @@ PAGES = {
         },
         not_run={"pip install": NETWORK},
     ),
+    "docs/howto/corrections.md": Page(
+        recipes=GL_EN,
+        runs=("runs/gl-en",),
+        copies=("tests/fixtures/corrections.tsv",),
+        before="cp tests/fixtures/corrections.tsv corrections.tsv",
+        not_run={"nmt-serve": SERVER},
+    ),
     "docs/howto/glossary.md": Page(
         recipes=GL_EN,
         texts={"in.gl": "gl", "ours.en": "en", "theirs.en": "en", "ref.en": "en"},
@@ -209,7 +216,12 @@ PAGES = {
         runs=("runs/quickstart", "runs/layernorm", "runs/scalenorm"),
     ),
     "docs/howto/serve.md": Page(
-        not_run={"pip install": NETWORK, "nmt-serve": SERVER, "curl": SERVER},
+        not_run={
+            "pip install": NETWORK,
+            "nmt-serve": SERVER,
+            "curl": SERVER,
+            "docker": "needs Docker; tests/apps/serve/test_container.py",
+        },
     ),
     "docs/howto/robust.md": Page(recipes=GL_EN),
     "docs/howto/several-gpus.md": Page(not_run={"torchrun": "needs several GPUs"}),

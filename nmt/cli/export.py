@@ -24,7 +24,8 @@ EXAMPLES = """\
 examples:
   %(prog)s runs/gl-en --quantization int8
   %(prog)s runs/gl-en --hub gl-en-model --license apache-2.0
-  %(prog)s runs/gl-en --format transformers -o gl-en-hf"""
+  %(prog)s runs/gl-en --format transformers -o gl-en-hf
+  %(prog)s runs/gl-en --format argos --quantization int8 -o gl-en.argosmodel"""
 
 
 def parser() -> argparse.ArgumentParser:
@@ -35,7 +36,8 @@ def parser() -> argparse.ArgumentParser:
         description="Write a trained model as a folder for CTranslate2: weights, segmenter, "
         "vocabulary, and a short Python program that translates without this toolkit. With --hub, "
         "add a model card made from the run. --format transformers writes a folder for Hugging "
-        "Face's library, if one of its classes computes the model.",
+        "Face's library, if one of its classes computes the model, and --format argos a package "
+        "file for Argos Translate and LibreTranslate.",
         epilog=EXAMPLES,
     )
     p.add_argument("run", metavar="RUN", help="run folder from nmt-train")
@@ -49,7 +51,8 @@ def parser() -> argparse.ArgumentParser:
         "-o",
         "--output",
         metavar="DIR",
-        help="folder to write; default: RUN/FORMAT or RUN/ctranslate2-TYPE",
+        help="folder to write, or file NAME.argosmodel; default: RUN/FORMAT, RUN/ctranslate2-TYPE "
+        "or RUN/model.argosmodel",
     )
     p.add_argument(
         "--force", action="store_true", help="replace an exported model at --output or --hub"
@@ -88,8 +91,10 @@ def body(args: argparse.Namespace) -> None:
     needed //= 4 if (args.quantization or "").startswith("int8") else 1
     with disk_errors(output, needed, "choose another folder", AGAIN):
         write(run, output, args)
-    size = human_bytes(sum(file.stat().st_size for file in output.iterdir()))
-    print(f"wrote {output} ({size}); {output / 'README.md'} shows how to use it", file=sys.stderr)
+    files = list(output.iterdir()) if output.is_dir() else [output]
+    size = human_bytes(sum(file.stat().st_size for file in files))
+    use = f"; {output / 'README.md'} shows how to use it" if output.is_dir() else ""
+    print(f"wrote {output} ({size}){use}", file=sys.stderr)
 
 
 def _output(args: argparse.Namespace) -> Path:

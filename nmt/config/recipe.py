@@ -59,7 +59,8 @@ class _Entry(ConfigBase):
     """What the entries of all corpora have; a recipe may write a path alone."""
 
     path: Prefix = key(..., "O")
-    """path prefix of the files PATH.SRC and PATH.TGT, one sentence per line"""
+    """path prefix of the files PATH.SRC and PATH.TGT, one sentence per line; in data.train also a
+    file of corrections, FILE.tsv, as nmt-serve --corrections writes it"""
     src: Language | None = key(None, "O")
     """source language of the corpus; none = the recipe's src"""
     tgt: Language | None = key(None, "O")
@@ -73,6 +74,11 @@ class _Entry(ConfigBase):
     tokenized: bool | None = key(None, "O")
     """true = the files are Moses-tokenized, false = they are plain text; if data.tokenized differs,
     they are converted; none = as data.tokenized"""
+
+    @property
+    def table(self) -> str:
+        """Return which table the path names: terms, corrections, or none if it is a prefix."""
+        return "corrections" if self.path.endswith(".tsv") else ""
 
     @model_validator(mode="before")
     @classmethod
@@ -107,7 +113,9 @@ class _Entry(ConfigBase):
 
     def is_tokenized(self, data: DataConfig) -> bool:
         """Return whether the files are Moses-tokenized, in a recipe with this group ``data``."""
-        return data.tokenized if self.tokenized is None else self.tokenized
+        if self.tokenized is None:
+            return data.tokenized and not self.table  # people write plain text into tables
+        return self.tokenized
 
 
 class CorpusEntry(_Entry):
@@ -125,11 +133,12 @@ class CorpusEntry(_Entry):
 
 
 class TermsEntry(CorpusEntry):
-    """An entry of ``data.terms``: its path is a glossary, whose terms are plain text."""
+    """An entry of ``data.terms``: its path is a glossary."""
 
-    def is_tokenized(self, data: DataConfig) -> bool:
-        """Return whether the terms are Moses-tokenized."""
-        return bool(self.tokenized)
+    @property
+    def table(self) -> str:
+        """Return that the path names a table of terms."""
+        return "terms"
 
 
 class HeldOutEntry(_Entry):
@@ -144,6 +153,11 @@ class HeldOutEntry(_Entry):
     ] = key([], "Papineni 2002")
     """files with further references, with the lines of PATH.TGT; BLEU, chrF and TER use all
     references, perplexity only PATH.TGT"""
+
+    def _broken_rules(self) -> Iterator[str]:
+        yield from super()._broken_rules()
+        if self.table:
+            yield "path: a file of corrections is for data.train; give the prefix of two files"
 
     def label(self, recipe: Recipe) -> str:
         """Return ``name``; without one, SRC-TGT, or SRC for text of one language."""

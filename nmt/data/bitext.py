@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Literal, TypeAlias, TypeVar
 
 import numpy as np
 
-from nmt.config.recipe import TermsEntry
+from nmt.data.corrections import read_corrections
 from nmt.data.glossary import read_term_pairs
 from nmt.data.text import (
     OPENERS,
@@ -56,12 +56,13 @@ class Bitext:
 
     Attributes:
         name: short name for messages.
-        sides: source file and target file; a glossary is both.
+        sides: source file and target file; a table is both.
         langs: source and target language.
         tag, tgt_tag: of the sources and of the targets; None = none.
         tokenized: whether the files are Moses-tokenized.
         weight: of a training corpus.
         other_refs: files with further references of a dev or test set.
+        table: terms or corrections, if one file has both sides.
     """
 
     name: str
@@ -72,6 +73,7 @@ class Bitext:
     weight: float = 1.0
     other_refs: tuple[Path, ...] = ()
     tgt_tag: str | None = None
+    table: str = ""
 
     @property
     def monolingual(self) -> bool:
@@ -95,9 +97,9 @@ def missing_files(recipe: Recipe) -> list[str]:
     langs = recipe.src, recipe.tgt or recipe.src
     return [
         entry.path
-        for role, entries in recipe.data.entries.items()
+        for entries in recipe.data.entries.values()
         for entry in entries
-        if role != "terms"
+        if not entry.table
         and entry.langs(recipe) == langs
         and any(isinstance(side, UserError) for side in _locate(entry, recipe))
     ]
@@ -106,11 +108,8 @@ def missing_files(recipe: Recipe) -> list[str]:
 def _locate(entry: CorpusEntry | HeldOutEntry, recipe: Recipe) -> list[Path | UserError]:
     """Return the file of each side of an entry, or why it cannot be used."""
     langs = entry.langs(recipe)
-    if isinstance(entry, TermsEntry):
-        if Path(entry.path).is_file():
-            return [Path(entry.path)] * 2
-        fix = missing_fix(entry.path, "data.terms")
-        return [UserError("is not a file", at=entry.path, fix=fix)]
+    if entry.table:
+        return _locate_table(entry.path, recipe)
     sides: list[Path | UserError] = []
     for lang in langs if recipe.translates else langs[:1]:
         try:
@@ -118,6 +117,15 @@ def _locate(entry: CorpusEntry | HeldOutEntry, recipe: Recipe) -> list[Path | Us
         except UserError as error:
             sides.append(error)
     return sides
+
+
+def _locate_table(path: str, recipe: Recipe) -> list[Path | UserError]:
+    if not recipe.translates:
+        fix = "remove this entry of data.train"
+        return [UserError("corrections are pairs, not text of one language", at=path, fix=fix)]
+    if not Path(path).is_file():
+        return [UserError("is not a file", at=path, fix=missing_fix(path))]
+    return [Path(path)] * 2
 
 
 @dataclass(frozen=True)
@@ -180,6 +188,7 @@ class RecipeFiles:
                 getattr(entry, "weight", 1.0),
                 tuple(map(Path, getattr(entry, "other_refs", ()))),
                 tgt_tag,
+                entry.table,
             )
 
         held_out = held_out_entries(recipe, "dev") | held_out_entries(recipe, "test")
@@ -276,7 +285,7 @@ class InputFiles:
 
 
 def read_pairs(sides: Sides, normalized: Counter[str] | None = None) -> Iterator[Pair]:
-    """Yield the cleaned lines of both sides, or the terms of a glossary that is both.
+    """Yield the cleaned lines of both sides.
 
     If there is only one file, targets are empty, and blank lines become empty.
 
@@ -285,11 +294,8 @@ def read_pairs(sides: Sides, normalized: Counter[str] | None = None) -> Iterator
 
     Raises:
         UserError: the files have different numbers of lines, a file has the line ends of old
-            Macs, or a line of a glossary is not a term.
+            Macs.
     """
-    if len({*sides}) < len(sides):
-        yield from read_term_pairs(sides[0])
-        return
     sources, *targets = (read_lines(path, normalized=normalized) for path in sides)
     pairs: Iterable[tuple[str | None, str | None]]
     if targets:
@@ -367,7 +373,12 @@ def pairs_in_form(
     Args:
         tokenized: the form of the first of each two pairs.
     """
-    pairs = read_pairs(corpus.sides, normalized)
+    if corpus.table == "corrections":
+        pairs = read_corrections(corpus.sides[0], corpus.langs)
+    elif corpus.table == "terms":
+        pairs = read_term_pairs(corpus.sides[0])
+    else:
+        pairs = read_pairs(corpus.sides, normalized)
     if corpus.tokenized == tokenized:
         return ((pair, pair) for pair in pairs)
     work = ConvertLines(tokenized, corpus.langs)

@@ -9,6 +9,7 @@ share at least 67 %, texts of different languages at most 64 %.
 from __future__ import annotations
 
 import functools
+import importlib.util
 import re
 import unicodedata
 from collections import Counter
@@ -52,6 +53,34 @@ def base_language(lang: str) -> str:
         return standardize_tag(code, macro=True).partition("-")[0]
     except ValueError:
         return code
+
+
+@functools.cache
+def standard_code(lang: str) -> str:
+    """Return the usual code of a language: ``en`` for eng_Latn, ``pt-BR`` for pt_br.
+
+    An unknown code stays.
+    """
+    from langcodes import Language
+
+    try:
+        return Language.get(lang).simplify_script().to_tag()
+    except ValueError:
+        return lang
+
+
+@functools.cache
+def language_name(lang: str) -> str:
+    """Return the English name of a language; its code if the package language_data is missing."""
+    from langcodes import Language
+
+    if importlib.util.find_spec("language_data") is None:
+        return lang
+    try:
+        name = Language.get(lang).simplify_script().display_name()
+    except ValueError:
+        return lang
+    return lang if name.startswith("Unknown language") else name
 
 
 MIN_SCRIPT_SHARE = 0.5  # of the letters of a text in a language with one script

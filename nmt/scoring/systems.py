@@ -358,7 +358,7 @@ def _script_remarks(lang: str, scored_as: str, ref_file: str) -> list[str]:
 
 def _training_files(recipe: Recipe, tgt: str) -> list[TrainingFile]:
     """Return the target sides in a language; a corpus that is listed twice counts once."""
-    entries = {e.path: e for e in recipe.data.train if e.langs(recipe)[1] == tgt}
+    entries = {e.path: e for e in recipe.data.train if e.langs(recipe)[1] == tgt and not e.table}
     return [
         TrainingFile(find_side(path, tgt), tgt, entry.is_tokenized(recipe.data))
         for path, entry in entries.items()

@@ -13,6 +13,7 @@ import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
@@ -25,24 +26,42 @@ from prometheus_client import (
     Histogram,
     generate_latest,
 )
+from starlette.datastructures import UploadFile
 from starlette.exceptions import HTTPException
 
 import nmt
+from nmt.apps.documents.formats import FORMATS
+from nmt.apps.serve import libretranslate
+from nmt.apps.serve.corrections import CorrectionsFile
+from nmt.apps.serve.documents import Document, Documents
+from nmt.apps.serve.form import FORM_TYPES, read, read_fields
 from nmt.apps.serve.guard import Guard, answer, stopping
+from nmt.apps.serve.libretranslate import (
+    LanguageDescription,
+    LibreTranslateFile,
+    LibreTranslateRequest,
+    Success,
+    Suggestion,
+    TranslatedFile,
+)
 from nmt.apps.serve.limits import Limits, Refused
 from nmt.apps.serve.model import ServedModel
 from nmt.apps.serve.schema import (
     OPTIONS,
     PER_BEAM,
+    DocumentAnswer,
+    DocumentDescription,
+    DocumentRequest,
     Health,
     ModelsResponse,
     Problem,
     TranslateRequest,
     TranslateResponse,
+    problems_of,
 )
 from nmt.data.glossary import Term
-from nmt.data.text import quantity
-from nmt.errors import UserError
+from nmt.data.text import is_blank, quantity
+from nmt.errors import MachineError, UserError
 from nmt.version import __version__
 
 STATIC = Path(__file__).with_name("static")
@@ -53,7 +72,8 @@ ERRORS: dict[int | str, dict[str, Any]] = {
     status: {"model": Problem, "description": description}
     for status, description in {
         401: "the API key is missing or wrong",
-        404: "no such model",
+        403: "the server does not store corrections, or a page of another site sent the request",
+        404: "no such model or document",
         413: "the body is too large",
         422: "the text or an option is not allowed",
         429: "too many lines wait",
@@ -113,6 +133,7 @@ class Service:
         translators: by name, with the library that computes each, in the order of GET /models.
         key: that requests must have; None = requests from this machine only.
         glossary: terms for requests that do not have a glossary.
+        corrections: file to which better translations are appended; None = they are refused.
 
     Attributes:
         guard: the ASGI application.
@@ -124,8 +145,9 @@ class Service:
         limits: Limits = Limits(),  # noqa: B008, frozen
         key: str | None = None,
         glossary: Sequence[Term] = (),
+        corrections: CorrectionsFile | None = None,
     ) -> None:
-        self.limits, self.glossary = limits, glossary
+        self.limits, self.glossary, self.corrections = limits, glossary, corrections
         self.metrics = Metrics(self._waiting, lambda: self.guard.active)
         self.models = {
             name: ServedModel(
@@ -133,6 +155,7 @@ class Service:
             )
             for name, pair in translators.items()
         }
+        self.documents = Documents(limits, glossary)
         self.guard = Guard(self._app(), limits, key)
 
     def abort(self) -> None:
@@ -142,7 +165,8 @@ class Service:
             model.batcher.abort(refused)
 
     def close(self) -> None:
-        """End the threads of the models."""
+        """End the threads of the models and of the documents."""
+        self.documents.close()
         for model in self.models.values():
             model.batcher.close()
 
@@ -164,12 +188,44 @@ class Service:
         get("/health", responses={200: {"model": Health}, 503: {"model": Health}})(self.health)
         get("/models", responses={200: {"model": ModelsResponse}})(self.list_models)
         get("/metrics", response_class=Response)(self.show_metrics)
-        app.post(
+        get("/languages", responses={200: {"model": list[LanguageDescription]}})(
+            self.list_languages
+        )
+        add = functools.partial(app.router.add_api_route, methods=["POST"], response_model=None)
+        add(
+            "/suggest",
+            self.suggest,
+            responses={200: {"model": Success}, **ERRORS},
+            openapi_extra=libretranslate.body_of(Suggestion, "application/json"),
+        )
+        add(
+            "/documents",
+            self.send_document,
+            status_code=202,
+            responses={202: {"model": DocumentAnswer}, **ERRORS},
+            openapi_extra=libretranslate.body_of(DocumentRequest, FORM_TYPES[1]),
+        )
+        get("/documents/{name}", responses={200: {"model": DocumentDescription}, **ERRORS})(
+            self.ask_document
+        )
+        get("/documents/{name}/file", response_class=Response, responses=ERRORS)(
+            self.fetch_document
+        )
+        add(
+            "/translate_file",
+            self.translate_file,
+            responses={200: {"model": TranslatedFile}},
+            openapi_extra=libretranslate.body_of(LibreTranslateFile, FORM_TYPES[1]),
+        )
+        add(
             "/translate",
-            response_model=None,
+            self.translate,
             responses={200: {"model": TranslateResponse}, **ERRORS},
-        )(self.translate)
+            openapi_extra=libretranslate.body_of(LibreTranslateRequest, FORM_TYPES[0]),
+            route_class_override=libretranslate.route(self.models, self._translate, self.documents),
+        )
         app.exception_handler(Refused)(_refused)
+        app.exception_handler(UserError)(_bad_option)
         app.exception_handler(RequestValidationError)(_invalid)
         app.exception_handler(HTTPException)(_http_error)
         return app
@@ -183,25 +239,114 @@ class Service:
     async def list_models(self) -> Response:
         """Return the served models and the limits of a request."""
         models = [model.description() for model in self.models.values()]
-        return JSONResponse({"models": models, "limits": dataclasses.asdict(self.limits)})
+        return JSONResponse(
+            {
+                "models": models,
+                "limits": dataclasses.asdict(self.limits),
+                "corrections": self.corrections is not None,
+                "formats": list(FORMATS),
+            }
+        )
 
     async def show_metrics(self) -> Response:
         """Return counters and times in the format of Prometheus."""
         return Response(self.metrics.text(), media_type=CONTENT_TYPE_LATEST)
 
+    async def list_languages(self) -> Response:
+        """Return the languages from which the models translate, as LibreTranslate lists them."""
+        return JSONResponse(libretranslate.languages(self.models))
+
+    async def suggest(self, request: Request) -> Response:
+        """Store a better translation, from which a model can learn later."""
+        if self.corrections is None:
+            what = "this server does not store corrections"
+            raise Refused(403, "no_corrections", what, "start nmt-serve with --corrections FILE")
+        given = read(Suggestion, await read_fields(request))
+        texts = [given.q, given.shown, given.s]
+        for text in texts:
+            self._lines([text])
+        if is_blank(given.q) or is_blank(given.s):
+            raise Refused(422, "bad_request", "a text is blank", "send q and s with text")
+        found = libretranslate.find_direction(self.models, given.source, given.target, given.model)
+        row = [*texts, found.source, found.target, found.model.name]
+        try:
+            await asyncio.to_thread(self.corrections.append, row)
+        except (UserError, MachineError) as error:
+            print(f"error: {error}", file=sys.stderr)
+            what, fix = "the correction was not stored", "ask the operator of the server"
+            raise Refused(500, "failed", what, fix) from error
+        return JSONResponse({"success": True})
+
+    async def send_document(self, request: Request) -> Response:
+        """Begin to translate a document; the answer has the ID to ask for it."""
+        given = read(DocumentRequest, await read_fields(request))
+        model = self._model(given.model)
+        options = given.model_dump(include={"tgt_tag", "glossary"}, exclude_none=True)
+        langs = model.translator.codec.src, model.target(options)
+        name = await self._add(given.file, model, langs, options)
+        document = self.documents.get(name)
+        return JSONResponse({"id": name, **document.description()}, 202)
+
+    async def ask_document(self, name: str) -> Response:
+        """Return how much of a document is translated, and which places a person must check."""
+        return JSONResponse(self.documents.get(name).description())
+
+    async def fetch_document(self, name: str) -> Response:
+        """Return the translation of a document."""
+        document = self.documents.get(name)
+        if document.error is not None:
+            raise document.error
+        if document.state != "finished":
+            what = "the document is not translated yet"
+            raise Refused(409, "not_finished", what, "ask for it until it is finished", retry=1)
+        file = f"attachment; filename*=UTF-8''{quote(document.name, errors='replace')}"
+        headers = {"Content-Disposition": file, "X-Content-Type-Options": "nosniff"}
+        return Response(document.data, headers=headers, media_type="application/octet-stream")
+
+    async def translate_file(self, request: Request) -> Response:
+        """Translate a document in the form of LibreTranslate, which waits for the translation."""
+        try:
+            given = read(LibreTranslateFile, await read_fields(request))
+            chosen = libretranslate.find_direction(self.models, given.source, given.target)
+            langs = chosen.source, chosen.target
+            name = await self._add(given.file, chosen.model, langs, chosen.options)
+            deadline = time.monotonic() + self.limits.seconds
+            while (document := self.documents.get(name)).state in ("waiting", "translating"):
+                if time.monotonic() > deadline:
+                    what = f"the document takes longer than {self.limits.seconds:g} seconds"
+                    raise Refused(504, "timeout", what, "use the page of the server")
+                await asyncio.sleep(DISCONNECT_INTERVAL)
+            if document.error is not None:
+                raise document.error
+            return JSONResponse({"translatedFileUrl": f"{request.base_url}documents/{name}/file"})
+        except Refused as refused:
+            return libretranslate.refusal(refused)
+
+    async def _add(
+        self, file: Any, model: ServedModel, langs: tuple[str, str], options: dict[str, Any]
+    ) -> str:
+        if not isinstance(file, UploadFile):
+            what, fix = "file: not a file", "send a form with the file as multipart/form-data"
+            raise Refused(400, "bad_request", what, fix)
+        document = Document(file.filename or "", await file.read(), model, langs, {**options})
+        return await asyncio.to_thread(self.documents.add, document)
+
     async def translate(self, body: TranslateRequest, request: Request) -> Response:  # type: ignore[valid-type]
-        """Translate lines of text."""
+        """Translate lines of text. A body with ``q`` has the form of LibreTranslate."""
+        return JSONResponse(await self._translate(body, request))
+
+    async def _translate(self, body: Any, request: Request) -> dict[str, Any]:
         started, name, status = time.monotonic(), "", 500
         try:
-            model = self._model(body.model)  # type: ignore[attr-defined]
+            model = self._model(body.model)
             name = model.name
-            lines = self._lines(body.text)  # type: ignore[attr-defined]
+            lines = self._lines(body.text)
             options, costs = self._options(model, body, lines)
             results = await self._results(model, lines, costs, options, request)
             status = 200
-        except UserError as error:
+        except UserError:
             status = 422
-            raise Refused(422, "bad_option", error.what, error.fix or "") from error
+            raise
         except Refused as refused:
             status = refused.status
             raise
@@ -215,15 +360,13 @@ class Service:
             self.metrics.requests.labels(name, str(status)).inc()
             if status == 200:
                 self.metrics.seconds.labels(name).observe(seconds)
-        return JSONResponse(
-            {
-                "model": name,
-                "src": options.get("src") or model.translator.codec.src,
-                "tgt": model.target(options),
-                "seconds": seconds,
-                "lines": results,
-            }
-        )
+        return {
+            "model": name,
+            "src": options.get("src") or model.translator.codec.src,
+            "tgt": model.target(options),
+            "seconds": seconds,
+            "lines": results,
+        }
 
     def _model(self, name: str | None) -> ServedModel:
         if name is None:
@@ -355,14 +498,16 @@ async def _refused(request: Request, error: Exception) -> Response:
     return answer(error)
 
 
+async def _bad_option(request: Request, error: Exception) -> Response:
+    assert isinstance(error, UserError)
+    return answer(Refused(422, "bad_option", error.what, error.fix or ""))
+
+
 async def _invalid(request: Request, error: Exception) -> Response:
-    """Describe what is wrong with a body, without repeating its text."""
     assert isinstance(error, RequestValidationError)
-    problems = [
-        f"{'.'.join(map(str, part['loc'][1:])) or 'body'}: {part['msg']}" for part in error.errors()
-    ]
+    problems = problems_of({**part, "loc": part["loc"][1:]} for part in error.errors())
     fix = "correct the body, which is a JSON object; GET /docs describes it"
-    return answer(Refused(422, "bad_request", "; ".join(dict.fromkeys(problems)), fix))
+    return answer(Refused(422, "bad_request", problems, fix))
 
 
 async def _http_error(request: Request, error: Exception) -> Response:

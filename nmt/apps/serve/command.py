@@ -43,6 +43,8 @@ LIMITS = {
         "time after SIGTERM or Ctrl-C in which accepted requests are answered",
     ),
     "batch": ("--batch-lines", "N", int, "maximum number of lines in a batch"),
+    "file": ("--max-file", "BYTES", int, "maximum size of a document"),
+    "file_seconds": ("--file-timeout", "SECONDS", float, "maximum time for a document"),
 }
 
 EXAMPLES = """\
@@ -50,6 +52,7 @@ examples:
   %(prog)s runs/gl-en                            # http://localhost:8000
   %(prog)s runs/gl-en runs/es-en --port 8080     # side by side
   %(prog)s runs/gl-en --host 0.0.0.0 --api-key-file key.txt
+  %(prog)s runs/gl-en runs/en-gl --corrections corrections.tsv
 
 docs/howto/serve.md describes the API."""
 
@@ -89,6 +92,12 @@ def parser() -> argparse.ArgumentParser:
         metavar="FILE",
         help="file with the key that requests must have; default: the environment variable "
         f"{KEY_VARIABLE}",
+    )
+    p.add_argument(
+        "--corrections",
+        metavar="FILE",
+        help="append the better translations that readers suggest to this TSV file, from which "
+        "nmt-train learns; default: the page has no such field",
     )
     p.add_argument(
         "--glossary",
@@ -138,6 +147,7 @@ def body(args: argparse.Namespace) -> None:
     glossary = [] if args.glossary is None else read_glossary(Path(args.glossary))
     try:
         from nmt.apps.serve.app import Service
+        from nmt.apps.serve.corrections import CorrectionsFile
         from nmt.apps.serve.guard import is_loopback
         from nmt.apps.serve.server import listen, run
     except ImportError as error:
@@ -155,12 +165,13 @@ def body(args: argparse.Namespace) -> None:
     for path in args.run:  # report a bad folder before torch is imported, which takes seconds
         if not is_export(Path(path)):
             RunFolder.open(path).require_translation()
+    corrections = CorrectionsFile(Path(args.corrections)) if args.corrections else None
     opened = listen(args.host, args.port)
     translators = {name: _load(path, args) for name, path in model_names(args.run).items()}
     if glossary:
         _check_glossary([translator for translator, _ in translators.values()], glossary)
     enable_gc()
-    run(Service(translators, limits, key, glossary), opened)
+    run(Service(translators, limits, key, glossary, corrections), opened)
 
 
 def _check_glossary(translators: Sequence[Translator], glossary: Sequence[Term]) -> None:

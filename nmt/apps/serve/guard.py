@@ -7,14 +7,23 @@ import contextlib
 import hmac
 import ipaddress
 import json
+import re
+from urllib.parse import urlsplit
 
+from starlette.requests import Request
 from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from nmt.apps.serve.form import read_fields
 from nmt.apps.serve.limits import Limits, Refused
 
-OPEN_PATHS = {"/", "/docs", "/openapi.json", "/health"}  # without a key: they contain no data
-SECONDS_TO_SEND_BODY = 10.0
+# without a key: they contain no data; clients of LibreTranslate read the languages first
+OPEN_PATHS = {"/", "/docs", "/openapi.json", "/health", "/languages"}
+FILE_PATHS = {"/documents", "/translate_file"}
+WORKING_PATHS = {"/translate", "/suggest", *FILE_PATHS}  # the server ends after their answers
+TRANSLATED = re.compile("/documents/[^/]+/file")  # its secret ID is a key
+SECONDS_TO_SEND_BODY, SECONDS_TO_SEND_FILE = 10.0, 60.0
+MOST_FILES = 8  # requests with a document at the same time
 CONNECTION = "connection"  # key of the state of a request: the context in which it is answered
 
 
@@ -30,17 +39,21 @@ class Guard:
     """ASGI middleware that refuses what the limits do not allow.
 
     Without a key, only requests whose Host header names this machine are answered. Otherwise a web
-    page from elsewhere could use the server through its visitor's browser (DNS rebinding).
+    page from elsewhere could use the server through its visitor's browser (DNS rebinding). For the
+    same reason, a page of another machine cannot send a request (Origin).
+
+    A key may be a header, or ``api_key`` of a body, as LibreTranslate's clients send it.
 
     Attributes:
         stopping: refuse new translations.
         active: translations that were accepted and are not answered yet.
+        files: requests with a document that are not answered yet.
     """
 
     def __init__(self, app: ASGIApp, limits: Limits, key: str | None) -> None:
         self.app, self.limits = app, limits
         self._key = None if key is None else key.encode()
-        self.stopping, self.active = False, 0
+        self.stopping, self.active, self.files = False, 0, 0
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer a request, or pass it to the application with its complete body."""
@@ -52,77 +65,114 @@ class Guard:
 
     async def _answer(self, scope: Scope, receive: Receive, send: Send) -> None:
         headers = {name.decode("latin-1"): value for name, value in scope["headers"]}
-        translates = scope["path"] == "/translate"
+        translates = scope["path"] in WORKING_PATHS
         try:
-            self._check(scope["path"], headers)
+            self._check_host(headers)
+            is_open = scope["path"] in OPEN_PATHS or TRANSLATED.fullmatch(scope["path"])
+            has_key = bool(is_open) or self._has_key(headers)
+            if not (has_key or translates):
+                raise _wrong_key()
             if translates and self.stopping:
                 raise stopping()
+            sends_file = scope["path"] in FILE_PATHS
+            if sends_file and self.files >= MOST_FILES:
+                what, fix = "too many documents are being sent", "send it again later"
+                raise Refused(429, "queue_full", what, fix, retry=1)
             self.active += translates
+            self.files += sends_file
             try:
-                body = await self._body(headers, receive)
+                body = await self._body(headers, receive, sends_file)
+                if not has_key and not await self._body_has_key(scope, body, receive):
+                    raise _wrong_key()
                 await self.app(scope, _replay(body, receive), send)
             finally:
                 self.active -= translates
+                self.files -= sends_file
         except Refused as refused:
             response = answer(refused)
             response.headers["Connection"] = "close"  # what remains of the request is not read
             await response(scope, receive, send)
 
-    def _check(self, path: str, headers: dict[str, bytes]) -> None:
-        if self._key is None:
-            host = headers.get("host", b"").decode("latin-1")
-            name = host if host.endswith("]") else host.rpartition(":")[0] or host
-            if not is_loopback(name.removeprefix("[").removesuffix("]")):
+    def _check_host(self, headers: dict[str, bytes]) -> None:
+        """Without a key, refuse what other machines or their pages send."""
+        if self._key is not None:
+            return
+        host = headers.get("host", b"").decode("latin-1")
+        name = host if host.endswith("]") else host.rpartition(":")[0] or host
+        if not is_loopback(name.removeprefix("[").removesuffix("]")):
+            raise Refused(
+                421,
+                "wrong_host",
+                f"the server answers requests to localhost only, not to {name!r}",
+                "open it as http://localhost:PORT, or start nmt-serve with an API key",
+            )
+        origin = headers.get("origin", b"").decode("latin-1")
+        scheme, _, site = origin.partition("://")
+        if origin and not scheme.endswith("-extension"):  # of a browser, which its user installed
+            name = urlsplit(f"//{site}").hostname or ""
+            if not is_loopback(name):
                 raise Refused(
-                    421,
-                    "wrong_host",
-                    f"the server answers requests to localhost only, not to {name!r}",
-                    "open it as http://localhost:PORT, or start nmt-serve with an API key",
+                    403,
+                    "wrong_origin",
+                    f"pages of {origin!r} may not use the server",
+                    "use its own page, or start nmt-serve with an API key",
                 )
-            return
-        if path in OPEN_PATHS:
-            return
+
+    def _has_key(self, headers: dict[str, bytes]) -> bool:
         kind, _, token = headers.get("authorization", b"").partition(b" ")
         given = token.strip() if kind.lower() == b"bearer" else headers.get("x-api-key", b"")
-        if not hmac.compare_digest(given, self._key):
-            raise Refused(
-                401,
-                "wrong_key",
-                "the API key is missing or wrong",
-                "send the header 'Authorization: Bearer KEY'",
-            )
+        return self._key is None or hmac.compare_digest(given, self._key)
 
-    async def _body(self, headers: dict[str, bytes], receive: Receive) -> bytes:
+    async def _body_has_key(self, scope: Scope, body: bytes, receive: Receive) -> bool:
+        assert self._key is not None
+        fields = await read_fields(Request(scope, _replay(body, receive)))
+        given = fields.get("api_key")
+        return isinstance(given, str) and hmac.compare_digest(given.encode(), self._key)
+
+    async def _body(self, headers: dict[str, bytes], receive: Receive, is_file: bool) -> bytes:
+        most = self.limits.file if is_file else self.limits.body
+        seconds = SECONDS_TO_SEND_FILE if is_file else SECONDS_TO_SEND_BODY
         length = headers.get("content-length", b"0")
-        if length.isdigit() and int(length) > self.limits.body:
-            raise self._too_large()
+        if length.isdigit() and int(length) > most:
+            raise _too_large(most)
         try:
-            return await asyncio.wait_for(self._receive_body(receive), SECONDS_TO_SEND_BODY)
+            return await asyncio.wait_for(_receive_body(receive, most), seconds)
         except asyncio.TimeoutError:
             raise Refused(
                 408,
                 "slow_body",
-                f"the body did not arrive within {SECONDS_TO_SEND_BODY:g} seconds",
+                f"the body did not arrive within {seconds:g} seconds",
                 "check the connection, and send the request again",
             ) from None
 
-    async def _receive_body(self, receive: Receive) -> bytes:
-        body = bytearray()
-        while True:
-            message = await receive()
-            body += message.get("body", b"")
-            if len(body) > self.limits.body:
-                raise self._too_large()
-            if not message.get("more_body"):
-                return bytes(body)
 
-    def _too_large(self) -> Refused:
-        return Refused(
-            413,
-            "body_too_large",
-            f"the body has more than {self.limits.body:,} bytes",
-            "send the text in several requests",
-        )
+async def _receive_body(receive: Receive, most: int) -> bytes:
+    body = bytearray()
+    while True:
+        message = await receive()
+        body += message.get("body", b"")
+        if len(body) > most:
+            raise _too_large(most)
+        if not message.get("more_body"):
+            return bytes(body)
+
+
+def _too_large(most: int) -> Refused:
+    return Refused(
+        413,
+        "body_too_large",
+        f"the body has more than {most:,} bytes",
+        "send the text in several requests",
+    )
+
+
+def _wrong_key() -> Refused:
+    return Refused(
+        401,
+        "wrong_key",
+        "the API key is missing or wrong",
+        "send the header 'Authorization: Bearer KEY'",
+    )
 
 
 def stopping() -> Refused:

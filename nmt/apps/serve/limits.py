@@ -19,6 +19,8 @@ class Limits:
         work: of one request, as ``ServedModel.work`` computes it.
         grace: seconds after SIGTERM in which accepted requests are answered.
         batch: lines that one model translates together.
+        file: bytes of a document.
+        file_seconds: of the translation of a document.
     """
 
     body: int = 1_000_000
@@ -30,6 +32,8 @@ class Limits:
     work: int = 500_000
     grace: float = 10.0
     batch: int = 64
+    file: int = 10_000_000
+    file_seconds: float = 1_800.0
 
 
 class Refused(Exception):

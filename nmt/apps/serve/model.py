@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Sequence, Set
 from typing import Any
 
 import nmt
 from nmt.apps.serve.batcher import Batcher
 from nmt.apps.serve.limits import Limits
 from nmt.apps.serve.words import source_words, target_words
-from nmt.data.languages import script_of, script_share
+from nmt.data.languages import language_name, script_of, script_share
 from nmt.data.text import is_blank
 from nmt.decoding.codec import Translation
 from nmt.decoding.options import SearchOptions, search_options
@@ -37,16 +37,27 @@ class ServedModel:
         observe: Callable[[int], None] = lambda lines: None,
     ) -> None:
         self.name, self.translator, self.engine = name, translator, engine
-        self.scores, self.align = (self._supports(key) for key in ("token_scores", "align"))
+        self.scores, self.align = (self._supports({key: True}) for key in ("token_scores", "align"))
+        self.glossary = self._supports({"glossary": [("a", "b")]})
+        self.require = self._supports({"stop_rule": "bound"}, {"require"})
         self.batcher = Batcher(self.translate, limits.batch, limits.queue, observe)
 
-    def _supports(self, option: str) -> bool:
-        options = search_options(self.translator.info.decode, {option: True})
+    def _supports(self, given: dict[str, Any], constraints: Set[str] = frozenset()) -> bool:
+        options = search_options(self.translator.info.decode, given, constraints)
         try:
-            self.translator.engine.check_options(options, frozenset())
+            self.translator.engine.check_options(options, constraints)
         except UserError:
             return False
         return True
+
+    def check(self, given: dict[str, Any]) -> SearchOptions:
+        """Return search options; ``require``, the phrases of each line, may be among them.
+
+        Raises:
+            UserError: an option is not allowed.
+        """
+        options = {name: value for name, value in given.items() if name != "require"}
+        return self.translator.check_options(options, given.keys() & {"require"})
 
     def description(self) -> dict[str, Any]:
         """Return what a client needs to know of the model."""
@@ -54,6 +65,8 @@ class ServedModel:
             "name": self.name,
             "src": self.translator.codec.src,
             "tgt": self.translator.codec.tgt,
+            "src_name": language_name(self.translator.codec.src),
+            "tgt_name": language_name(self.translator.codec.tgt),
             "engine": self.engine,
             "device": str(self.translator.engine.device),
             "precision": self.translator.engine.precision,
@@ -63,6 +76,26 @@ class ServedModel:
             "tgt_tag_required": self.translator.info.tgt_tag_required,
             "token_scores": self.scores,
             "align": self.align,
+            "glossary": self.glossary,
+        }
+
+    def directions(self) -> dict[tuple[str, str], dict[str, str]]:
+        """Return the pairs of languages that the model translates, with the options for each."""
+        codec, info = self.translator.codec, self.translator.info
+        sources = {lang: {"src": lang} for lang in info.sources}
+        if len(sources) < 2:
+            sources = {codec.src: {}}
+        tags: list[dict[str, str]] = [] if info.always_tagged or info.tgt_tag_required else [{}]
+        tags += [{"tgt_tag": tag} for tag in codec.vocab.tgt_tags]
+        tags += [{"tag": tag} for tag in codec.vocab.tags]
+        targets: dict[str, dict[str, str]] = {}
+        for options in tags:
+            targets.setdefault(self.target(options), options)
+        return {
+            (source, target): {**src, **tag}
+            for source, src in sources.items()
+            for target, tag in targets.items()
+            if source != target
         }
 
     def target(self, options: dict[str, Any]) -> str:
@@ -89,12 +122,16 @@ class ServedModel:
         """Return the result of each line as JSON values.
 
         Args:
+            options: of the search; ``require`` has the phrases of each line of the request.
             first: number of lines of the request before these.
             stop: called between two positions of the search.
         """
-        checked = self.translator.check_options(options)
+        checked = self.check(options)
         # a sample is a function of the number of its line in the request
         numbered = [*[""] * first, *lines]
+        if "require" in options:
+            phrases = options["require"][first : first + len(lines)]
+            options = {**options, "require": [*[()] * first, *phrases]}
         results = self.translator.stream(numbered, skip=first, stop=stop, **options)
         return [self._result(*pair, checked) for pair in zip(lines, results, strict=True)]
 

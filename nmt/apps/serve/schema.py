@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from collections.abc import Iterable
+from typing import Annotated, Any, TypeAlias
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, create_model
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, Json, create_model
 
 from nmt.config.errors import allowed
 from nmt.decoding.options import SearchOptions
@@ -59,6 +60,18 @@ MEANINGS = {
     "this metric.",
     "candidates": "For mbr: number of candidates that are compared. Default: 16.",
 }
+
+
+def _phrase(phrase: str) -> str:
+    # pydantic's own limit refuses surrogates
+    if len(phrase) > LONGEST_PHRASE:
+        raise ValueError(f"a phrase has at most {LONGEST_PHRASE} characters")
+    return phrase
+
+
+Phrase: TypeAlias = Annotated[str, AfterValidator(_phrase)]
+Term: TypeAlias = Annotated[list[Phrase], Field(min_length=2, max_length=2)]
+Terms: TypeAlias = Annotated[list[Term], Field(max_length=MOST_TERMS)]
 
 
 class Word(BaseModel):
@@ -121,6 +134,8 @@ class ModelDescription(BaseModel):
     name: str
     src: str
     tgt: str
+    src_name: str = Field(description="name of the language in English")
+    tgt_name: str
     engine: str
     device: str
     precision: str
@@ -130,6 +145,7 @@ class ModelDescription(BaseModel):
     tgt_tag_required: bool = Field(description="whether a request must choose one of tgt_tags")
     token_scores: bool = Field(description="whether it supports the option token_scores")
     align: bool = Field(description="whether it supports the option align")
+    glossary: bool = Field(description="whether it supports the option glossary")
 
 
 class ModelsResponse(BaseModel):
@@ -137,6 +153,8 @@ class ModelsResponse(BaseModel):
 
     models: list[ModelDescription]
     limits: dict[str, float] = Field(description="of a request: body, lines, characters, beam, ...")
+    formats: list[str] = Field(description="endings of documents that can be translated")
+    corrections: bool = Field(description="whether POST /suggest stores better translations")
 
 
 class Health(BaseModel):
@@ -144,6 +162,41 @@ class Health(BaseModel):
 
     status: str = Field(description="ok, or stopping")
     version: str
+
+
+class DocumentRequest(BaseModel):
+    """A document to translate."""
+
+    file: Any = Field(description="The file; its name ends in .docx, .odt, .html, .po, .srt, ...")
+    model: str | None = Field(None, description="A name of GET /models. Default: the first.")
+    tgt_tag: str | None = Field(None, description="As in TranslateRequest.")
+    glossary: Json[Terms] | None = Field(None, description="As in TranslateRequest, as JSON.")
+
+
+class Place(BaseModel):
+    """A text of a document that a person must check."""
+
+    place: str
+    problem: str
+    source: str
+    text: str = Field(description="its translation")
+
+
+class DocumentDescription(BaseModel):
+    """How much of a document is translated."""
+
+    name: str
+    state: str = Field(description="waiting, translating, finished or failed")
+    segments: int = Field(description="number of texts in it")
+    translated: int = Field(description="number of texts that are translated, about")
+    to_check: list[Place] = Field(description="the first of the texts that a person must check")
+    error: str | None = Field(description="why it was not translated")
+
+
+class DocumentAnswer(DocumentDescription):
+    """The answer to POST /documents."""
+
+    id: str = Field(description="of GET /documents/ID and GET /documents/ID/file; it is secret")
 
 
 class ErrorBody(BaseModel):
@@ -160,19 +213,16 @@ class Problem(BaseModel):
     error: ErrorBody
 
 
-def _phrase(phrase: str) -> str:
-    # pydantic's own limit refuses surrogates
-    if len(phrase) > LONGEST_PHRASE:
-        raise ValueError(f"a phrase has at most {LONGEST_PHRASE} characters")
-    return phrase
+def problems_of(errors: Iterable[Any]) -> str:
+    """Return what pydantic found wrong with a body, without the text of the body."""
+    problems = [f"{'.'.join(map(str, one['loc'])) or 'body'}: {one['msg']}" for one in errors]
+    return "; ".join(dict.fromkeys(problems))
 
 
 def _request() -> type[BaseModel]:
-    phrase = Annotated[str, AfterValidator(_phrase)]
-    term = Annotated[list[phrase], Field(min_length=2, max_length=2)]
     kinds: dict[str, Any] = {
-        "forbid_all": (list[phrase], {"max_length": MOST_PHRASES}),
-        "glossary": (list[term], {"max_length": MOST_TERMS}),
+        "forbid_all": (list[Phrase], {"max_length": MOST_PHRASES}),
+        "glossary": (Terms, {}),
         "max_len_offset": (int, {"le": HIGHEST_OFFSET}),
     }
     options: dict[str, Any] = {}

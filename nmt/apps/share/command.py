@@ -1,4 +1,4 @@
-"""nmt-export --hub and --format transformers: folders for others to download."""
+"""nmt-export --hub, --format transformers and argos: folders and files for others to download."""
 
 from __future__ import annotations
 
@@ -17,9 +17,10 @@ def add_options(p: argparse.ArgumentParser) -> None:
     """Add the options to the parser of nmt-export."""
     p.add_argument(
         "--format",
-        choices=["ctranslate2", "transformers"],
+        choices=["ctranslate2", "transformers", "argos"],
         default="ctranslate2",
-        help="program that reads the folder; default: %(default)s",
+        help="program that reads the model; argos = a package file for Argos Translate and "
+        "LibreTranslate; default: %(default)s",
     )
     p.add_argument(
         "--hub", metavar="DIR", help="write a folder ready for a model hub, with a model card"
@@ -51,6 +52,8 @@ def requested(
         return Path(args.hub), _write_hub
     if args.format == "transformers":
         return Path(args.output or f"{args.run}/transformers"), _write_transformers
+    if args.format == "argos":
+        return Path(args.output or f"{args.run}/model.argosmodel"), _write_argos
     return None
 
 
@@ -66,12 +69,18 @@ def _write_transformers(run: RunFolder, output: Path, args: argparse.Namespace) 
     export_transformers(run, output, args.checkpoint, args.force)
 
 
+def _write_argos(run: RunFolder, output: Path, args: argparse.Namespace) -> None:
+    from nmt.apps.share.argos import export_argos
+
+    export_argos(run, output, args.checkpoint, args.quantization, args.force)
+
+
 def _check_options(args: argparse.Namespace) -> None:
-    if args.format == "transformers":
+    if args.format != "ctranslate2":
         for name in ("quantization", "hub"):
-            if getattr(args, name):
+            if getattr(args, name) and (name, args.format) != ("quantization", "argos"):
                 raise UserError(
-                    f"--{name} is only for --format ctranslate2",
+                    f"--{name} is not for --format {args.format}",
                     fix=f"leave out --{name} or --format",
                 )
     if not args.hub:

@@ -44,7 +44,7 @@ class Process:
         )
         assert self.process.stderr
         for line in self.process.stderr:
-            if found := re.match(r"serving on http://127.0.0.1:(\d+) ", line):
+            if found := re.match(r"serving on http://[\d.]+:(\d+) ", line):
                 self.port = int(found[1])
                 return
         raise AssertionError("the server did not start")

@@ -410,9 +410,13 @@ def test_models_and_limits_are_described(client: TestClient) -> None:
 
 def test_openapi_lists_paths_options_and_errors(client: TestClient) -> None:
     api = client.get("/openapi.json").json()
-    assert set(api["paths"]) == {"/health", "/models", "/metrics", "/translate"}
+    assert set(api["paths"]) == {
+        "/documents", "/documents/{name}", "/documents/{name}/file", "/health", "/languages",
+        "/metrics", "/models", "/suggest", "/translate", "/translate_file",
+    }  # fmt: skip
     operation = api["paths"]["/translate"]["post"]
-    assert {"200", "401", "404", "413", "422", "429", "503", "504"} == set(operation["responses"])
+    statuses = {"200", "401", "403", "404", "413", "422", "429", "503", "504"}
+    assert statuses == set(operation["responses"])
     properties = api["components"]["schemas"]["TranslateRequest"]["properties"]
     excluded = {"batch_tokens", "reverse_weight", "reverse_tag", "reverse_tgt_tag"}
     assert set(properties) == {"text", "model", *SearchOptions.model_fields} - excluded

@@ -8,13 +8,17 @@ import shutil
 import threading
 import time
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 import tests.apps.serve.conftest  # noqa: F401, skips without the extra
 from nmt.apps.serve.app import Service
+from nmt.apps.serve.corrections import CorrectionsFile
 from nmt.apps.serve.server import Server, listen
+from nmt.data.corrections import read_corrections
+from nmt.data.languages import language_name
 from nmt.decoding.codec import Translation
 from tests.apps.serve.conftest import KEY, LIMITS
 from tests.decoding.untrained import LINES, untrained
@@ -136,7 +140,8 @@ def test_text_is_translated_as_one_types_by_both_models(page: Page) -> None:
     page.type("\n".join(text))
     expected = [untrained().translate(text), untrained(5).translate(text)]
     page.until(lambda: [page.lines(0), page.lines(1)] == expected)
-    assert page.texts("section h2") == ["Text", "gl → en", "gl → en"]
+    names = f"{language_name('gl')} → {language_name('en')}"
+    assert page.texts("section h2") == ["Text", names, names]
     assert page.texts("section select") == ["one\ntwo"] * 2 or page.all("section select")
     page.find("#clear").click()
     page.until(lambda: [page.lines(0), page.lines(1)] == [[], []])
@@ -370,3 +375,155 @@ def test_a_key_is_asked_for_and_kept_in_this_tab_only(driver: Any) -> None:
     driver.get_log("browser")
     driver.get_log("performance")
     stop()
+
+
+@pytest.fixture
+def both_ways(driver: Any, tmp_path: Path) -> Iterator[Page]:
+    """A model, one that calls itself its reverse, and a file of corrections."""
+    reverse = untrained(5)
+    reverse.codec.src, reverse.codec.tgt = "en", "gl"
+    models = {"gl-en": (untrained(), "torch"), "en-gl": (reverse, "torch")}
+    corrections = CorrectionsFile(tmp_path / "corrections.tsv")
+    port, stop = serve(Service(models, LIMITS, corrections=corrections))
+    page = Page(driver, port)
+    page.until(lambda: page.all(".box"))
+    yield page
+    page.js("localStorage.clear(); sessionStorage.clear()")
+    stop()
+    assert [one for one in driver.get_log("browser") if one["level"] == "SEVERE"] == []
+    driver.get_log("performance")
+
+
+def test_languages_are_swapped_with_the_text_and_its_translation(both_ways: Page) -> None:
+    page = both_ways
+    (there,) = untrained().translate(LINES[:1])
+    page.type(LINES[0])
+    page.until(lambda: page.lines() == [there])
+    assert len(page.all(".box")) == 1, "the reverse model has no panel of its own"
+    page.find("#swap").click()
+    page.until(lambda: page.lines() == untrained(5).translate([there]))
+    assert page.find("#text").get_attribute("value") == there
+    gl, en = language_name("gl"), language_name("en")
+    assert page.texts("section h2") == ["Text", f"{en} → {gl}"]
+    assert page.find("#text").get_attribute("lang") == "en"
+    page.find("#swap").click()
+    assert page.texts("section h2") == ["Text", f"{gl} → {en}"]
+
+
+def test_swap_needs_a_reverse_model(page: Page) -> None:
+    assert not page.find("#swap").is_displayed()
+
+
+def test_the_length_is_shown_with_the_limit_of_the_server(page: Page) -> None:
+    page.type(f"{LINES[4]}\n{LINES[0]}")
+    expected = f"19 characters; longest line {len(LINES[0])} of {LIMITS.characters}"
+    page.until(lambda: page.find("#length").text == expected, page.find("#length").text)
+    page.type("x" * 60)
+    page.until(lambda: page.all("#length.error"))
+
+
+def test_the_history_is_kept_in_the_browser_if_its_user_wants_it(both_ways: Page) -> None:
+    page = both_ways
+
+    def entries() -> list[str]:
+        return page.js(
+            "return [...document.querySelectorAll('#history li button')]"
+            ".map((button) => button.firstChild.textContent.trim())"
+        )
+
+    page.type("pan")
+    page.until(lambda: page.lines() == untrained().translate(["pan"]))
+    assert page.js("return localStorage.length") == 0
+    page.find("#history summary").click()
+    page.find("#keep").click()
+    assert entries() == ["pan"]
+    page.type(" branco")  # the same text, while it is typed
+    page.until(lambda: entries() == ["pan branco"])
+    page.find("#clear").click()
+    page.type(LINES[1])
+    page.until(lambda: entries() == [LINES[1], "pan branco"])
+    page.driver.refresh()
+    page.until(lambda: page.all(".box") and len(entries()) == 2)
+    page.find("#history summary").click()
+    page.all("#history li button")[1].click()
+    page.until(lambda: page.lines() == untrained().translate(["pan branco"]))
+    assert "ms" in page.find("section:nth-of-type(2) > .status:last-child").text
+    page.find("#forget").click()
+    assert entries() == []
+    page.find("#keep").click()
+    assert page.js("return localStorage.length") == 0
+
+
+def test_a_better_translation_can_be_suggested(both_ways: Page, tmp_path: Path) -> None:
+    page = both_ways
+    (shown,) = untrained().translate(LINES[:1])
+    page.type(LINES[0])
+    page.until(lambda: page.lines() == [shown])
+    page.find(".suggest").click()
+    area = page.find(".correct textarea")
+    assert area.get_attribute("value") == shown
+    area.clear()
+    area.send_keys("the dog drinks water", webdriver.Keys.ARROW_LEFT, webdriver.Keys.ENTER)
+    page.until(lambda: page.lines() == ["the dog drinks water"])
+    page.until(lambda: "stored" in page.find("section:nth-of-type(2) > .status:last-child").text)
+    file = tmp_path / "corrections.tsv"
+    assert list(read_corrections(file, ("gl", "en"))) == [(LINES[0], "the dog drinks water")]
+    assert f"\t{shown}\t" in file.read_text()
+    assert copy(page) == "the dog drinks water"
+
+
+def test_without_a_file_of_corrections_nothing_can_be_suggested(page: Page) -> None:
+    type_and_wait(page, LINES[0])
+    assert not page.all(".suggest")
+
+
+def test_a_file_is_translated_and_can_be_downloaded(page: Page, tmp_path: Path) -> None:
+    (tmp_path / "a.txt").write_text(f"{LINES[0]}\n{LINES[4]}\n")
+    page.js(
+        "const make = URL.createObjectURL;"
+        "URL.createObjectURL = (blob) => {"
+        "  blob.text().then((text) => { window.downloaded = text; }); return make(blob); }"
+    )
+    page.find("#file").send_keys(str(tmp_path / "a.txt"))
+    page.until(lambda: page.all("#files a"), "no link")
+    link = page.find("#files a")
+    assert link.get_attribute("download") == "a.txt"
+    expected = "".join(f"{line}\n" for line in untrained().translate([LINES[0], LINES[4]]))
+    page.until(lambda: page.js("return window.downloaded") == expected)
+    assert page.texts("#files li .status") == [f"{page.texts('section h2')[1]} Download"]
+
+
+def test_a_dropped_file_that_cannot_be_translated_says_why(page: Page) -> None:
+    page.js(
+        "const files = new DataTransfer();"
+        "files.items.add(new File(['x'], 'a.xyz'));"
+        "files.items.add(new File(['x'.repeat(arguments[0] + 1)], 'b.txt'));"
+        "document.dispatchEvent(new DragEvent('drop', {dataTransfer: files, cancelable: true}))",
+        LIMITS.file,
+    )
+    page.until(lambda: len(page.all("#files .error")) == 2)
+    assert "are allowed" in page.texts("#files .error")[0]
+    assert "cannot be translated" in page.texts("#files .error")[1]
+    page.driver.get_log("browser")  # the refused request is in it
+
+
+def test_terms_of_the_glossary_are_in_the_translation(both_ways: Page) -> None:
+    """They stay in the browser, and belong to the direction."""
+    page = both_ways
+    (with_term,) = untrained().translate(["pan branco"], glossary=[("pan", "sea")])
+    assert "sea" in with_term
+    page.find("#glossary summary").click()
+    page.find("#terms").send_keys("pan = sea\ncan")
+    page.until(lambda: page.find("#glossary .status").text == "This line has no translation: can")
+    page.find("#text").send_keys("pan branco")
+    page.until(lambda: page.lines() == [with_term])
+    page.find("#swap").click()
+    assert page.find("#terms").get_attribute("value") == ""
+    page.driver.refresh()
+    page.until(lambda: page.all(".box") and page.find("#terms").get_attribute("value"))
+    page.find("#glossary summary").click()
+    page.find("#terms").clear()
+    page.js("document.querySelector('#terms').dispatchEvent(new Event('input'))")
+    assert page.js("return localStorage.length") == 0
+    expected = untrained().translate([page.find("#text").get_attribute("value")])
+    page.until(lambda: page.lines() == expected)

@@ -97,7 +97,7 @@ def test_files_say_how_to_use_them_and_are_replaced_only_with_force(
     assert main([*argv, "--force"]) == 0
     for option in (["--quantization", "int8"], ["--hub", "x"]):
         assert main([*argv, *option]) == 2
-        assert f"{option[0]} is only for --format ctranslate2" in capsys.readouterr().err
+        assert f"{option[0]} is not for --format transformers" in capsys.readouterr().err
 
 
 def test_an_error_names_every_key_and_what_fits(

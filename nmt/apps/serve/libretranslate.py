@@ -1,0 +1,249 @@
+"""LibreTranslate's form of requests, so that its clients and plug-ins can use the server.
+
+``POST /translate`` with ``q``, ``source`` and ``target`` is a request of this form, in JSON or as a
+browser sends it. Its answers and errors have LibreTranslate's form, too. The server does not
+identify languages: ``auto`` stands for the only source language that is translated to the target.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Awaitable, Callable, Coroutine, Iterator
+from typing import Annotated, Any, Literal, NamedTuple, TypeAlias
+
+from fastapi import Request
+from fastapi.responses import JSONResponse, Response
+from fastapi.routing import APIRoute
+from pydantic import BaseModel, BeforeValidator, Field
+
+from nmt.apps.serve.documents import Document, Documents
+from nmt.apps.serve.form import read, read_fields
+from nmt.apps.serve.limits import Refused
+from nmt.apps.serve.model import ServedModel
+from nmt.apps.serve.schema import TranslateRequest
+from nmt.data.languages import language_name, standard_code
+from nmt.data.text import is_blank
+from nmt.errors import UserError
+
+AUTO = "auto"
+# a request in the form of this server -> its answer
+Translate: TypeAlias = Callable[[Any, Request], Awaitable[dict[str, Any]]]
+
+Text: TypeAlias = Annotated[str, Field(min_length=1)]
+
+
+class LibreTranslateRequest(BaseModel):
+    """A text to translate."""
+
+    q: str | list[str] = Field(description="A text, or a list of texts.")
+    source: Text = Field(description="Language of the text, or `auto`, as GET /languages lists it.")
+    target: Text = Field(description="Language to translate to, as GET /languages lists it.")
+    format: Literal["text", "html"] = Field("text", description="Whether the texts have tags.")
+    alternatives: Annotated[int, BeforeValidator(lambda value: value or 0)] = Field(
+        0, ge=0, description="Number of further translations."
+    )
+
+
+class LibreTranslateFile(BaseModel):
+    """A document to translate."""
+
+    file: Any = Field(description="The file; its name ends in .docx, .odt, .html, .po, .srt, ...")
+    source: Text = Field(description="Language of the text, as GET /languages lists it.")
+    target: Text = Field(description="Language to translate to.")
+
+
+class TranslatedFile(BaseModel):
+    """The answer to POST /translate_file."""
+
+    translatedFileUrl: str = Field(description="address of the translation, for two minutes")
+
+
+class Suggestion(BaseModel):
+    """A better translation of a text."""
+
+    q: Text = Field(description="The text, of one line.")
+    s: Text = Field(description="Its translation as it should be.")
+    source: Text = Field(description="Language of the text.")
+    target: Text = Field(description="Language of the translation.")
+    shown: str = Field("", description="The translation that the server gave.")
+    model: str | None = Field(None, description="Its model. Default: the first for the languages.")
+
+
+class LanguageDescription(BaseModel):
+    """A language from which a model translates."""
+
+    code: str
+    name: str = Field(description="in English")
+    targets: list[str] = Field(description="codes of the languages to which it is translated")
+
+
+class Success(BaseModel):
+    """The answer to a suggestion that was stored."""
+
+    success: bool
+
+
+class Direction(NamedTuple):
+    """A model that translates from a language to another, and the options that it needs for it."""
+
+    model: ServedModel
+    options: dict[str, str]
+    source: str
+    target: str
+
+
+def directions(models: dict[str, ServedModel]) -> Iterator[Direction]:
+    """Yield each direction of each model, the models in their order."""
+    for model in models.values():
+        for (source, target), options in model.directions().items():
+            yield Direction(model, options, source, target)
+
+
+def languages(models: dict[str, ServedModel]) -> list[dict[str, Any]]:
+    """Return the source languages with their targets, as GET /languages lists them."""
+    targets: dict[str, list[str]] = {}
+    for one in directions(models):
+        found = targets.setdefault(standard_code(one.source), [])
+        if (target := standard_code(one.target)) not in found:
+            found.append(target)
+    return [
+        {"code": code, "name": language_name(code), "targets": names}
+        for code, names in targets.items()
+    ]
+
+
+def find_direction(
+    models: dict[str, ServedModel], source: str, target: str, name: str | None = None
+) -> Direction:
+    """Return the first direction from one language to another.
+
+    Args:
+        source: a code in any form, or ``auto``.
+        name: of the model; None = any.
+
+    Raises:
+        Refused: there is none, or the source language is not clear.
+    """
+    found = [
+        one
+        for one in directions(models)
+        if source == AUTO or standard_code(one.source) == standard_code(source)
+        if standard_code(one.target) == standard_code(target)
+        if name in (None, one.model.name)
+    ]
+    if not found:
+        what = f"no model translates from {source} to {target}"
+        raise Refused(400, "no_such_language", what, "choose languages of GET /languages")
+    if len(sources := {one.source for one in found}) > 1:
+        what = "the server does not identify languages"
+        fix = f"choose a source of: {', '.join(sorted(sources))}"
+        raise Refused(400, "no_such_language", what, fix)
+    return found[0]
+
+
+def refusal(refused: Refused) -> Response:
+    """Return the answer to a refused request in LibreTranslate's form."""
+    headers = {"Retry-After": str(refused.retry)} if refused.retry else None
+    # in ASCII: a message may quote a surrogate of the request
+    body = json.dumps({"error": f"{refused.message}: {refused.fix}"})
+    return Response(body, refused.status, headers, media_type="application/json")
+
+
+def body_of(form: type[BaseModel], kind: str) -> dict[str, Any]:
+    """Return the description of a body for OpenAPI."""
+    return {"requestBody": {"content": {kind: {"schema": form.model_json_schema()}}}}
+
+
+def route(
+    models: dict[str, ServedModel], translate: Translate, documents: Documents
+) -> type[APIRoute]:
+    """Return the class of a route that takes requests of both forms."""
+
+    class Route(APIRoute):
+        def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
+            other = super().get_route_handler()
+
+            async def handle(request: Request) -> Response:
+                fields = await read_fields(request)
+                if "q" not in fields:
+                    return await other(request)
+                try:
+                    answer = _answer(models, translate, documents, fields, request)
+                    return JSONResponse(await answer)
+                except Refused as refused:
+                    return refusal(refused)
+                except UserError as error:
+                    return refusal(Refused(422, "bad_option", error.what, error.fix or ""))
+
+            return handle
+
+    return Route
+
+
+async def _answer(
+    models: dict[str, ServedModel],
+    translate: Translate,
+    documents: Documents,
+    fields: dict[str, Any],
+    request: Request,
+) -> dict[str, Any]:
+    asked = read(LibreTranslateRequest, fields)
+    chosen = find_direction(models, asked.source, asked.target)
+    several = isinstance(asked.q, list)
+    texts: list[str] = asked.q if isinstance(asked.q, list) else [asked.q]
+    values: dict[str, Any] = {}
+    if asked.format == "html":
+        values["translatedText"] = [await _html(text, asked, chosen, documents) for text in texts]
+    else:
+        best, *others = await _plain(texts, asked, chosen, translate, request)
+        values["translatedText"] = best
+        if others:
+            values["alternatives"] = [list(of_text) for of_text in zip(*others, strict=True)]
+    if asked.source == AUTO:
+        # not identified, so without confidence
+        language = {"confidence": 0, "language": standard_code(chosen.source)}
+        values["detectedLanguage"] = [language] * len(texts)
+    return values if several else {name: value[0] for name, value in values.items()}
+
+
+async def _plain(
+    texts: list[str],
+    asked: LibreTranslateRequest,
+    chosen: Direction,
+    translate: Translate,
+    request: Request,
+) -> list[list[str]]:
+    """Return the best translation of each text, then the second best, and so on."""
+    lines = [text.split("\n") for text in texts]
+    given: dict[str, Any] = {
+        "text": [line for of_text in lines for line in of_text],
+        "model": chosen.model.name,
+        "n_best": 1 + asked.alternatives,
+        **chosen.options,
+    }
+    answer = await translate(TranslateRequest(**given), request)
+    remaining = iter(answer["lines"])
+    found = [[next(remaining)["translations"] for _ in of_text] for of_text in lines]
+    return [  # a line may have fewer translations than others
+        [
+            "\n".join(ranks[min(rank, len(ranks) - 1)]["text"] for ranks in of_text)
+            for of_text in found
+        ]
+        for rank in range(1 + asked.alternatives)
+    ]
+
+
+async def _html(
+    text: str, asked: LibreTranslateRequest, chosen: Direction, documents: Documents
+) -> str:
+    if asked.alternatives:
+        what = "format: html has no alternatives"
+        raise Refused(400, "bad_request", what, "leave out alternatives, or send plain text")
+    if is_blank(text):
+        return text
+    data = text.encode("utf-8-sig", "replace")  # with its mark, no tag decides the encoding
+    langs = chosen.source, chosen.target
+    page = Document("q.html", data, chosen.model, langs, {**chosen.options})
+    await asyncio.to_thread(documents.translate, page, documents.limits.seconds)
+    return page.data.decode("utf-8-sig")

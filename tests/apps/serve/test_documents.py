@@ -1,0 +1,193 @@
+"""Documents that clients send: their translations, progress, limits, and LibreTranslate's form."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+pytest.importorskip("httpx", reason="the extra test is not installed")
+
+from fastapi.testclient import TestClient
+
+from nmt.apps.serve import documents
+from nmt.apps.serve.app import Service
+from nmt.decoding.codec import Translation
+from tests.apps.serve.conftest import KEY, LIMITS
+from tests.decoding.untrained import LINES, untrained
+
+LOCAL = "http://localhost:8000"
+SECONDS = 60
+LARGER = dataclasses.replace(LIMITS, file=20_000)
+PAGE = "<p>o can <b>bebe</b> auga</p>\n<pre>o can</pre>"
+
+
+@pytest.fixture
+def service() -> Iterator[Service]:
+    service = Service({"one": (untrained(), "torch"), "two": (untrained(5), "torch")}, LARGER)
+    yield service
+    service.close()
+
+
+@pytest.fixture
+def client(service: Service) -> TestClient:
+    return TestClient(service.guard, base_url=LOCAL)
+
+
+def send(client: TestClient, name: str, text: str, path: str = "/documents", **fields: str) -> Any:
+    return client.post(path, files={"file": (name, text.encode())}, data=fields)
+
+
+def finished(client: TestClient, name: str) -> dict[str, Any]:
+    deadline = time.monotonic() + SECONDS
+    while (answer := client.get(f"/documents/{name}").json())["state"] != "finished":
+        assert answer["state"] != "failed", answer
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+    return answer
+
+
+def problem(answer: Any) -> tuple[int, str]:
+    error = answer.json()["error"]
+    assert error["fix"]
+    return answer.status_code, error["code"]
+
+
+def test_a_document_is_translated_by_the_named_model_and_fetched(client: TestClient) -> None:
+    """More lines than a request may have, one of them twice."""
+    lines = [f"{line} {n}" for n in range(2) for line in LINES[:5]] + [f"{LINES[0]} 0"]
+    sent = send(client, "a b/ñ.txt", "\n\n".join(lines) + "\n", model="two")
+    assert sent.status_code == 202
+    answer = finished(client, sent.json()["id"])
+    assert (answer["name"], answer["segments"], answer["translated"]) == ("ñ.txt", 11, 11)
+    fetched = client.get(f"/documents/{sent.json()['id']}/file")
+    assert "%C3%B1.txt" in fetched.headers["content-disposition"]
+    assert fetched.headers["content-type"] == "application/octet-stream"
+    assert len(fetched.text.split("\n\n")) == len(lines)
+    plain = untrained(5).translate([LINES[4]])
+    sent = send(client, "one.txt", LINES[4], model="two").json()["id"]
+    finished(client, sent)
+    assert client.get(f"/documents/{sent}/file").text == plain[0]
+
+
+def test_html_is_translated_with_its_tags_in_both_forms(client: TestClient) -> None:
+    fields = {"source": "gl", "target": "en"}
+    answer = send(client, "page.html", PAGE, "/translate_file", **fields).json()
+    url = answer["translatedFileUrl"]
+    assert url.startswith(f"{LOCAL}/documents/")
+    file = client.get(url).text
+    assert file.startswith("<p>")
+    assert file.endswith("<pre>o can</pre>")
+    assert "bebe" not in file.replace("<b>bebe</b>", "")
+    text = {"q": [PAGE, ""], "format": "html", **fields}
+    assert client.post("/translate", json=text).json() == {"translatedText": [file, ""]}
+
+
+def test_a_place_that_must_be_checked_is_named(
+    client: TestClient, service: Service, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The model never writes the placeholder."""
+    translator = service.models["one"].translator
+    wrong = Translation(["x"], "x", -1.0, -1.0, True, short=True)
+    monkeypatch.setattr(translator, "stream", lambda lines, **options: ([wrong] for _ in lines))
+    sent = send(client, "a.txt", "o can").json()["id"]
+    (place,) = finished(client, sent)["to_check"]
+    assert (place["source"], place["text"]) == ("o can", "x")
+    assert "too short" in place["problem"]
+
+
+def test_a_glossary_of_the_request_or_of_the_server_is_used() -> None:
+    terms = [["pan", "sea"]]
+    expected = untrained().translate(["pan branco"], glossary=terms)[0]
+    assert "sea" in expected
+    services = [
+        Service({"one": (untrained(), "torch")}, LARGER),
+        Service({"one": (untrained(), "torch")}, LARGER, glossary=[("pan", "sea")]),
+    ]
+    for service, fields in zip(services, ({"glossary": json.dumps(terms)}, {}), strict=True):
+        client = TestClient(service.guard, base_url=LOCAL)
+        sent = send(client, "a.txt", "pan branco", **fields).json()["id"]
+        finished(client, sent)
+        assert client.get(f"/documents/{sent}/file").text == expected
+        service.close()
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "expected"),
+    [
+        ("a.xyz", "o can", (422, "bad_document")),
+        ("", "o can", (400, "bad_request")),
+        ("a.json", "{", (422, "bad_document")),
+        ("a.txt", "", (422, "bad_document")),
+        ("a.txt", "a" * 20_000, (413, "body_too_large")),
+    ],
+)
+def test_what_cannot_be_translated_is_refused_at_once(
+    client: TestClient, name: str, text: str, expected: tuple[int, str]
+) -> None:
+    assert problem(send(client, name, text)) == expected
+
+
+def test_other_errors_of_a_request(client: TestClient) -> None:
+    assert problem(send(client, "a.txt", "o can", model="x")) == (404, "no_such_model")
+    assert problem(send(client, "a.txt", "o can", tgt_tag="<x>")) == (422, "bad_option")
+    assert problem(send(client, "a.txt", "o can", glossary='[["a"]]')) == (400, "bad_request")
+    assert problem(client.post("/documents", json={"file": "a"})) == (400, "bad_request")
+    for path in ("/documents/x", "/documents/x/file"):
+        assert problem(client.get(path)) == (404, "no_such_document")
+    answer = send(client, "a.txt", "o can", "/translate_file", source="gl", target="fr")
+    assert answer.status_code == 400
+    assert "no model translates from gl to fr" in answer.json()["error"]
+
+
+def test_a_document_takes_a_limited_time_and_is_forgotten(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    service = Service({"one": (untrained(), "torch")}, dataclasses.replace(LARGER, file_seconds=1))
+    client = TestClient(service.guard, base_url=LOCAL)
+    translator = service.models["one"].translator
+
+    def endless(lines: list[str], stop: Any, **options: Any) -> Any:
+        while True:
+            stop()
+            time.sleep(0.01)
+
+    monkeypatch.setattr(translator, "stream", endless)
+    sent = send(client, "a.txt", "o can").json()["id"]
+    assert problem(client.get(f"/documents/{sent}/file")) == (409, "not_finished")
+    deadline = time.monotonic() + SECONDS
+    while client.get(f"/documents/{sent}").json()["state"] != "failed":
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+    assert problem(client.get(f"/documents/{sent}/file")) == (504, "timeout")
+    monkeypatch.setattr(documents, "KEPT", 0.0)
+    time.sleep(0.01)
+    assert problem(client.get(f"/documents/{sent}")) == (404, "no_such_document")
+    service.close()
+
+
+def test_only_some_documents_are_in_memory(
+    client: TestClient, service: Service, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(documents, "MOST", 2)
+    for _ in range(2):
+        assert send(client, "a.txt", "o can").status_code == 202
+    assert problem(send(client, "a.txt", "o can")) == (429, "queue_full")
+    service.guard.files = 8
+    assert problem(send(client, "a.txt", "o can")) == (429, "queue_full")
+
+
+def test_a_key_is_required_but_for_a_translation_whose_secret_id_is_known() -> None:
+    service = Service({"one": (untrained(), "torch")}, LARGER, KEY)
+    client = TestClient(service.guard, base_url="http://nmt.example.org")
+    assert send(client, "a.txt", "pan").status_code == 401
+    fields = {"source": "gl", "target": "en", "api_key": KEY}
+    answer = send(client, "a.txt", "pan", "/translate_file", **fields)
+    url = answer.json()["translatedFileUrl"]
+    assert client.get(url).status_code == 200
+    assert client.get(url.removesuffix("/file")).status_code == 401
+    service.close()
