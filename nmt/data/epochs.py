@@ -160,7 +160,8 @@ class EpochPairs:
     def ids(self, side: Side, indices: np.ndarray) -> list[np.ndarray]:
         """Return the ids of a side of pairs, by index, before noise."""
         rows = self.rows_of(indices).tolist()
-        found = [self._corpus.ids(side, row, row + 1) for row in rows]
+        ids_of = self._corpus.src if side == "src" else self._corpus.tgt
+        found = [ids_of(row) for row in rows]
         if self._changed is not None:
             ids, starts = self._changed.sides[side].ids, self._changed.starts[side]
             for i, slot in enumerate(self._changed.slots[indices].tolist()):

@@ -362,7 +362,7 @@ def summary(report: CorpusReport) -> str:
             parts.append(f"{unknown} pieces unknown to the parent")
         lines.append(f"{name}: {'; '.join(parts)}")
     lines += [f"train: {text}" for text in report.draws]
-    if augmented := report.splits["train"].augmented:
+    if "train" in report.splits and (augmented := report.splits["train"].augmented):
         parts = [f"{kind} fits {of.changed / of.pairs:.0%}" for kind, of in augmented.items()]
         lines.append(f"train: data.augment, of a sample of pairs: {', '.join(parts)}")
         lines += [

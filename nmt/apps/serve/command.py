@@ -50,7 +50,6 @@ LIMITS = {
 EXAMPLES = """\
 examples:
   %(prog)s runs/gl-en                            # http://localhost:8000
-  %(prog)s runs/gl-en runs/es-en --port 8080     # side by side
   %(prog)s runs/gl-en --host 0.0.0.0 --api-key-file key.txt
   %(prog)s runs/gl-en runs/en-gl --corrections corrections.tsv
 
