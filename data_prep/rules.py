@@ -272,7 +272,7 @@ RULES = (
         "language",
         "The language identifier gives the language of a side a probability of under 1 - {:g}. "
         "Lines of under four words are not identified.",
-        0.98,
+        0.95,
         _other_language,
         in_corpus=True,
     ),

@@ -291,7 +291,7 @@ def test_lingua_identifies_languages():
     identify = by_lingua(("sk", "eng_Latn"))
     assert identify is not None
     assert identify("Toto je veľmi pekný deň na prechádzku.", 0) > 0.5
-    assert identify("This is a very nice day for a walk.", 0) < 0.02
+    assert identify("This is a very nice day for a walk.", 0) < 0.05
     assert identify("This is a very nice day for a walk.", 1) > 0.5
     assert identify("Wi-Fi", 0) == 1  # too short
 
