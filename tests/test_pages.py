@@ -93,6 +93,8 @@ PAGES = {
             "nmt-train --suggest": SUGGEST,
             "nmt-sweep recipes/": "eighteen trainings; tests/apps/sweep",
             "nmt-serve": SERVER,
+            "nmt-clean": "docs/howto/get-and-clean.md",
+            "nmt-translate runs/gl-en letter.docx": "docs/howto/documents.md",
         },
     ),
     "docs/index.md": Page(
