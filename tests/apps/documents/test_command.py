@@ -51,6 +51,15 @@ def command(*argv: str | Path) -> int:
     return translate.main([*map(str, argv), "--workers", "1"])
 
 
+def test_terms_of_a_glossary_are_in_a_document(run: Path, folder: Path) -> None:
+    Path("page.html").write_text("<p>un <b>dous</b> tres %s</p>\n", "utf-8")
+    Path("terms.tsv").write_text("dous\tpair\n", "utf-8")
+    assert command(run, "page.html", "--to", "new", "--glossary", "terms.tsv") == 0
+    text = Path("new/page.html").read_text("utf-8")
+    assert "pair" in text
+    assert "%s" in text
+
+
 def test_each_kind_of_document_with_a_real_model(
     run: Path, folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
