@@ -26,7 +26,7 @@ pytestmark = [
     pytest.mark.slow,
     pytest.mark.skipif(sys.platform != "linux", reason="it reads /proc"),
 ]
-GROWTH = 200  # MB, of the memory from 1,000 to 3,000 requests
+STEADY = 40  # MB in 1,000 requests
 SOON = 5.0  # seconds; a small request needs a hundredth, and a batch in progress at most one
 LARGE: dict[str, Any] = {"beam": 16, "n_best": 16, "token_scores": True, "align": True}
 
@@ -164,9 +164,9 @@ def test_memory_is_bounded_over_thousands_of_requests(
 ) -> None:
     """Batches have many sizes, and each size compiles products.
 
-    The model has the dimensions of the quickstart's. It grew by 27 to 134 MB on four machines, and
-    by 284 MB on one of them with oneDNN's own limit of 1,024 products instead of 128. A tiny one
-    grew by less than 40 MB with both.
+    The model has the dimensions of the quickstart's. The second thousand requests add 9 to 27 MB,
+    up to 100 MB if other programs need the cores, and a later thousand 10 MB. With oneDNN's own
+    limit of 1,024 products instead of 128, each thousand adds 60 to 140 MB.
     """
     model = made(dim=192, ffn_dim=768, enc_layers=3, dec_layers=3)
     process = start(run_folder(model, tmp_path / "run"))
@@ -191,5 +191,9 @@ def test_memory_is_bounded_over_thousands_of_requests(
             thread.join()
         return process.megabytes()
 
-    warm = load(1_000)
-    assert load(2_000) - warm < GROWTH
+    memory = [load(1_000)]
+    while len(memory) < 7:
+        memory.append(load(1_000))
+        if memory[-1] - memory[-2] < STEADY:
+            return
+    pytest.fail(f"MB after each 1,000 requests: {memory}")
