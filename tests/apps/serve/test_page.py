@@ -116,6 +116,7 @@ def page(driver: Any) -> Iterator[Page]:
     page.service = service  # type: ignore[attr-defined]
     page.until(lambda: page.all(".box"))
     yield page
+    driver.get("about:blank")  # a page could still send a request
     stop()
     assert [one for one in driver.get_log("browser") if one["level"] == "SEVERE"] == []
     events = [json.loads(one["message"])["message"] for one in driver.get_log("performance")]
@@ -389,6 +390,7 @@ def both_ways(driver: Any, tmp_path: Path) -> Iterator[Page]:
     page.until(lambda: page.all(".box"))
     yield page
     page.js("localStorage.clear(); sessionStorage.clear()")
+    driver.get("about:blank")  # a page could still send a request
     stop()
     assert [one for one in driver.get_log("browser") if one["level"] == "SEVERE"] == []
     driver.get_log("performance")
