@@ -127,10 +127,8 @@ def parser() -> argparse.ArgumentParser:
         help="add a metric that a command computes, which prints a score for each line; {src}, "
         f"{{hyp}} and {{ref}} in it are replaced by file names, as in comet='{EXAMPLE}'",
     )
-    p.add_argument("--comet-command", metavar="CMD", help="the same as --metric comet=CMD")
     p.add_argument(
         "--metric-timeout",
-        "--comet-timeout",
         type=positive,
         default=TIMEOUT,
         metavar="S",
@@ -236,15 +234,12 @@ def _external_metrics(args: argparse.Namespace) -> list[ExternalMetric]:
     from nmt.apps.evaluate.external import ExternalMetric
     from nmt.scoring.metrics import METRICS
 
-    given = [(name, command, "--metric") for name, command in args.metric]
-    if args.comet_command is not None:
-        given.append(("comet", args.comet_command, "--comet-command"))
     metrics: list[ExternalMetric] = []
-    for name, command, option in given:
-        metric = ExternalMetric(name, command, args.metric_timeout, option)
+    for name, command in args.metric:
+        metric = ExternalMetric(name, command, args.metric_timeout)
         metric.check([*METRICS, *(other.name for other in metrics)])
         if args.hyp and metric.needs_source and not args.src:
-            raise UserError(f"{option} {name} requires --src with --hyp", fix="add --src FILE")
+            raise UserError(f"--metric {name} requires --src with --hyp", fix="add --src FILE")
         metrics.append(metric)
     return metrics
 
@@ -285,7 +280,7 @@ def _read_systems(args: argparse.Namespace) -> Systems:
             args.runs,
             args.split or "test",
             refs,
-            sources=any((args.metric, args.comet_command, args.sentences, args.glossary)),
+            sources=any((args.metric, args.sentences, args.glossary)),
             training=args.buckets,
         )
     if args.split:

@@ -49,13 +49,11 @@ class ExternalMetric:
         name: of the metric, in tables.
         command: with the placeholders.
         timeout: seconds that it may take; then it is ended, with the processes that it started.
-        option: of nmt-score, for messages.
     """
 
     name: str
     command: str
     timeout: float = TIMEOUT
-    option: str = "--metric"
 
     @property
     def needs_source(self) -> bool:
@@ -75,23 +73,23 @@ class ExternalMetric:
         if not _NAME.fullmatch(self.name) or self.name in others:
             what = "is the name of another metric" if self.name in others else "is not a name"
             fix = "choose a name of letters and digits, such as comet22"
-            raise UserError(f"{self.name!r} {what}", at=self.option, fix=fix)
+            raise UserError(f"{self.name!r} {what}", at="--metric", fix=fix)
         try:
             words = shlex.split(self.command)
         except ValueError as error:
             raise UserError(
-                f"{self.command}: {str(error).lower()}", at=self.option, fix="close the quote"
+                f"{self.command}: {str(error).lower()}", at="--metric", fix="close the quote"
             ) from error
         for choices in ((HYP,), (SRC, REF)):
             if not any(name in word for word in words for name in choices):
                 raise UserError(
                     f"{self.command!r} does not contain {' or '.join(choices)}",
-                    at=self.option,
+                    at="--metric",
                     fix=f'write the command with its files, such as "{EXAMPLE}"',
                 )
         if shutil.which(words[0]) is None:
             raise UserError(
-                f"{words[0]} is not a program that can be run", at=self.option, fix=_FIX_PROGRAM
+                f"{words[0]} is not a program that can be run", at="--metric", fix=_FIX_PROGRAM
             )
 
     def score(
@@ -151,7 +149,7 @@ class ExternalMetric:
             except OSError as error:
                 raise UserError(
                     f"{words[0]} cannot be run: {error.strerror}",
-                    at=self.option,
+                    at="--metric",
                     fix=_FIX_PROGRAM,
                 ) from error
             try:

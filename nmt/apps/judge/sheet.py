@@ -30,7 +30,7 @@ Does it say what the source says, all of it and nothing else?
 100: it says everything, in good language.
 66: it says most of it.
 33: it says some of it.
-0: it says nothing of it.
+0: it says none of it.
 Any whole number between these is allowed. Equally good translations get the same number.""",
     "rank": """\
 Read the source. Then give each translation a rank: 1 for the best, 2 for the next.

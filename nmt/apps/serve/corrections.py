@@ -1,4 +1,4 @@
-"""The file of ``nmt-serve --corrections``: each better translation is a row that is there or not.
+"""Append better translations to the file of ``nmt-serve --corrections``, each whole or not at all.
 
 A row is written at once, under a lock of the operating system, and flushed to the disk before the
 request is answered. So requests and servers can share a file, and a kill at any time leaves all

@@ -180,7 +180,7 @@ def test_an_external_command_gets_plain_text_of_all_three(tmp_path, files, capsy
         "print(f'{hyp}\\tscore: {sum(h == r for _, h, r in zip(*lines)) / 30:.4f}\\n')",
     )
     argv = ["--hyp", files["base"], files["better"], "--ref", files["ref"], "--src", files["src"]]
-    found = run_json(capsys, *argv, "--metrics", "chrf", "--comet-command", command)
+    found = run_json(capsys, *argv, "--metrics", "chrf", "--metric", f"comet={command}")
     base, better = (s for s in found["scores"] if s["metric"] == "comet")
     for entry, hyps in ((base, BASE), (better, BETTER)):
         share = sum(hyp == ref for hyp, ref in zip(hyps, REFS, strict=True)) / 30
@@ -225,7 +225,7 @@ def test_scores_of_lines_have_intervals_and_the_tests_of_a_metric_of_this_toolki
 def test_a_run_gives_its_source_to_the_command(tmp_path, capsys):
     run = make_run(tmp_path, REFS, REFS, {}, "u000100")
     command = program(tmp_path, "print(open(src).read() == open(ref).read(), -0.25)")
-    found = run_json(capsys, str(run), "--metrics", "chrf", "--comet-command", command)
+    found = run_json(capsys, str(run), "--metrics", "chrf", "--metric", f"comet={command}")
     assert found["scores"][1]["score"] == -0.25
 
 
@@ -257,7 +257,7 @@ def test_a_failed_command_says_why(tmp_path, body, message):
 def test_the_other_scores_are_printed_if_the_command_fails(tmp_path, files, capsys):
     argv = ["--hyp", files["base"], "--ref", files["ref"], "--src", files["src"], "--json"]
     command = program(tmp_path, "sys.exit('no model')")
-    assert main([*argv, "--metrics", "chrf", "--comet-command", command]) == 3
+    assert main([*argv, "--metrics", "chrf", "--metric", f"comet={command}"]) == 3
     out, err = capsys.readouterr()
     (entry,) = json.loads(out)["scores"]
     assert (entry["metric"], entry["score"] > 50) == ("chrf", True)
@@ -288,7 +288,7 @@ def test_a_command_that_takes_too_long_is_ended_with_its_children(tmp_path):
 )
 def test_faulty_commands(files, capsys, command, message):
     argv = ["--hyp", files["base"], "--ref", files["ref"], "--src", files["src"]]
-    argv += ["--metrics", "chrf", "--resamples", "0", "--comet-command", command]
+    argv += ["--metrics", "chrf", "--resamples", "0", "--metric", f"comet={command}"]
     assert main(argv) == 2
     assert message in capsys.readouterr().err
 
@@ -296,7 +296,7 @@ def test_faulty_commands(files, capsys, command, message):
 @pytest.mark.parametrize(
     ("argv", "message"),
     [
-        (["--comet-command", "cat {src} {hyp}"], "--comet-command comet requires --src"),
+        (["--metric", "comet=cat {src} {hyp}"], "--metric comet requires --src"),
         (["--metric", "chrf=cat {hyp} {ref}"], "--metric: 'chrf' is the name of another metric"),
         (["--spbleu-model", "no-such-file"], "no-such-file"),
         (["--train", "x"], "--train requires --buckets"),

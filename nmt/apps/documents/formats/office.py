@@ -1,8 +1,8 @@
 """Word documents (.docx) and OpenDocument texts (.odt): a paragraph is a segment.
 
 Both are zip archives of XML. Only the XML of the text is read, and of it only the paragraphs are
-written anew; every other file of the archive is copied. python-docx and odfpy read and write all of
-it, and do not reach the paragraphs of footnotes, text boxes and tracked insertions.
+written again; every other file of the archive is copied. python-docx and odfpy read and write all
+of it, and do not reach the paragraphs of footnotes, text boxes and tracked insertions.
 
 The marks of a paragraph are its links, fields and notes, and the runs of text whose style is not
 that of most of its text. Word divides text into many runs of the same style; they are one run here.
@@ -144,9 +144,12 @@ def _word_unit(node: Node, place: str) -> Item:
     """Return the unit of a paragraph."""
     inner = 0
 
+    def is_paragraph(child: Node) -> bool:
+        return child.name == node.name and child.start.space == node.start.space
+
     def make(child: Node) -> Item | None:
         nonlocal inner
-        if child.name != "p" or child.start.space not in _WORD:
+        if not is_paragraph(child):
             return None
         inner += 1
         return _word_unit(child, f"{place}.{inner}")
@@ -162,17 +165,18 @@ def _word_unit(node: Node, place: str) -> Item:
     def write(translation: Sequence[Token]) -> str:
         return f"{node.start.raw}{before}{_as_runs(translation, usual, prefix)}{node.end}"
 
-    return text_unit(_original(node, tokens), tokens, place, write)
+    return text_unit(_original(node, tokens, is_paragraph), tokens, place, write)
 
 
-def _original(node: Node, tokens: Sequence[Token]) -> list[str | Unit]:
+def _original(
+    node: Node, tokens: Sequence[Token], is_paragraph: Callable[[Node], bool]
+) -> list[str | Unit]:
     """Return a paragraph as it stands, with the units that its marks have."""
     units = [p for t in tokens if isinstance(t, Mark) for p in t.parts if isinstance(p, Unit)]
     remaining = iter(units)
 
     def make(child: Node) -> Item | None:
-        is_paragraph = child.name == node.name and child.start.space == node.start.space
-        return next(remaining) if is_paragraph else None
+        return next(remaining) if is_paragraph(child) else None
 
     return list(_parts(node, make)) if units else [str(node)]
 
@@ -323,7 +327,7 @@ def _odf_unit(node: Node, place: str) -> Item:
 
     def make(child: Node) -> Item | None:
         nonlocal inner
-        if child.name not in _ODT.paragraphs or child.start.space != _ODF_TEXT:
+        if not _is_odf_paragraph(child):
             return None
         inner += 1
         return _odf_unit(child, f"{place}.{inner}")
@@ -337,18 +341,11 @@ def _odf_unit(node: Node, place: str) -> Item:
         )
         return f"{node.start.raw}{''.join(content)}{node.end}"
 
-    return text_unit(_odf_original(node, tokens), tokens, place, write)
+    return text_unit(_original(node, tokens, _is_odf_paragraph), tokens, place, write)
 
 
-def _odf_original(node: Node, tokens: Sequence[Token]) -> list[str | Unit]:
-    units = [p for t in tokens if isinstance(t, Mark) for p in t.parts if isinstance(p, Unit)]
-    remaining = iter(units)
-
-    def make(child: Node) -> Item | None:
-        is_paragraph = child.name in _ODT.paragraphs and child.start.space == _ODF_TEXT
-        return next(remaining) if is_paragraph else None
-
-    return list(_parts(node, make)) if units else [str(node)]
+def _is_odf_paragraph(node: Node) -> bool:
+    return node.name in _ODT.paragraphs and node.start.space == _ODF_TEXT
 
 
 def _odf_tokens(node: Node, make: Callable[[Node], Item | None]) -> list[Token]:
