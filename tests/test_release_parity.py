@@ -36,7 +36,6 @@ from nmt.model.embedding import sinusoids
 from nmt.model.language_model import LanguageModel
 from nmt.model.layers import Block
 from nmt.model.layout import Layout
-from nmt.model.norms import LayerNorm
 from nmt.training.loss import label_smoothed_loss
 
 pytestmark = pytest.mark.cpu
@@ -50,8 +49,8 @@ def block_of(keys: dict[str, Any]) -> Block:
     section = ModelConfig(dim=D, ffn_dim=F, heads=HEADS, dropout=0.0, norm="layernorm", **keys)
     config = model_config(section)
 
-    def layer_norm(dim: int) -> LayerNorm:
-        return LayerNorm(dim, config.norm_eps)
+    def layer_norm(dim: int) -> nn.LayerNorm:
+        return nn.LayerNorm(dim, config.norm_eps)
 
     block = Block(config, DropoutRng(), layer_norm, layer_norm, causal=True, cross=False)
     set_weights(block, seed=30)

@@ -1,8 +1,7 @@
-"""Multi-head attention with HeadScale and query/key/value norms (V 3.2; N 2.1 and table 4).
+"""Multi-head attention with HeadScale and query/key/value norms (Vaswani 3.2; NormFormer 2.1).
 
 Shapes: N flat rows (tokens of a batch, or hypotheses at one position), B sentences, T queries and S
 keys of a sentence, D model dim, H heads, E = D / H. Masks are boolean; True = attend to this key.
-Sources: N = Shleifer et al. 2021, V = Vaswani et al. 2017.
 """
 
 from __future__ import annotations
@@ -15,30 +14,33 @@ from torch.nn import functional as F
 
 from nmt.model.cache import BlockCache
 from nmt.model.config import ModelConfig
-from nmt.model.cpu.linear import Linear
 from nmt.model.dropout import Dropout, DropoutRng
 from nmt.model.layout import AnyLayout, Layout
+from nmt.model.linear import Linear
 from nmt.model.norms import MakeNorm
 
 
 class MultiHeadAttention(nn.Module):
-    """``Concat(gamma_1 h_1, ..., gamma_H h_H) W_O`` (N 2.1); gamma = 1 without HeadScale.
+    """``Concat(gamma_1 h_1, ..., gamma_H h_H) W_O`` (NormFormer 2.1); gamma = 1 without HeadScale.
 
     Differences from the papers: queries, keys and values of self-attention share one matrix, as do
     keys and values of cross-attention. NormFormer has no cross-attention; its operations apply
     there as well. With ``head_scale_place: outside``, gamma_i scales the i-th of H slices of the
-    projected output, as in N's release: a different function, because the output mixes all heads.
+    projected output, as in NormFormer's release: a different function, because the output mixes all
+    heads. ``head_scale`` is [H, 1, 1] as in stored runs.
 
     Args:
         rng: of the dropout of attention weights.
-        make_norm: of queries, keys and values over D, before the split into heads (N table 4).
+        make_norm: of queries, keys and values over D, before the split into heads (NormFormer
+            table 4).
         projections: number of features of each input projection.
 
     Attributes:
-        compute: ``attend_rows``, or a faster function of ``nmt.model.cpu`` with its arguments.
+        heads_of: from projections to the outputs of heads: ``attend_rows``, or a faster function of
+            ``nmt.model.cpu`` with its arguments, of which the attention itself is the first.
     """
 
-    compute: Callable[..., Tensor]
+    heads_of: Callable[..., Tensor]
 
     def __init__(
         self, config: ModelConfig, rng: DropoutRng, make_norm: MakeNorm, **projections: int
@@ -62,7 +64,9 @@ class MultiHeadAttention(nn.Module):
     def attend(
         self, q: Tensor, k: Tensor, v: Tensor, visible: Tensor | None, causal: bool = False
     ) -> Tensor:
-        """Return ``softmax(q k / sqrt(E)) v`` (V equation 1): [B, H, T, E], 2 x [B, H, S, E].
+        """Return ``softmax(q k^T / sqrt(E)) v`` (Vaswani equation 1).
+
+        Shapes: q and the result [B, H, T, E], k and v [B, H, S, E].
 
         Args:
             visible: [B, 1, T or 1, S]; None = all keys.
@@ -93,7 +97,7 @@ class SelfAttention(MultiHeadAttention):
     ) -> None:
         super().__init__(config, rng, make_norm, qkv=3 * config.dim)
         self.causal = causal
-        self.compute = SelfAttention.attend_rows
+        self.heads_of = SelfAttention.attend_rows
 
     def forward(self, x: Tensor, layout: AnyLayout, cache: BlockCache | None = None) -> Tensor:
         """Attend within the sentences of a batch or, with a cache, to all positions so far.
@@ -101,7 +105,7 @@ class SelfAttention(MultiHeadAttention):
         The position itself is added to the cache. [N, D] -> [N, D].
         """
         qkv = _normalize(self.qkv(x), self.q_norm, self.k_norm, self.v_norm)
-        return self.project_output(self.compute(self, qkv, layout, cache))
+        return self.project_output(self.heads_of(self, qkv, layout, cache))
 
     def attend_rows(self, qkv: Tensor, layout: AnyLayout, cache: BlockCache | None) -> Tensor:
         """Return the outputs of heads: [N, 3D] -> [N, H, E]."""
@@ -124,7 +128,7 @@ class CrossAttention(MultiHeadAttention):
 
     def __init__(self, config: ModelConfig, rng: DropoutRng, make_norm: MakeNorm) -> None:
         super().__init__(config, rng, make_norm, q=config.dim, kv=2 * config.dim)
-        self.compute = CrossAttention.attend_rows
+        self.heads_of = CrossAttention.attend_rows
 
     def forward(
         self,
@@ -140,7 +144,7 @@ class CrossAttention(MultiHeadAttention):
         """
         q = _normalize(self.q(x), self.q_norm)
         kv = self.keys_values(memory, memory_layout) if cache is None else cache.memory
-        return self.project_output(self.compute(self, q, layout, kv, memory_layout))
+        return self.project_output(self.heads_of(self, q, layout, kv, memory_layout))
 
     def keys_values(self, memory: Tensor, layout: AnyLayout) -> Tensor:
         """Return keys and values side by side: [Ns, D] -> [B, S, 2D]."""
@@ -164,7 +168,7 @@ class CrossAttention(MultiHeadAttention):
 
 
 def attention_weights(q: Tensor, k: Tensor, visible: Tensor | None, causal: bool = False) -> Tensor:
-    """Return ``softmax(q k / sqrt(E))``: [B, H, T, E], [B, H, S, E] -> [B, H, T, S]."""
+    """Return ``softmax(q k^T / sqrt(E))``: [B, H, T, E], [B, H, S, E] -> [B, H, T, S]."""
     scores = (q * q.shape[-1] ** -0.5) @ k.transpose(-2, -1)
     if visible is not None:
         scores = scores.masked_fill_(~visible, float("-inf"))

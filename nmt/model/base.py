@@ -1,7 +1,6 @@
 """What the encoder-decoder and the language model share: words in, logits out, initialization.
 
 Shapes: N flat tokens, D model dim, V vocabulary size. A type is an entry of the vocabulary.
-Sources: T = Nguyen & Salazar 2019, V = Vaswani et al. 2017.
 """
 
 from __future__ import annotations
@@ -17,12 +16,12 @@ from torch import Tensor, nn
 from nmt.model import MASKED_LOGIT
 from nmt.model.attention import MultiHeadAttention
 from nmt.model.config import ModelConfig
-from nmt.model.cpu.linear import linear
 from nmt.model.dropout import DropoutRng
-from nmt.model.embedding import InputEmbedding, LearnedPositions, TiedEmbedding
+from nmt.model.embedding import EmbeddingTable, InputEmbedding, LearnedPositions
 from nmt.model.incremental import MakeLayout
 from nmt.model.layers import Block, FeedForward, Stack
 from nmt.model.layout import StepLayout
+from nmt.model.linear import linear
 from nmt.model.norms import NORMS
 
 
@@ -60,22 +59,22 @@ class ModelBase(nn.Module):
             allowed = torch.as_tensor(types).bool().clone()
         self.register_buffer("allowed", allowed, persistent=False)
 
-    def make_stack(self, layers: int, *, causal: bool, cross: bool, output: bool) -> Stack:
-        """Return a stack of blocks.
+    def make_stack(self, blocks: int, *, causal: bool, cross: bool, before_logits: bool) -> Stack:
+        """Return a stack of blocks. With PostNorm, its last norm is that of the last feed-forward.
 
         Args:
-            layers: number of blocks.
+            blocks: how many.
             causal, cross: of ``Block``.
-            output: its states become logits. The gain of its last norm scales them (T equation 6),
-                so that norm learns its gain even if ``scalenorm_gain`` is fixed.
+            before_logits: its outputs become logits. The gain of its last norm scales them (Nguyen
+                equation 6), so that norm learns its gain even if ``scalenorm_gain`` is fixed.
         """
         config, pre = self.config, self.config.norm_place == "pre"
         make_learned_norm = functools.partial(NORMS[config.norm], eps=config.norm_eps)
         make_norm = make_learned_norm
         if config.scalenorm_gain == "fixed":
             make_norm = functools.partial(make_norm, learned=False)
-        last_norm = (make_learned_norm if output else make_norm)(config.dim)
-        blocks = [
+        last_norm = (make_learned_norm if before_logits else make_norm)(config.dim)
+        layers = [
             Block(
                 config,
                 self.dropout_rng,
@@ -83,11 +82,11 @@ class ModelBase(nn.Module):
                 functools.partial(NORMS[config.extra_norm], eps=config.norm_eps),
                 causal=causal,
                 cross=cross,
-                last_norm=None if pre or i < layers - 1 else last_norm,
+                last_norm=None if pre or i < blocks - 1 else last_norm,
             )
-            for i in range(layers)
+            for i in range(blocks)
         ]
-        return Stack(blocks, last_norm if pre else None)
+        return Stack(layers, last_norm if pre else None)
 
     @property
     def longest(self) -> int | None:
@@ -102,19 +101,22 @@ class ModelBase(nn.Module):
         """Compute the activations of each block again in the backward pass of a training."""
         for stack in self.modules():
             if isinstance(stack, Stack):
-                stack.recompute = self.dropout_rng
+                stack.recompute_rng = self.dropout_rng
 
-    def make_embedding(self) -> TiedEmbedding:
+    def make_embedding(self) -> EmbeddingTable:
         """Return an uninitialized table of word vectors."""
-        return TiedEmbedding(self.vocab_size, self.config.dim, self.config.fixnorm)
+        return EmbeddingTable(self.vocab_size, self.config.dim, self.config.fixnorm)
 
     def init_weights(self, generator: torch.Generator) -> None:
-        """Draw all weight matrices (T sections 2.2 and 3.2) and set their biases to 0.
+        """Draw all weight matrices (Nguyen sections 2.2 and 3.2) and set their biases to 0.
+
+        N(mean, variance); the paper writes the standard deviation. Queries, keys and values, which
+        share a matrix, are drawn as d x d matrices of their own.
 
         | part | distribution |
         |---|---|
         | attention, init small | N(0, 2 / (d + 4d)) for any ffn_dim |
-        | attention, init xavier | N(0, 2 / (d + d)), T equation 4 |
+        | attention, init xavier | N(0, 2 / (d + d)), Nguyen equation 4 |
         | feed-forward | N(0, 2 / (d + ffn_dim)) |
         | embeddings | N(0, 1 / d); U(-0.01, 0.01) under FixNorm |
         | learned positions | N(0, 1 / d) |
@@ -131,7 +133,7 @@ class ModelBase(nn.Module):
                             layer.weight.normal_(0, std, generator=generator)
                             if layer.bias is not None:
                                 layer.bias.zero_()
-                elif isinstance(module, TiedEmbedding):
+                elif isinstance(module, EmbeddingTable):
                     if module.fixnorm:
                         module.weight.uniform_(-0.01, 0.01, generator=generator)
                     else:

@@ -1,7 +1,4 @@
-"""The settings of a model. docs/recipe-keys.md explains each; the names and defaults are the same.
-
-Sources: T = Nguyen & Salazar 2019, N = Shleifer et al. 2021, V = Vaswani et al. 2017.
-"""
+"""The settings of a model, with the names and defaults of the recipe (``nmt.config.recipe``)."""
 
 from __future__ import annotations
 
@@ -16,7 +13,7 @@ class ModelConfig:
         attn_dropout, ffn_dropout: None = as ``dropout``.
     """
 
-    # sizes (V)
+    # sizes
     dim: int = 512
     ffn_dim: int = 2048
     heads: int = 8
@@ -32,7 +29,7 @@ class ModelConfig:
     norm_place: str = "pre"
     norm_eps: float = 1e-5
     scalenorm_gain: str = "learned"
-    # embeddings and output (T)
+    # embeddings and output
     fixnorm: bool = True
     tie: str = "src_tgt_out"
     out_bias: bool = True
@@ -43,7 +40,7 @@ class ModelConfig:
     attn_dropout: float | None = None
     ffn_dropout: float | None = None
     word_dropout: float = 0.1
-    # NormFormer (N)
+    # NormFormer
     head_scale: bool = False
     head_scale_place: str = "inside"
     post_attn_norm: bool = False

@@ -46,9 +46,11 @@ class DropoutRng:
         """
         words = self._bits.random_raw((shape.numel() + 3) // 4)  # 64 bits hold four 16-bit draws
         draws = torch.from_numpy(words.view(np.int16))[: shape.numel()].view(shape)
+        # draws are uniform from -32768 to 32767
+        kept = draws.ge_(min(round(p * 65536), 65535) - 32768)
         # multiply 0 or 1 by the bits of 1 / (1 - p): this saves a pass from integers to floats
         int_dtype, bits = _float_bits(1 / (1 - p), dtype)
-        return draws.ge_(min(round(p * 65536), 65535) - 32768).to(int_dtype).mul_(bits).view(dtype)
+        return kept.to(int_dtype).mul_(bits).view(dtype)
 
 
 @functools.cache
@@ -89,7 +91,10 @@ class Dropout(nn.Module):
 
 
 class WordDropout(nn.Module):
-    """Replace input tokens by UNK with probability p, in training only (T appendix A)."""
+    """Replace input tokens by UNK with probability p, in training only (Nguyen appendix A).
+
+    Any token may be replaced, also BOS, EOS and tags.
+    """
 
     def __init__(self, p: float, unk: int, rng: DropoutRng) -> None:
         super().__init__()

@@ -1,7 +1,6 @@
 """Tied word embeddings with FixNorm, positions, and the input of a stack: words in, vectors out.
 
 Shapes: N flat tokens, D model dim, V vocabulary size.
-Sources: T = Nguyen & Salazar 2019, V = Vaswani et al. 2017.
 """
 
 from __future__ import annotations
@@ -21,11 +20,12 @@ FIXNORM_EPS = 1e-5
 FIRST_POSITIONS = 512  # of the table of positions, which grows on demand
 
 
-class TiedEmbedding(nn.Module):
+class EmbeddingTable(nn.Module):
     """A table of word vectors that can be input embedding and output projection at once.
 
-    Under FixNorm (T section 2.3) the rows are normalized to length 1. Call ``table()`` once in a
-    forward pass and use the result for both, so that rows are normalized once.
+    Under FixNorm (Nguyen section 2.3) the rows are normalized to length 1. The factor g of FixNorm
+    is the gain of the norm before the logits (equation 6, ``ModelBase.make_stack``). Call
+    ``table()`` once in a forward pass and use the result for input and output.
     """
 
     def __init__(self, vocab_size: int, dim: int, fixnorm: bool) -> None:
@@ -61,7 +61,7 @@ def sinusoids(max_length: int, dim: int, kind: str = "sinusoidal") -> Tensor:
 
     | kind | first p | r_i |
     |---|---|---|
-    | sinusoidal | 0 | ``10000^(-2i/D)`` (V section 3.5) |
+    | sinusoidal | 0 | ``10000^(-2i/D)`` (Vaswani section 3.5) |
     | fairseq | 2 | ``10000^(-i/(D/2 - 1))``, as in fairseq, which M2M-100 and NLLB-200 use |
     """
     fairseq = kind == "fairseq"
@@ -93,7 +93,7 @@ class LearnedPositions(nn.Module):
 
 
 class InputEmbedding(nn.Module):
-    """Words in, vectors out: ``dropout(norm(sqrt(D) * word + position))`` (V section 3.4).
+    """Words in, vectors out: ``dropout(norm(sqrt(D) * word + position))`` (Vaswani section 3.4).
 
     The norm exists only with ``embed_norm`` (as in mBART). Word dropout replaces words by UNK
     before.

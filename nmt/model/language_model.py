@@ -1,11 +1,10 @@
 """The language model: a decoder without cross-attention, or an encoder, that predicts words.
 
-N trains both (section 2.2): causal models after GPT-3, masked ones after RoBERTa. A model has one
-stack of the Transformer's blocks, under the names of that stack, so a Transformer can take its
-parameters.
+NormFormer trains both (section 2.2): causal models after GPT-3, masked ones after RoBERTa. A model
+has one stack of the Transformer's blocks, under the names of that stack, so a Transformer can take
+its parameters.
 
 Shapes: N flat tokens, M predicted tokens, D model dim, V vocabulary size.
-Source: N = Shleifer et al. 2021.
 """
 
 from __future__ import annotations
@@ -32,9 +31,9 @@ class LanguageModel(ModelBase):
     Input and output share the table ``embed`` unless ``config.tie`` is none; then the output has
     ``out_embed``.
 
-    Differences from N: positions are the sinusoids of the Transformer for both kinds, where RoBERTa
-    learns them. A masked model predicts from the stack's output, where RoBERTa has one more linear
-    layer, GELU and norm.
+    Differences from NormFormer: positions are the sinusoids of the Transformer for both kinds,
+    where RoBERTa learns them. A masked model predicts from the stack's output, where RoBERTa has one
+    more linear layer, GELU and norm.
 
     Args:
         config: sizes, norms and regularization.
@@ -42,7 +41,7 @@ class LanguageModel(ModelBase):
         causal: predict the next token; False = predict masked tokens.
         types: [V] bool, the types that the model may predict. The output masks the others if
             ``config.logit_mask``. None = all.
-        initialize: draw initial weights. False saves that time where weights are loaded next.
+        initialize: draw weights with the seed 0, as in ``Transformer``.
     """
 
     def __init__(
@@ -57,11 +56,13 @@ class LanguageModel(ModelBase):
         self.causal = causal
         if causal:
             self.tgt_input = self.make_input()
-            self.decoder = self.make_stack(config.dec_layers, causal=True, cross=False, output=True)
+            self.decoder = self.make_stack(
+                config.dec_layers, causal=True, cross=False, before_logits=True
+            )
         else:
             self.src_input = self.make_input()
             self.encoder = self.make_stack(
-                config.enc_layers, causal=False, cross=False, output=True
+                config.enc_layers, causal=False, cross=False, before_logits=True
             )
         self.embed = self.make_embedding()
         self.out_embed = self.make_embedding() if config.tie == "none" else None

@@ -1,7 +1,6 @@
 """The feed-forward sublayer, the residual connection, the block, and a stack of blocks.
 
-Shapes: N flat tokens, D model dim, F feed-forward dim.
-Sources: T = Nguyen & Salazar 2019, N = Shleifer et al. 2021.
+A block is what the papers call a layer. Shapes: N flat tokens, D model dim, F feed-forward dim.
 """
 
 from __future__ import annotations
@@ -16,20 +15,20 @@ from torch.nn import functional as F
 from nmt.model.attention import CrossAttention, SelfAttention
 from nmt.model.cache import BlockCache
 from nmt.model.config import ModelConfig
-from nmt.model.cpu.linear import Linear
 from nmt.model.dropout import Dropout, DropoutRng
 from nmt.model.layout import AnyLayout, Layout
+from nmt.model.linear import Linear
 from nmt.model.norms import MakeNorm
 from nmt.model.recompute import recomputed
 
 
 def _relu2(x: Tensor) -> Tensor:
-    """Return the square of ReLU (So et al. 2021; N table 2)."""
+    """Return the square of ReLU (So et al. 2021; NormFormer table 2)."""
     return F.relu(x).square()
 
 
 def _geglu(x: Tensor) -> Tensor:
-    """Return GELU of the first half times the second half (Shazeer 2020; N section 5)."""
+    """Return GELU of the first half times the second half (Shazeer 2020; NormFormer section 5)."""
     gate, value = x.chunk(2, dim=-1)
     return F.gelu(gate) * value
 
@@ -44,7 +43,7 @@ ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
 
 
 class FeedForward(nn.Module):
-    """``norm(dropout(sigma(x W_1 + b_1))) W_2 + b_2`` (N 2.1); norm only with ``ffn_norm``."""
+    """``norm(dropout(sigma(x W_1 + b_1))) W_2 + b_2``, norm if ``ffn_norm`` (NormFormer 2.1)."""
 
     def __init__(self, config: ModelConfig, dropout: Dropout, norm: MakeNorm | None) -> None:
         super().__init__()
@@ -64,9 +63,10 @@ class FeedForward(nn.Module):
 class Residual(nn.Module):
     """The residual connection, the only place that orders norm, dropout and skip.
 
-    PreNorm is ``lambda x + dropout(branch_norm(branch(norm(x))))`` (T equation 3), PostNorm is
-    ``norm(lambda x + dropout(branch_norm(branch(x))))`` (T equation 2). ``branch_norm`` is
-    NormFormer's norm after attention (N 2.1), lambda its ResScale (N 2.2).
+    PreNorm is ``lambda x + dropout(branch_norm(branch(norm(x))))`` (Nguyen equation 3), PostNorm is
+    ``norm(lambda x + dropout(branch_norm(branch(x))))`` (Nguyen equation 2). Dropout is where
+    Vaswani 5.4 has it. ``branch_norm`` is NormFormer's norm after attention (its section 2.1),
+    lambda its ResScale (section 2.2).
 
     Args:
         norm: of the input (PreNorm) or of the sum (PostNorm).
@@ -175,7 +175,7 @@ class Block(nn.Module):
 
 
 def _initial_res_scale(config: ModelConfig, *, ffn: bool) -> Tensor | None:
-    """Return ResScale's start value for one residual (N 2.2): ones, [D] or a scalar, or None."""
+    """Return the start of ResScale (NormFormer 2.2) for a residual: ones [D] or [], or None."""
     if config.res_scale == "scalar":
         return torch.ones(())
     if config.res_scale == "all" or (config.res_scale == "ffn" and ffn):
@@ -184,14 +184,14 @@ def _initial_res_scale(config: ModelConfig, *, ffn: bool) -> Tensor | None:
 
 
 class Stack(nn.Module):
-    """The blocks of an encoder or a decoder; PreNorm ends with one more norm (T section 2.1).
+    """The blocks of an encoder or a decoder; PreNorm ends with one more norm (Nguyen section 2.1).
 
     Attributes:
-        recompute: the generator of the blocks' dropout, to compute each block again in the backward
-            pass of a training; None = keep its activations.
+        recompute_rng: the generator of the blocks' dropout, to compute each block again in the
+            backward pass of a training; None = keep its activations.
     """
 
-    recompute: DropoutRng | None = None
+    recompute_rng: DropoutRng | None = None
 
     def __init__(self, blocks: list[Block], norm: nn.Module | None) -> None:
         super().__init__()
@@ -212,8 +212,8 @@ class Stack(nn.Module):
     ) -> Tensor:
         """Apply all blocks to a batch, with the arguments of ``Block``: [N, D] -> [N, D]."""
         for block in self.blocks:
-            if self.recompute is not None and self.training:
-                x = recomputed(block, self.recompute, x, layout, memory, memory_layout)
+            if self.recompute_rng is not None and self.training:
+                x = recomputed(block, self.recompute_rng, x, layout, memory, memory_layout)
             else:
                 x = block(x, layout, memory, memory_layout)
         return x if self.norm is None else self.norm(x)

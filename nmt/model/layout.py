@@ -161,7 +161,10 @@ AnyLayout: TypeAlias = Layout | StepLayout
 
 
 class _Pad(torch.autograd.Function):
-    """Gather in both directions: the gradient of a padding slot is zero or not needed."""
+    """``x[to_padded]``, whose own backward would add the gradients of all slots of a token.
+
+    The gradient of a padding slot is zero or not needed, so gathering ``to_flat`` is enough.
+    """
 
     @staticmethod
     def forward(ctx, x, to_padded, to_flat):  # type: ignore[no-untyped-def]

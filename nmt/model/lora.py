@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from nmt.model.cpu.linear import Linear
+from nmt.model.linear import Linear
 
 A, B, SCALE = ".lora.a", ".lora.b", ".lora.scale"
 

@@ -3,8 +3,6 @@
 Every norm is built as ``(dim, eps)`` and maps x [..., D] to [..., D] over its last axis. RMSNorm
 and ScaleNorm are one autograd function each: a chain of elementary operations would need more
 passes over memory than LayerNorm, these need fewer.
-
-Sources: T = Nguyen & Salazar 2019, N = Shleifer et al. 2021.
 """
 
 from __future__ import annotations
@@ -15,27 +13,12 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
-from torch.nn import functional as F
 
 MakeNorm = Callable[[int], nn.Module]
 
 
-class LayerNorm(nn.Module):
-    """``(x - mean) / sqrt(var + eps) * weight + bias`` with the biased variance (N section 1)."""
-
-    def __init__(self, dim: int, eps: float) -> None:
-        super().__init__()
-        self.eps = eps
-        self.weight = nn.Parameter(torch.ones(dim))
-        self.bias = nn.Parameter(torch.zeros(dim))
-
-    def forward(self, x: Tensor) -> Tensor:
-        """Normalize the last axis: [..., D] -> [..., D]."""
-        return F.layer_norm(x, self.weight.shape, self.weight, self.bias, self.eps)
-
-
 class RMSNorm(nn.Module):
-    """``x / sqrt(mean(x^2) + eps) * weight``, without a bias (Zhang & Sennrich 2019; T 4.2)."""
+    """``x / sqrt(mean(x^2) + eps) * weight``, no bias (Zhang & Sennrich 2019; Nguyen 4.2)."""
 
     def __init__(self, dim: int, eps: float) -> None:
         super().__init__()
@@ -48,10 +31,10 @@ class RMSNorm(nn.Module):
 
 
 class ScaleNorm(nn.Module):
-    """``g * x / max(|x|, eps)`` (T equation 5, listing in appendix C).
+    """``g * x / max(|x|, eps)`` (Nguyen equation 5, listing in appendix C).
 
     The parameter is g itself and starts at sqrt(D). A factor on sqrt(D) would learn at another
-    speed under Adam. With ``learned=False`` g stays at sqrt(D) (T table 7).
+    speed under Adam. With ``learned=False`` g stays at sqrt(D) (Nguyen table 7).
     """
 
     def __init__(self, dim: int, eps: float, learned: bool = True) -> None:
@@ -73,7 +56,7 @@ class ScaleNorm(nn.Module):
 
 
 NORMS: dict[str, Callable[..., nn.Module]] = {
-    "layernorm": LayerNorm,
+    "layernorm": nn.LayerNorm,  # NormFormer section 1
     "rmsnorm": RMSNorm,
     "scalenorm": ScaleNorm,
 }
@@ -99,12 +82,14 @@ def _widen_fp16(x: Tensor) -> Tensor:
 
 
 class _ScaleNorm(torch.autograd.Function):
+    """``dx = g / |x| * (grad - n (n . grad))`` and ``dg = n . grad``, with ``n = x / |x|``."""
+
     @staticmethod
     def forward(ctx: Any, x: Tensor, g: Tensor, eps: float) -> Tensor:
         wide, length = _widen_fp16(x), _row_norm(x)
         inverse = length.clamp(min=eps).reciprocal()
         if any(ctx.needs_input_grad):
-            # below eps the length is a constant, so backward subtracts no projection there
+            # below eps the length is a constant, so backward has no term n (n . grad) there
             ctx.save_for_backward(x, g, inverse, torch.where(length > eps, inverse, 0.0))
         return (wide * (g * inverse).to(wide.dtype)).to(x.dtype)
 
@@ -125,6 +110,8 @@ class _ScaleNorm(torch.autograd.Function):
 
 
 class _RMSNorm(torch.autograd.Function):
+    """``dx = (w grad - n mean(n w grad)) / rms`` and ``dw = n grad``, with ``n = x / rms``."""
+
     @staticmethod
     def forward(ctx: Any, x: Tensor, weight: Tensor, eps: float) -> Tensor:
         wide = _widen_fp16(x)

@@ -1,8 +1,7 @@
-"""The encoder-decoder transformer of both papers (V section 3; T section 2; N section 2).
+"""The encoder-decoder transformer of both papers (Vaswani 3; Nguyen 2; NormFormer 2).
 
 Shapes: N flat tokens (Ns source, Nt target), B sentences, D model dim, V vocabulary size, A types
 that a search considers, K beams. A type is an entry of the vocabulary.
-Sources: T = Nguyen & Salazar 2019, N = Shleifer et al. 2021, V = Vaswani et al. 2017.
 """
 
 from __future__ import annotations
@@ -35,7 +34,8 @@ class Transformer(ModelBase):
         vocab_size: V, the size of the joint vocabulary.
         tgt_types: [V] bool, the types that the target language has. The output masks the others
             if ``config.logit_mask``. None = all.
-        initialize: draw initial weights. False saves that time where weights are loaded next.
+        initialize: draw weights with the seed 0. A training draws them with the recipe's seed
+            (``Task.make_model``), and a stored model loads them.
     """
 
     def __init__(
@@ -48,9 +48,15 @@ class Transformer(ModelBase):
         super().__init__(config, vocab_size, tgt_types)
         self.inference_dtype: torch.dtype | None = None
         self._tables: EmbeddingTables | None = None
+        # packed weights of the output by the table or the types, as long as these exist
+        self._projections = WeakTensorKeyDictionary()
         self.src_input, self.tgt_input = self.make_input(), self.make_input()
-        self.encoder = self.make_stack(config.enc_layers, causal=False, cross=False, output=False)
-        self.decoder = self.make_stack(config.dec_layers, causal=True, cross=True, output=True)
+        self.encoder = self.make_stack(
+            config.enc_layers, causal=False, cross=False, before_logits=False
+        )
+        self.decoder = self.make_stack(
+            config.dec_layers, causal=True, cross=True, before_logits=True
+        )
         self.embed = self.make_embedding()
         self.src_embed = None if config.tie == "src_tgt_out" else self.make_embedding()
         self.out_embed = self.make_embedding() if config.tie == "none" else None
@@ -68,7 +74,6 @@ class Transformer(ModelBase):
             use_kernels(self)
         with torch.no_grad():
             self._tables = self.embedding_tables()
-        self._projections = WeakTensorKeyDictionary()
         self.inference_dtype = dtype
         return self
 
@@ -137,10 +142,14 @@ class Transformer(ModelBase):
         project = self._output_projection(out_table, types)
         last_norm = self.decoder.norm
         columns = len(out_table) if types is None else None
+
+        def logits(x: Tensor) -> Tensor:
+            return project(x if last_norm is None else last_norm(x))[:, :columns]
+
         return DecodeState(
             self.decoder.blocks,
             embed,
-            lambda x: project(x if last_norm is None else last_norm(x))[:, :columns],
+            logits,
             memory,
             memory_layout=layout,
             beam=beam,

@@ -30,7 +30,7 @@ from nmt.data.text import quantity
 from nmt.data.vocab import SPECIALS, TAG_MARK, UNK, Vocab
 from nmt.decoding.codec import text_hash
 from nmt.errors import UserError
-from nmt.model.cpu.linear import Linear
+from nmt.model.linear import Linear
 from nmt.model.lora import add_lora, merge_lora
 from nmt.run.checkpoint import load_checkpoint
 from nmt.run.folder import RunFolder, is_average

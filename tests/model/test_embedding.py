@@ -6,13 +6,13 @@ import numpy as np
 import pytest
 import torch
 
-from nmt.model.embedding import LearnedPositions, SinusoidalPositions, TiedEmbedding, sinusoids
+from nmt.model.embedding import EmbeddingTable, LearnedPositions, SinusoidalPositions, sinusoids
 from tests import reference
 from tests.model_cases import build, tiny
 
 
-def table(fixnorm: bool, seed: int = 0) -> TiedEmbedding:
-    embedding = TiedEmbedding(5, 8, fixnorm)
+def table(fixnorm: bool, seed: int = 0) -> EmbeddingTable:
+    embedding = EmbeddingTable(5, 8, fixnorm)
     with torch.no_grad():
         embedding.weight.normal_(generator=torch.Generator().manual_seed(seed))
     return embedding

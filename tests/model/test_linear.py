@@ -9,8 +9,8 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from nmt.model.cpu import linear as module
-from nmt.model.cpu.linear import Linear, linear
+from nmt.model import linear as module
+from nmt.model.linear import Linear, linear
 
 pytestmark = pytest.mark.cpu
 

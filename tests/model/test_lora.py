@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import torch
 
-from nmt.model.cpu.linear import Linear
+from nmt.model.linear import Linear
 from nmt.model.lora import add_lora, merge_lora
 from nmt.model.transformer import Transformer
 from tests.model_cases import SOURCES, TARGETS, TYPES, batch_of, build, tiny

@@ -15,7 +15,7 @@ def gradients(recompute: bool, **keys: float) -> tuple[dict[str, torch.Tensor], 
     model = build(tiny(dropout=0.3, enc_layers=4, dec_layers=4, **keys)).train()
     if recompute:
         for stack in (model.encoder, model.decoder):
-            stack.recompute = model.dropout_rng
+            stack.recompute_rng = model.dropout_rng
     model.dropout_rng.seed(1, 2, 3)
     batch, kept = batch_of(SOURCES, TARGETS), 0
 
@@ -46,7 +46,7 @@ def test_the_generator_continues_after_a_backward_pass_as_without_recomputing():
     for recompute in (False, True):
         model = build(tiny(dropout=0.3)).train()
         for stack in (m for m in model.modules() if isinstance(m, Stack)):
-            stack.recompute = model.dropout_rng if recompute else None
+            stack.recompute_rng = model.dropout_rng if recompute else None
         model.dropout_rng.seed(1, 2, 3)
         model(*batch_of(SOURCES, TARGETS).inputs).sum().backward()
         after.append(model.dropout_rng.mask(torch.Size([64]), 0.5, torch.float32))
@@ -55,6 +55,6 @@ def test_the_generator_continues_after_a_backward_pass_as_without_recomputing():
 
 def test_inference_does_not_recompute(monkeypatch: pytest.MonkeyPatch):
     model = build(tiny())
-    model.encoder.recompute = model.dropout_rng
+    model.encoder.recompute_rng = model.dropout_rng
     monkeypatch.setattr("nmt.model.layers.recomputed", None)  # calling it would fail
     assert model(*batch_of(SOURCES, TARGETS).inputs).isfinite().all()

@@ -29,9 +29,9 @@ def use_kernels(model: ModelBase) -> None:
     """
     for module in model.modules():
         if isinstance(module, SelfAttention):
-            module.compute = self_attention
+            module.heads_of = self_attention
         elif isinstance(module, CrossAttention):
-            module.compute = cross_attention
+            module.heads_of = cross_attention
     model.step_layout = ActiveRows.of
 
 

@@ -20,10 +20,10 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from nmt.model.cpu import kernels
-from nmt.model.cpu.linear import FUSED_DTYPES
 from nmt.model.embedding import InputEmbedding
 from nmt.model.layers import FeedForward, Residual
-from nmt.model.norms import LayerNorm, RMSNorm, ScaleNorm
+from nmt.model.linear import FUSED_DTYPES
+from nmt.model.norms import RMSNorm, ScaleNorm
 
 LinearFunction: TypeAlias = Callable[[Tensor], Tensor]
 FEW_ROWS = 32  # up to here, calling oneDNN costs more than its layout saves
@@ -116,20 +116,20 @@ class InferenceLinear(nn.Module):
 class InferenceNorm(nn.Module):
     """A norm whose result has the dtype of the layer that reads it; parameters stay readable."""
 
-    def __init__(self, norm: LayerNorm | RMSNorm | ScaleNorm, dtype: torch.dtype) -> None:
+    def __init__(self, norm: nn.LayerNorm | RMSNorm | ScaleNorm, dtype: torch.dtype) -> None:
         super().__init__()
         self.dtype, self.norm_forward = dtype, norm.forward
         for name, parameter in norm.named_parameters():
             setattr(self, name, parameter)
         gain = norm.g.expand(norm.dim) if isinstance(norm, ScaleNorm) else norm.weight
-        bias = norm.bias if isinstance(norm, LayerNorm) else torch.zeros_like(gain)
+        bias = norm.bias if isinstance(norm, nn.LayerNorm) else torch.zeros_like(gain)
         self.compiled = None
         if gain.is_cpu and dtype in kernels.DTYPES:
             self.compiled = kernels.CompiledNorm(
                 gain,
                 bias,
                 norm.eps,
-                centered=isinstance(norm, LayerNorm),
+                centered=isinstance(norm, nn.LayerNorm),
                 by_length=isinstance(norm, ScaleNorm),
             )
 
@@ -153,7 +153,7 @@ def replace_layers(model: nn.Module, dtype: torch.dtype) -> None:
         for name, child in list(module.named_children()):
             if isinstance(child, nn.Linear):
                 setattr(module, name, InferenceLinear(child, dtype))
-            elif isinstance(child, LayerNorm | RMSNorm | ScaleNorm):
+            elif isinstance(child, nn.LayerNorm | RMSNorm | ScaleNorm):
                 on_stream = isinstance(module, InputEmbedding) or (
                     isinstance(module, Residual) and name == "norm" and not module.pre
                 )

@@ -67,7 +67,7 @@ def write_cache(qkv: Tensor, rows: Tensor | None, cache: Tensor, first: int) -> 
 def cached_attention(
     q: Tensor, indices: Tensor | None, beam: int, kv: Tensor, visible: Tensor, heads: int, dim: int
 ) -> Tensor:
-    """Return scaled dot-product attention of rows to slots of their sentences (V 3.2.1): [R, H, E].
+    """Return attention of rows to slots of their sentences (Vaswani equation 1): [R, H, E].
 
     Args:
         q: [R, D or more], queries in the first D columns.

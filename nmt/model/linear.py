@@ -1,4 +1,4 @@
-"""Linear layers for training: on a CPU, oneDNN adds the bias within the matrix product.
+"""``nn.Linear``; in a training on a CPU, oneDNN adds the bias within the matrix product.
 
 ``F.linear`` first fills the result with the bias and then adds the product, which takes a tenth
 longer than oneDNN's fused operation. That operation is part of torch's compiler and has no
