@@ -32,8 +32,8 @@ class LanguageModel(ModelBase):
     ``out_embed``.
 
     Differences from NormFormer: positions are the sinusoids of the Transformer for both kinds,
-    where RoBERTa learns them. A masked model predicts from the stack's output, where RoBERTa has one
-    more linear layer, GELU and norm.
+    where RoBERTa learns them. A masked model predicts from the stack's output, where RoBERTa has
+    one more linear layer, GELU and norm.
 
     Args:
         config: sizes, norms and regularization.
