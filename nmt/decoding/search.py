@@ -1,15 +1,16 @@
-"""Beam search over any decoder state, independent of the model (V 6.1; W; A's code).
+"""Beam search over any decoder state, independent of the model (Vaswani et al. 2017, 6.1).
 
 Legend: B sentences still searched, K beams, R rows of B * K that are computed, V types (vocabulary
 entries), A of them that logits have columns for, T positions so far, C candidates of a beam.
 
 The score of a hypothesis is its log-probability / ((5 + n) / 6)^alpha, for n tokens including EOS
-(W equation 14). EOS is forbidden at the first position. Equal scores are ordered by beam, so the
-order does not depend on the batch. The search of a sentence is done at the length limit, or by one
-of two rules:
+(Wu et al. 2016, equation 14). EOS is forbidden at the first position. Equal scores are ordered by
+beam, so the order does not depend on the batch. The search of a sentence is done at the length
+limit, or by one of two rules:
 
-- bound (A's code): a finished hypothesis keeps its place in the beam and its score. The search is
-  done when no unfinished hypothesis can enter the n best, or when all beams are finished.
+- bound (the code of Nguyen & Salazar 2019): a finished hypothesis keeps its place in the beam and
+  its score. The search is done when no unfinished hypothesis can enter the n best, or when all
+  beams are finished.
 - count (fairseq, CTranslate2): a finished hypothesis leaves the beam, and the next best unfinished
   one takes its place. The search is done when K hypotheses have finished.
 """
@@ -34,11 +35,11 @@ class State(Protocol):
     """What search needs of a model: nmt.model.incremental.DecodeState, or a stub in tests."""
 
     def advance(self, tokens: Tensor, needed: Tensor) -> Tensor:
-        """Take the tokens of this position [B, K]; return logits of the next [R, A].
+        """Take the tokens of this position [B, K]; return logits of the next, a row a hypothesis.
 
-        They are of all B * K hypotheses, or of fewer: those that are needed [B, K] come first, in
-        their order. The caller may overwrite them. In a plain search they may have more columns,
-        of -inf.
+        A state may leave out the rows of hypotheses that are not ``needed`` [B, K]. Then row r is
+        the r-th needed hypothesis, and later rows are arbitrary. The caller may overwrite the
+        logits. In a plain search they may have more than A columns, of -inf.
         """
 
     def select(self, parents: Tensor) -> None:
@@ -52,7 +53,7 @@ class State(Protocol):
 class Beams:
     """The hypotheses of the sentences still searched, in the order of their scores.
 
-    Samples are in the order of their draws. Groups follow one another.
+    ``nmt.decoding.strategies`` has other orders.
 
     Attributes:
         ids: [B, K, T] int64.
@@ -116,34 +117,6 @@ class SelectionStrategy(Protocol):
             log_sum_exp: [B, K, 1], of all logits.
             alpha: exponent of the length penalty.
         """
-
-
-def beam_step(
-    beams: Beams,
-    logits: Tensor,
-    log_sum_exp: Tensor,
-    alpha: float,
-    rows: Tensor | None = None,
-    types: Tensor | None = None,
-    width: int | None = None,
-) -> tuple[Beams, Tensor]:
-    """Return the continuations with the highest score, and the beams they continue [B, width].
-
-    Args:
-        logits: [B, K, V], or [R, A] of some hypotheses.
-        rows: [B, K], the row of the logits that each hypothesis reads; None = its own.
-        types: [A], the ids of the columns; None = all.
-        width: how many continuations of a sentence; None = K.
-    """
-    width = width or beams.log_prob.shape[1]
-    # the best of K beams are among as many of each
-    highest, token = kernels.top_k(logits, min(width, logits.shape[-1]))
-    if types is not None:  # with few types, a beam also gets columns of -inf that are not types
-        token = types[token.clamp_(max=len(types) - 1)]
-    token, log_prob = (
-        _spread(x, rows, beams.log_prob.shape) for x in (token, highest - log_sum_exp)
-    )
-    return expand_beams(beams, token, beams.log_prob[..., None] + log_prob, alpha, width=width)
 
 
 @torch.no_grad()
@@ -219,11 +192,12 @@ def beam_search(
         # all beams are equal at the first position; continuations of finished ones are not used
         needed = (first_beam if at_start else ~beams.finished) & ~done[:, None]
         logits = state.advance(tokens, needed)
-        rows = _logit_rows(needed) if len(logits) < needed.numel() else None
+        rows = _row_of_each(needed) if len(logits) < needed.numel() else None
         if needs_all_types:
-            logits, rows = _spread(logits.float(), rows, tokens.shape), None
+            logits, rows = _to_beams(logits.float(), rows, tokens.shape), None
+        # before tokens are forbidden: log-probabilities stay those of the model
         log_sum_exp = kernels.log_sum_exp(logits)
-        infinite = _spread(~log_sum_exp.isfinite(), rows, tokens.shape)[..., 0]
+        infinite = _to_beams(~log_sum_exp.isfinite(), rows, tokens.shape)[..., 0]
         not_finite[beams.sentence] |= (infinite & needed).any(1)
         # a processor may read the original logits; a plain search saves the time of a copy
         fill = logits.index_fill if processors else logits.index_fill_
@@ -231,7 +205,7 @@ def beam_search(
         for processor in processors:
             allowed = processor(beams, logits, allowed)
         if strategy is None:
-            # of 2K continuations, at least K do not end
+            # a beam has one continuation that ends, so at least K of 2K go on
             width = 2 * beam if by_count else beam
             beams, parents = beam_step(beams, allowed, log_sum_exp, alpha, rows, types, width)
         else:
@@ -240,7 +214,7 @@ def beam_search(
         done_now = length >= max_len[beams.sentence]
         if by_count:
             best, beams, parents = _split_ended(beams, parents, beam, done_now)
-            ended = (best.score > -torch.inf) & ~done[:, None]
+            ended = (best.score > -torch.inf) & ~done[:, None]  # _collect skips others too
             ended_count[beams.sentence] += ended.sum(1)
             if bool(ended.any()):
                 _collect(best.of_sentences(ended.any(1)), beam, results)
@@ -250,6 +224,7 @@ def beam_search(
             done_now = done_now | _can_stop(beams, longest_penalty[beams.sentence], n_best)
         newly_done = done_now & ~done
         done = done | done_now
+        state.select(parents)
         if bool(newly_done.any()):
             if bool(not_finite.any()):  # checked here, where a GPU synchronizes anyway
                 raise NonFiniteScores(int(not_finite.nonzero()[0]))
@@ -260,31 +235,37 @@ def beam_search(
                 return [ranked(h, n_best) for h in results] if by_count else results
             if count * COMPACT_AT >= len(done):
                 remaining = (~done).nonzero()[:, 0]
-                state.select(parents)
                 state.keep(remaining)
                 beams, done = beams.of_sentences(remaining), done[remaining]
-                tokens = beams.ids[:, :, -1]
-                continue
-        state.select(parents)
         tokens = beams.ids[:, :, -1]
 
 
-def _logit_rows(needed: Tensor) -> Tensor:
-    """Return the row of the logits that each hypothesis reads, [B, K] int64.
+def beam_step(
+    beams: Beams,
+    logits: Tensor,
+    log_sum_exp: Tensor,
+    alpha: float,
+    rows: Tensor | None = None,
+    types: Tensor | None = None,
+    width: int | None = None,
+) -> tuple[Beams, Tensor]:
+    """Return the continuations with the highest score, and the beams they continue [B, width].
 
-    A needed one reads its own, any other that of the last needed one before it.
+    Args:
+        logits: [B, K, V], or [R, A] of some hypotheses.
+        rows: [B, K], the row of the logits that each hypothesis reads; None = its own.
+        types: [A], the ids of the columns; None = all.
+        width: how many continuations of a sentence; None = K.
     """
-    return (needed.flatten().cumsum(0) - 1).clamp_(min=0).view(needed.shape)
-
-
-def _spread(x: Tensor, rows: Tensor | None, shape: torch.Size) -> Tensor:
-    """Give each hypothesis the row that it reads: [R, ...] -> [B, K, ...] for a shape (B, K)."""
-    return x.view(*shape, -1) if rows is None else x[rows]
-
-
-def _logit_columns(ids: Tensor, types: Tensor | None) -> Tensor:
-    """Return the columns of the logits that stand for some ids [F], where these have a column."""
-    return ids if types is None else torch.isin(types, ids).nonzero()[:, 0]
+    width = width or beams.log_prob.shape[1]
+    # the ``width`` best continuations of all beams are among the ``width`` best of each
+    highest, token = kernels.top_k(logits, min(width, logits.shape[-1]))
+    if types is not None:  # a column of -inf after the A types may be among them: any id will do
+        token = types[token.clamp_(max=len(types) - 1)]
+    token, log_prob = (
+        _to_beams(x, rows, beams.log_prob.shape) for x in (token, highest - log_sum_exp)
+    )
+    return expand_beams(beams, token, beams.log_prob[..., None] + log_prob, alpha, width=width)
 
 
 def expand_beams(
@@ -366,11 +347,6 @@ def _split_ended(
     return best, running, parents.gather(1, order)
 
 
-def ranked(hypotheses: list[Hypothesis], count: int) -> list[Hypothesis]:
-    """Return the hypotheses with the highest score, best first."""
-    return sorted(hypotheses, key=lambda h: -h.score)[:count]
-
-
 def _collect(beams: Beams, n_best: int, results: list[list[Hypothesis]]) -> None:
     tensors = (beams.sentence, beams.ids, beams.log_prob, beams.score, beams.finished)
     for sentence, *values in zip(*(tensor.tolist() for tensor in tensors), strict=True):
@@ -378,3 +354,26 @@ def _collect(beams: Beams, n_best: int, results: list[list[Hypothesis]]) -> None
             if score > -torch.inf:
                 without_eos = ids[: ids.index(EOS)] if finished else ids
                 results[sentence].append(Hypothesis(without_eos, log_prob, score, finished))
+
+
+def ranked(hypotheses: list[Hypothesis], count: int) -> list[Hypothesis]:
+    """Return the hypotheses with the highest score, best first."""
+    return sorted(hypotheses, key=lambda h: -h.score)[:count]
+
+
+def _row_of_each(needed: Tensor) -> Tensor:
+    """Return the row of the logits that each hypothesis reads, [B, K] int64.
+
+    A needed one reads its own, any other that of the last needed one before it.
+    """
+    return (needed.flatten().cumsum(0) - 1).clamp_(min=0).view(needed.shape)
+
+
+def _to_beams(x: Tensor, rows: Tensor | None, shape: torch.Size) -> Tensor:
+    """Give each hypothesis the row that it reads: [R, ...] -> [B, K, ...] for a shape (B, K)."""
+    return x.view(*shape, -1) if rows is None else x[rows]
+
+
+def _logit_columns(ids: Tensor, types: Tensor | None) -> Tensor:
+    """Return the columns of the logits that stand for some ids [F], where these have a column."""
+    return ids if types is None else torch.isin(types, ids).nonzero()[:, 0]
