@@ -112,6 +112,7 @@ class SelfAttention(MultiHeadAttention):
         grid = layout.pad(qkv)
         q, k, v = self.split_heads(grid)
         if cache is not None:
+            # ``visible`` has a column for each slot in use
             k, v = self.split_heads(cache.append(grid[..., self.dim :], layout.visible.shape[-1]))
         # padding is on the right, so a causal mask already hides it
         causal = self.causal and cache is None

@@ -31,7 +31,7 @@ class ModelBase(nn.Module):
     Args:
         config: sizes, norms and regularization.
         vocab_size: V.
-        types: [V] bool, the types that the model may predict. The output masks the others if
+        allowed: [V] bool, the types that the model may predict. The output masks the others if
             ``config.logit_mask``. None = all.
 
     Attributes:
@@ -46,7 +46,7 @@ class ModelBase(nn.Module):
     states: Callable[..., tuple[Tensor, Tensor]]
 
     def __init__(
-        self, config: ModelConfig, vocab_size: int, types: np.ndarray | Tensor | None
+        self, config: ModelConfig, vocab_size: int, allowed: np.ndarray | Tensor | None
     ) -> None:
         super().__init__()
         self.config = config
@@ -54,10 +54,10 @@ class ModelBase(nn.Module):
         self.dropout_rng = DropoutRng()
         self.step_layout: MakeLayout = StepLayout.of
         self.out_bias = nn.Parameter(torch.zeros(vocab_size)) if config.out_bias else None
-        allowed = torch.ones(vocab_size, dtype=torch.bool)
-        if config.logit_mask and types is not None:
-            allowed = torch.as_tensor(types).bool().clone()
-        self.register_buffer("allowed", allowed, persistent=False)
+        mask = torch.ones(vocab_size, dtype=torch.bool)
+        if config.logit_mask and allowed is not None:
+            mask = torch.as_tensor(allowed).bool().clone()
+        self.register_buffer("allowed", mask, persistent=False)
 
     def make_stack(self, blocks: int, *, causal: bool, cross: bool, before_logits: bool) -> Stack:
         """Return a stack of blocks. With PostNorm, its last norm is that of the last feed-forward.

@@ -39,7 +39,7 @@ class LanguageModel(ModelBase):
         config: sizes, norms and regularization.
         vocab_size: V.
         causal: predict the next token; False = predict masked tokens.
-        types: [V] bool, the types that the model may predict. The output masks the others if
+        allowed: [V] bool, the types that the model may predict. The output masks the others if
             ``config.logit_mask``. None = all.
         initialize: draw weights with the seed 0, as in ``Transformer``.
     """
@@ -49,10 +49,10 @@ class LanguageModel(ModelBase):
         config: ModelConfig,
         vocab_size: int,
         causal: bool,
-        types: np.ndarray | Tensor | None = None,
+        allowed: np.ndarray | Tensor | None = None,
         initialize: bool = True,
     ) -> None:
-        super().__init__(config, vocab_size, types)
+        super().__init__(config, vocab_size, allowed)
         self.causal = causal
         if causal:
             self.tgt_input = self.make_input()

@@ -32,7 +32,7 @@ class Transformer(ModelBase):
     Args:
         config: sizes, norms and regularization.
         vocab_size: V, the size of the joint vocabulary.
-        tgt_types: [V] bool, the types that the target language has. The output masks the others
+        allowed: [V] bool, the types that the target language has. The output masks the others
             if ``config.logit_mask``. None = all.
         initialize: draw weights with the seed 0. A training draws them with the recipe's seed
             (``Task.make_model``), and a stored model loads them.
@@ -42,10 +42,10 @@ class Transformer(ModelBase):
         self,
         config: ModelConfig,
         vocab_size: int,
-        tgt_types: np.ndarray | Tensor | None = None,
+        allowed: np.ndarray | Tensor | None = None,
         initialize: bool = True,
     ) -> None:
-        super().__init__(config, vocab_size, tgt_types)
+        super().__init__(config, vocab_size, allowed)
         self.inference_dtype: torch.dtype | None = None
         self._tables: EmbeddingTables | None = None
         # packed weights of the output by the table or the types, as long as these exist

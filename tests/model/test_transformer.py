@@ -145,7 +145,7 @@ def test_logits_are_g_times_a_cosine_under_prenorm_scalenorm_and_fixnorm():
         torch.testing.assert_close(model(*batch.inputs), 3 * logits, rtol=1e-4, atol=1e-5)
 
 
-def test_no_tgt_types_means_no_mask():
+def test_without_allowed_types_there_is_no_mask():
     model = Transformer(tiny(), TYPES)
     assert log_probs(model.eval(), batch_of(SOURCES, TARGETS)).min() > -1e3
 
