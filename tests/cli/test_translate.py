@@ -476,7 +476,7 @@ def test_resuming_with_other_settings_is_refused(command: Any, tmp_path: Path) -
 def test_scores_with_output_that_has_them_is_refused(flags: list[str], command: Any) -> None:
     code, err = command("--scores", *flags)
     assert code == 2
-    assert f"--scores is redundant with {flags[0]}, which writes the scores too" in err
+    assert f"--scores cannot be combined with {flags[0]}: that writes the scores too" in err
 
 
 def test_given_translations_have_no_options_of_a_search(command: Any, tmp_path: Path) -> None:
