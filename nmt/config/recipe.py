@@ -16,23 +16,21 @@ from pydantic import (
     BaseModel,
     BeforeValidator,
     Field,
-    GetJsonSchemaHandler,
     SerializerFunctionWrapHandler,
     ValidationInfo,
-    WithJsonSchema,
     WrapSerializer,
     field_validator,
     model_serializer,
     model_validator,
 )
-from pydantic_core import CoreSchema
 
 from nmt.config.schedules import InverseSqrt, LrRamp, Schedule
-from nmt.config.schema import ConfigBase, as_list, is_none, item_or_list, key, keys_of, models_of
+from nmt.config.schema import ConfigBase, is_none, key, keys_of, list_of, models_of
 
 MAX_VOCAB = 1_000_000
 
-Prefix: TypeAlias = Annotated[str, Field(min_length=1, json_schema_extra={"form": "a path prefix"})]
+NonEmpty: TypeAlias = Annotated[str, Field(min_length=1)]
+Prefix: TypeAlias = Annotated[NonEmpty, Field(json_schema_extra={"form": "a path prefix"})]
 Probability: TypeAlias = Annotated[float, Field(ge=0, lt=1)]
 Language: TypeAlias = Annotated[
     str,
@@ -52,7 +50,6 @@ Tag: TypeAlias = Annotated[
 ]
 TAG_KEYS = ("tag", "tgt_tag")  # of an entry: of its sources, of its targets
 SPECIAL_NAMES = ("<pad>", "<s>", "<unk>", "<mask>")  # of the vocabulary, as displayed
-ENTRY_FORM = "a path prefix, or a mapping that has path"
 
 
 class _Entry(ConfigBase):
@@ -146,11 +143,9 @@ class HeldOutEntry(_Entry):
 
     name: str | None = key(None, "O", form="letters, digits, - and _", pattern=r"^[A-Za-z0-9_-]+$")
     """name of the set in logs and files, for several sets; none = SRC-TGT"""
-    other_refs: Annotated[
-        list[Annotated[str, Field(min_length=1)]],
-        BeforeValidator(as_list),
-        item_or_list({"type": "string", "minLength": 1}, "a file, or a list of files"),
-    ] = key([], "Papineni 2002")
+    other_refs: Annotated[list[NonEmpty], list_of(NonEmpty, "a file, or a list of files")] = key(
+        [], "Papineni 2002"
+    )
     """files with further references, with the lines of PATH.TGT; BLEU, chrF and TER use all
     references, perplexity only PATH.TGT"""
 
@@ -164,56 +159,27 @@ class HeldOutEntry(_Entry):
         return self.name or "-".join(dict.fromkeys(self.langs(recipe)))
 
 
-def _as_entries(value: Any) -> Any:
-    return [value] if isinstance(value, (str, Path, dict, _Entry)) else value
-
-
-class _EntriesSchema:
-    """The JSON schema of a key that holds one entry or several."""
-
-    def __get_pydantic_json_schema__(
-        self, core_schema: CoreSchema, handler: GetJsonSchemaHandler
-    ) -> dict[str, Any]:
-        several = handler(core_schema)
-        path = {"type": "string", "minLength": 1}
-        entry = {"anyOf": [path, several["items"]], "form": ENTRY_FORM}
-        form = "a path prefix, a mapping that has path, or a list of them"
-        return {"anyOf": [entry, {**several, "items": entry}], "form": form}
-
-
 def _dump_held_out(entries: list[HeldOutEntry], dump: SerializerFunctionWrapHandler) -> Any:
     values = dump(entries)
     return values[0] if len(values) == 1 and isinstance(values[0], str) else values
 
 
-CorpusEntries: TypeAlias = Annotated[
-    list[CorpusEntry], Field(min_length=1), BeforeValidator(_as_entries), _EntriesSchema()
-]
-TermsEntries: TypeAlias = Annotated[
-    list[TermsEntry], Field(min_length=1), BeforeValidator(_as_entries), _EntriesSchema()
-]
+def _entries(entry: type[_Entry]) -> BeforeValidator:
+    form = "a path prefix, or a mapping that has path"
+    item = Annotated[NonEmpty | entry, Field(json_schema_extra={"form": form})]
+    return list_of(item, "a path prefix, a mapping that has path, or a list of them", 1)
+
+
+_SOME = Field(min_length=1)
+CorpusEntries: TypeAlias = Annotated[list[CorpusEntry], _SOME, _entries(CorpusEntry)]
+TermsEntries: TypeAlias = Annotated[list[TermsEntry], _SOME, _entries(TermsEntry)]
 HeldOutEntries: TypeAlias = Annotated[
-    list[HeldOutEntry],
-    Field(min_length=1),
-    BeforeValidator(_as_entries),
-    WrapSerializer(_dump_held_out),
-    _EntriesSchema(),
+    list[HeldOutEntry], _SOME, WrapSerializer(_dump_held_out), _entries(HeldOutEntry)
 ]
 
 
 AugmentKind: TypeAlias = Literal[
     "case", "accents", "typos", "punctuation", "quotes", "copies", "join"
-]
-Shares: TypeAlias = Annotated[
-    dict[AugmentKind, Annotated[float, Field(ge=0, le=1)]],
-    WithJsonSchema(
-        {
-            "type": "object",
-            "properties": {kind: {"type": "number"} for kind in get_args(AugmentKind)},
-            "additionalProperties": False,
-            "form": f"a mapping of {', '.join(get_args(AugmentKind))} to numbers from 0 to 1",
-        }
-    ),
 ]
 
 
@@ -267,7 +233,11 @@ class DataConfig(ConfigBase):
     normalize: Literal["clean", "nfc", "none"] = key("clean", "O")
     """Unicode form of training and input text: clean = NFC without characters that have no shape,
     as docs/data.md lists them; references are scored unaltered"""
-    augment: Shares = key({}, "Belinkov 2018, Bogoychev 2023, Nguyen 2021")
+    augment: dict[AugmentKind, Annotated[float, Field(ge=0, le=1)]] = key(
+        {},
+        "Belinkov 2018, Bogoychev 2023, Nguyen 2021",
+        form=f"a mapping of {', '.join(get_args(AugmentKind))} to numbers from 0 to 1",
+    )
     """share of the training pairs that each kind changes, drawn again in each epoch: case =
     capitals, initial capitals or small letters on both sides; accents = none in the source; typos =
     of the source, by keyboard neighbors; punctuation = no mark at the end of both sides; quotes =
@@ -515,27 +485,9 @@ class ModelConfig(ConfigBase):
                 )
 
 
-_PATTERN_FORM = "a pattern of parameter names, such as encoder.*"
-Patterns: TypeAlias = Annotated[
-    list[Annotated[str, Field(min_length=1)]],
-    BeforeValidator(as_list),
-    item_or_list(
-        {"type": "string", "minLength": 1, "form": _PATTERN_FORM},
-        f"{_PATTERN_FORM}, or a list of them",
-    ),
-]
-
-
-TagRows: TypeAlias = Annotated[
-    dict[Tag, Tag],
-    WithJsonSchema(
-        {
-            "type": "object",
-            "additionalProperties": {"type": "string"},
-            "form": "a mapping of tags to tags, such as {<glg_Latn>: <por_Latn>}",
-        }
-    ),
-]
+_PATTERN = "a pattern of parameter names, such as encoder.*"
+Pattern: TypeAlias = Annotated[NonEmpty, Field(json_schema_extra={"form": _PATTERN})]
+Patterns: TypeAlias = Annotated[list[Pattern], list_of(Pattern, f"{_PATTERN}, or a list of them")]
 
 
 class InitConfig(ConfigBase):
@@ -566,7 +518,9 @@ class InitConfig(ConfigBase):
     keep_pieces: int = key(8000, "O", ge=0, le=MAX_VOCAB)
     """number of the most frequent pieces of the parent that trim keeps even if the corpora do not
     have them"""
-    tag_rows: TagRows = key({}, "O")
+    tag_rows: dict[Tag, Tag] = key(
+        {}, "O", form="a mapping of tags to tags, such as {<glg_Latn>: <por_Latn>}"
+    )
     """new tag -> tag of the parent whose rows it starts from, such as {<glg_Latn>: <por_Latn>};
     without, a tag that the parent lacks starts as the mean of its tags, or of all its rows"""
     freeze: Patterns = key([], "O")

@@ -25,7 +25,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated, Any, Literal, TypeAlias
 
-from pydantic import BeforeValidator, Field
+from pydantic import Field
 
 from nmt import Recipe
 from nmt.config.errors import did_you_mean, format_value, kind_of, quote_value, raise_problems
@@ -41,7 +41,7 @@ from nmt.config.load import (
 )
 from nmt.config.recipe import groups
 from nmt.config.schedules import MAX_UPDATES
-from nmt.config.schema import ConfigBase, as_list, is_none, item_or_list, key, keys_of
+from nmt.config.schema import ConfigBase, is_none, key, keys_of, list_of
 from nmt.config.yaml import Document, KeyPath, Place, Problem
 from nmt.errors import UserError
 
@@ -142,8 +142,7 @@ class VariantsKeys(ConfigBase):
     base: Annotated[
         list[str],
         Field(min_length=1),
-        BeforeValidator(as_list),
-        item_or_list({"type": "string"}, "the path of a recipe, or a list of them", minItems=1),
+        list_of(str, "the path of a recipe, or a list of them", 1),
     ] = key(..., "O")
     """recipe or recipes that the variants change; paths are relative to the file"""
     common: Group = key({}, "O")
