@@ -338,10 +338,7 @@ class SentencePieceConfig(SegmentBase):
     def _broken_rules(self) -> Iterator[str]:
         learned, sampling = self.file is None, self.sampling_alpha is not None
         if sampling and self.dropout > 0:
-            yield (
-                "sampling_alpha and dropout exclude each other: dropout is for model_type: bpe, "
-                "sampling_alpha for model_type: unigram"
-            )
+            yield "sampling_alpha and dropout exclude each other; only unigram has sampling_alpha"
         if learned and self.dropout > 0 and self.model_type != "bpe":
             yield "dropout requires model_type: bpe; for unigram, set sampling_alpha: 0.2"
         if learned and sampling and self.model_type != "unigram":
@@ -455,10 +452,7 @@ class ModelConfig(ConfigBase):
         if self.dim % self.heads:
             yield f"model.heads ({self.heads}) must divide model.dim ({self.dim})"
         if self.dim % 2:
-            yield (
-                f"model.dim ({self.dim}) must be even: position embeddings are pairs of sine and "
-                "cosine"
-            )
+            yield f"model.dim ({self.dim}) must be even: positions are pairs of sine and cosine"
         if self.scalenorm_gain == "fixed" and self.norm != "scalenorm":
             yield (
                 f"model.scalenorm_gain: fixed contradicts model.norm: {self.norm}; only ScaleNorm "
@@ -467,12 +461,9 @@ class ModelConfig(ConfigBase):
         if self.max_positions != 1024 and self.positions != "learned":
             yield "model.max_positions has no effect without model.positions: learned"
         if self.head_scale_place != "inside" and not self.head_scale:
-            yield (
-                f"model.head_scale_place: {self.head_scale_place} has no effect without "
-                "model.head_scale"
-            )
-        extra = self.post_attn_norm or self.ffn_norm or self.qkv_norm
-        if self.extra_norm != "layernorm" and not extra:
+            yield "model.head_scale_place has no effect without model.head_scale"
+        has_extra = self.post_attn_norm or self.ffn_norm or self.qkv_norm
+        if self.extra_norm != "layernorm" and not has_extra:
             yield (
                 f"model.extra_norm: {self.extra_norm} has no effect without one of "
                 "model.post_attn_norm, model.ffn_norm, model.qkv_norm"
@@ -542,10 +533,7 @@ class InitConfig(ConfigBase):
         if "new_pieces" in changed and self.vocab != "extend":
             yield "init.new_pieces requires init.vocab: extend"
         if self.trim and self.vocab == "new":
-            yield (
-                "init.trim requires init.vocab: parent or extend; the vocabulary of init.vocab: "
-                "new has only pieces of this corpus"
-            )
+            yield "init.trim requires init.vocab: parent or extend; new has no other pieces"
         if "keep_pieces" in changed and not self.trim:
             yield "init.keep_pieces requires init.trim: true"
 
@@ -668,10 +656,8 @@ class ScoreConfig(ConfigBase):
 
     def _broken_rules(self) -> Iterator[str]:
         if self.select_by not in ("tokenized_bleu", "ppl", *self.metrics):
-            yield (
-                f"score.select_by: {self.select_by} is not among score.metrics: "
-                f"[{', '.join(self.metrics)}]"
-            )
+            listed = ", ".join(self.metrics)
+            yield f"score.select_by: {self.select_by} is not among score.metrics: [{listed}]"
 
 
 class AnalysisConfig(ConfigBase):
@@ -701,13 +687,8 @@ def _fill_kind(kind: str) -> BeforeValidator:
 
 # keys without effect on a task; a recipe for that task must leave them at their defaults
 _NOT_FOR_TEXT = (
-    "data.terms",
-    "data.max_len",
-    "data.rebatch",
-    "data.augment",
-    "decode.*",
-    "score.metrics",
-)
+    "data.terms", "data.max_len", "data.rebatch", "data.augment", "decode.*", "score.metrics",
+)  # fmt: skip
 UNUSED_KEYS: dict[str, tuple[str, ...]] = {
     "translation": ("data.block",),
     "causal_lm": (*_NOT_FOR_TEXT, "model.enc_layers"),
@@ -859,7 +840,7 @@ class Recipe(ConfigBase):
                 f"schedule.{cause}); training would end at once"
             )
         if self.train.average == 1:
-            yield ("train.average: 1 checkpoint cannot be averaged; write 0 for off, or at least 2")
+            yield "train.average: 1 checkpoint cannot be averaged; write 0 for off, or at least 2"
         for name in ("head_scale", "res_scale"):
             if name in self.analysis.observe and getattr(self.model, name) in (False, "none"):
                 yield f"analysis.observe: {name} requires model.{name}"
@@ -874,21 +855,12 @@ class Recipe(ConfigBase):
                     yield f"{group}.{field} has no effect with task: {task}; remove it"
         if self.translates:
             return
-        if self.score.select_by != "ppl":
-            yield (
-                f"score.select_by: {self.score.select_by} needs translations, which task: {task} "
-                "does not make; it must be ppl"
-            )
+        if (metric := self.score.select_by) != "ppl":
+            yield f"score.select_by: {metric} needs translations; with task: {task}, write ppl"
         if self.segment.has_noise:
-            yield (
-                "segment.dropout and segment.sampling_alpha are for translation and have no "
-                f"effect with task: {task}; remove them"
-            )
+            yield f"segment.dropout and segment.sampling_alpha have no effect with task: {task}"
         if task in ("causal_lm", "masked_lm") and self.model.tie == "tgt_out":
-            yield (
-                f"model.tie: tgt_out contradicts task: {task}, which has one language; it must be "
-                "src_tgt_out or none"
-            )
+            yield f"model.tie: tgt_out needs two languages; with task: {task}, write src_tgt_out"
         if self.data.batch_tokens < self.data.block:
             yield (
                 f"data.batch_tokens ({self.data.batch_tokens}) must be at least data.block "
@@ -899,52 +871,33 @@ class Recipe(ConfigBase):
         data, segment = self.data, self.segment
         if self.src == self.tgt:
             yield f'tgt and src must differ, but both are "{self.src}"'
-        if segment.has_noise and not data.rebatch:
-            yield (
-                "data.rebatch: false excludes segment.dropout and segment.sampling_alpha, which "
-                "change the lengths of the sentences in each epoch; set data.rebatch: true"
-            )
-        if data.augments and not data.rebatch:
-            yield (
-                "data.rebatch: false excludes data.augment, which changes the lengths of the "
-                "sentences in each epoch; set data.rebatch: true"
-            )
+        new_in_each_epoch = {
+            "segment.dropout and segment.sampling_alpha": segment.has_noise,
+            "data.augment": data.augments,
+            "data.temperature and weights such as 2.5": data.draws_differ,
+        }
+        for names, is_on in new_in_each_epoch.items():
+            if is_on and not data.rebatch:
+                yield f"data.rebatch: false excludes {names}, which change the batches of an epoch"
         if data.augments and segment.kind == "whitespace":
-            yield (
-                "data.augment needs pieces smaller than words, because most words with typos or in "
-                "capitals are rare; set segment.kind to sentencepiece or fastbpe"
-            )
-        if data.draws_differ and not data.rebatch:
-            yield (
-                "data.rebatch: false excludes data.temperature and weights such as 2.5, which draw "
-                "other pairs in each epoch; set data.rebatch: true, or use whole numbers"
-            )
+            yield "data.augment needs pieces smaller than words; choose another segment.kind"
         if segment.learning_entries and segment.file is not None and not self.init.adapts:
-            yield (
-                f"segment.learn_from has no effect with segment.{segment.file_key}, a file that is "
-                "learned already; remove one of them"
-            )
-        for i, source in enumerate(segment.learning_entries):
+            yield f"segment.learn_from has no effect with segment.{segment.file_key}; remove it"
+        with_task = f" with task: {self.task}"
+        for i, entry in enumerate(segment.learning_entries):
             at = f"segment.learn_from[{i}]"
-            for name in TAG_KEYS:
-                if getattr(source, name) is not None:
-                    yield f"{at}.{name} has no effect; remove it"
+            yield from _unused(at, entry, TAG_KEYS)
             # with the vocabulary of a parent, these are the parent's entries, which are not read
-            if source.tgt is not None and not self.translates and self.init.vocab == "new":
-                yield f"{at}.tgt has no effect with task: {self.task}; remove it"
+            if not self.translates and self.init.vocab == "new":
+                yield from _unused(at, entry, ("tgt",), with_task)
         for role, entries in data.entries.items():
             labels: list[str] = []
             for i, entry in enumerate(entries):
                 at = f"data.{role}[{i}]"
                 src, tgt = entry.langs(self)
-                unused = sorted({"tgt", *TAG_KEYS, "other_refs"} & entry.model_fields_set)
-                if unused and not self.translates:
-                    it = "it" if len(unused) == 1 else "them"
-                    yield (
-                        f"{at}: {' and '.join(unused)} has no effect with task: {self.task}; "
-                        f"remove {it}"
-                    )
-                if self.translates and (entry.src or entry.tgt) and src == tgt:
+                if not self.translates:
+                    yield from _unused(at, entry, ("tgt", *TAG_KEYS, "other_refs"), with_task)
+                elif (entry.src or entry.tgt) and src == tgt:
                     side = "tgt" if entry.tgt else "src"
                     yield f"{at}.{side}: source and target language are both {src}"
                 if self.translates and role != "train":
@@ -969,22 +922,17 @@ class Recipe(ConfigBase):
     def _shard_rules(self) -> Iterator[str]:
         if self.train.shard != "full":
             return
-        if self.optim.kind == "muon":
-            yield (
-                "optim.kind: muon needs complete matrices, but train.shard: full divides them; use "
-                "adamw, or train.shard: off"
-            )
-        if self.optim.kind == "adafactor":
-            yield "train.shard: full excludes optim.kind: adafactor; use adamw"
-        if self.train.recompute:
-            yield "train.shard: full excludes train.recompute"
-        if self.analysis.observe:
-            yield (
-                "analysis.observe needs a complete model, but train.shard: full divides it; remove "
-                "analysis.observe and analysis.every, or set train.shard: off"
-            )
-        if self.precision == "fp16":
-            yield "train.shard: full does not support precision: fp16; use bf16 or fp32"
+        excluded = {
+            "optim.kind: muon": self.optim.kind == "muon",  # it needs complete matrices
+            "optim.kind: adafactor": self.optim.kind == "adafactor",
+            "train.recompute": self.train.recompute,
+            "analysis.observe": bool(self.analysis.observe),  # of a complete model
+            "precision: fp16": self.precision == "fp16",
+            "lora.rank": self.lora.rank > 0,
+        }
+        for name, is_set in excluded.items():
+            if is_set:
+                yield f"train.shard: full excludes {name}; remove it, or set train.shard: off"
 
     def _lora_rules(self) -> Iterator[str]:
         if not self.lora.rank:
@@ -999,26 +947,27 @@ class Recipe(ConfigBase):
             yield "init.freeze has no effect with lora.rank, which freezes all weights; remove it"
         if self.train.average:
             yield "train.average excludes lora.rank: the mean of two updates is not of their rank"
-        if self.train.shard == "full":
-            yield "train.shard: full excludes lora.rank"
 
     def _position_rules(self) -> Iterator[str]:
         """Learned positions must suffice for all sentences of training and search."""
         positions = self.model.max_positions
         if self.model.positions != "learned":
             return
-        if self.data.max_pieces + 3 > positions:  # EOS or BOS, and a tag on each side
-            yield (
-                f"data.max_pieces ({self.data.max_pieces:,}) must be at most {positions - 3:,}: "
-                f"model.positions: learned has {positions:,} (model.max_positions)"
-            )
-        if self.decode.max_len_offset > positions - 515:  # after 512 pieces, two tags and EOS
-            yield (
-                f"decode.max_len_offset ({self.decode.max_len_offset:,}) must be at most "
-                f"{positions - 515:,} with {positions:,} model.max_positions"
-            )
-        if not self.translates and self.data.block > positions:
-            yield f"data.block ({self.data.block:,}) is above model.max_positions ({positions:,})"
+        limits = {
+            "data.max_pieces": (self.data.max_pieces, 3),  # EOS or BOS, and a tag on each side
+            "decode.max_len_offset": (self.decode.max_len_offset, 515),  # 512 pieces, tags, EOS
+            "data.block": (0 if self.translates else self.data.block, 0),
+        }
+        for name, (value, reserved) in limits.items():
+            if value > (most := positions - reserved):
+                needed = f"with {positions:,} model.max_positions"
+                yield f"{name} ({value:,}) must be at most {most:,} {needed}"
+
+
+def _unused(at: str, entry: _Entry, keys: Sequence[str], why: str = "") -> Iterator[str]:
+    for name in keys:
+        if getattr(entry, name, None):
+            yield f"{at}.{name} has no effect{why}; remove it"
 
 
 # keys that hold entries of corpora
