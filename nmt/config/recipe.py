@@ -25,27 +25,21 @@ from pydantic import (
 )
 
 from nmt.config.schedules import InverseSqrt, LrRamp, Schedule
-from nmt.config.schema import ConfigBase, is_none, key, keys_of, list_of, models_of
+from nmt.config.schema import ConfigBase, in_words, is_none, key, keys_of, list_of, models_of
 
 MAX_VOCAB = 1_000_000
 
 NonEmpty: TypeAlias = Annotated[str, Field(min_length=1)]
-Prefix: TypeAlias = Annotated[NonEmpty, Field(json_schema_extra={"form": "a path prefix"})]
+Prefix: TypeAlias = Annotated[NonEmpty, in_words("a path prefix")]
 Probability: TypeAlias = Annotated[float, Field(ge=0, lt=1)]
 Language: TypeAlias = Annotated[
     str,
-    Field(
-        pattern=r"^[A-Za-z0-9_-]+$",
-        json_schema_extra={"form": "a language code of letters, digits, - and _"},
-    ),
+    in_words("a language code of letters, digits, - and _", pattern=r"^[A-Za-z0-9_-]+$"),
 ]
-
-
 Tag: TypeAlias = Annotated[
     str,
-    Field(
-        pattern=r"^<[A-Za-z0-9_-]+>$",
-        json_schema_extra={"form": "letters, digits, - and _ in angle brackets, such as <bt>"},
+    in_words(
+        "letters, digits, - and _ in angle brackets, such as <bt>", pattern=r"^<[A-Za-z0-9_-]+>$"
     ),
 ]
 TAG_KEYS = ("tag", "tgt_tag")  # of an entry: of its sources, of its targets
@@ -165,8 +159,7 @@ def _dump_held_out(entries: list[HeldOutEntry], dump: SerializerFunctionWrapHand
 
 
 def _entries(entry: type[_Entry]) -> BeforeValidator:
-    form = "a path prefix, or a mapping that has path"
-    item = Annotated[NonEmpty | entry, Field(json_schema_extra={"form": form})]
+    item = Annotated[NonEmpty | entry, in_words("a path prefix, or a mapping that has path")]
     return list_of(item, "a path prefix, a mapping that has path, or a list of them", 1)
 
 
@@ -477,7 +470,7 @@ class ModelConfig(ConfigBase):
 
 
 _PATTERN = "a pattern of parameter names, such as encoder.*"
-Pattern: TypeAlias = Annotated[NonEmpty, Field(json_schema_extra={"form": _PATTERN})]
+Pattern: TypeAlias = Annotated[NonEmpty, in_words(_PATTERN)]
 Patterns: TypeAlias = Annotated[list[Pattern], list_of(Pattern, f"{_PATTERN}, or a list of them")]
 
 

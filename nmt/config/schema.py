@@ -148,6 +148,11 @@ def models_of(annotation: Any) -> dict[str, type[BaseModel]]:
     return {model.model_fields["kind"].default: model for model in models}
 
 
+def in_words(form: str, **limits: Any) -> Any:
+    """Return what describes the values of a type in errors and docs; limits are pydantic's."""
+    return Field(json_schema_extra={"form": form}, **limits)
+
+
 def list_of(item: Any, form: str, min_length: int = 0) -> BeforeValidator:
     """Return what lets a key that is a list also hold a single item.
 
@@ -162,6 +167,5 @@ def list_of(item: Any, form: str, min_length: int = 0) -> BeforeValidator:
         return [value] if isinstance(value, (str, Path, dict, BaseModel)) else value
 
     return BeforeValidator(
-        as_list,
-        json_schema_input_type=Annotated[item | several, Field(json_schema_extra={"form": form})],
+        as_list, json_schema_input_type=Annotated[item | several, in_words(form)]
     )

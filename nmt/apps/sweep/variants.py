@@ -41,15 +41,13 @@ from nmt.config.load import (
 )
 from nmt.config.recipe import groups
 from nmt.config.schedules import MAX_UPDATES
-from nmt.config.schema import ConfigBase, is_none, key, keys_of, list_of
+from nmt.config.schema import ConfigBase, in_words, is_none, key, keys_of, list_of
 from nmt.config.yaml import Document, KeyPath, Place, Problem
 from nmt.errors import UserError
 
 Printed: TypeAlias = Annotated[float, Field(ge=0)] | Literal["fails"]
 _FORM = "a number or fails; for several bases, one for each: {gl-en: 18.47, sk-en: fails}"
-Figure: TypeAlias = Annotated[
-    Printed | dict[str, Printed] | None, Field(json_schema_extra={"form": _FORM})
-]
+Figure: TypeAlias = Annotated[Printed | dict[str, Printed] | None, in_words(_FORM)]
 Group: TypeAlias = dict[str, Any]
 _Name: TypeAlias = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$")]
 CORPUS_KEYS = ("src", "tgt", "data", "segment")
