@@ -116,9 +116,8 @@ def parser() -> argparse.ArgumentParser:
         action="store_true",
         help="write one JSON object per translation, in which any text is unambiguous",
     )
-    for name in ("translate", "documents"):
-        if (extension := hooks.extension(name)) is not None:
-            extension.add_options(p)
+    hooks.add_options("translate", p)
+    hooks.add_options("documents", p)
     model = p.add_argument_group("model")
     add_model_options(model)
     model.add_argument(
@@ -268,9 +267,12 @@ def _constraints(args: argparse.Namespace, total: int | None) -> dict[str, Any]:
     def phrases(line: str) -> list[str]:
         return [phrase for phrase in line.split("\t") if phrase.strip()]
 
-    files = {name: file for name, file in _parallel_files(args).items() if name in CONSTRAINT_FILES}
-    lines = {name: read_parallel(file, total) for name, file in files.items()}
-    return {name: x if name == "prefix" else map(phrases, x) for name, x in lines.items()}
+    constraints: dict[str, Any] = {}
+    for name in CONSTRAINT_FILES:
+        if file := _parallel_files(args).get(name):
+            lines = read_parallel(file, total)
+            constraints[name] = lines if name == "prefix" else map(phrases, lines)
+    return constraints
 
 
 # ---------------------------------------------------------------- translating
@@ -286,13 +288,11 @@ def body(args: argparse.Namespace) -> None:
     from nmt.cli.output import locked_output
 
     limit_onednn_cache(COMPILED_PRODUCTS)
-    if (documents := hooks.extension("documents")) is not None:
-        found: hooks.Documents | None = documents.requested(args)
-        if found is not None:
-            _translate_documents(args, found)
-            return
-    extension = hooks.extension("translate")
-    corpus: Corpus | None = None if extension is None else extension.requested(args)
+    documents: hooks.Documents | None = hooks.requested("documents", args)
+    if documents is not None:
+        _translate_documents(args, documents)
+        return
+    corpus: Corpus | None = hooks.requested("translate", args)
     if corpus is not None:
         args.output = corpus.name
     _check_flags(args)
@@ -398,10 +398,7 @@ def _load(args: argparse.Namespace) -> Translator:
 
 
 def _signature(
-    args: argparse.Namespace,
-    translator: Translator,
-    options: SearchOptions,
-    corpus: Corpus | None,
+    args: argparse.Namespace, translator: Translator, options: SearchOptions, corpus: Corpus | None
 ) -> Signature:
     """Return what ``--resume`` compares: model, input and all options that change a line.
 
@@ -444,11 +441,11 @@ def _expectations(
     from nmt.decoding.confidence import Expectations, read_calibration, search_settings
 
     calibration = read_calibration(args.run, translator.info.source)
-    now = search_settings(options)
+    before, now = calibration.search, search_settings(options)
     changed = [
-        f"{name}={calibration.search.get(name)} (now {now.get(name)})"
-        for name in {**calibration.search, **now}
-        if calibration.search.get(name) != now.get(name)
+        f"{name}={before.get(name)} (now {now.get(name)})"
+        for name in {**before, **now}
+        if before.get(name) != now.get(name)
     ]
     if changed:
         _note(f"the confidence was calibrated with {', '.join(changed)}, and may be wrong now")
@@ -533,6 +530,10 @@ def _note_terms(file: str, terms: Sequence[Term], found: Counter[str]) -> None:
 # ---------------------------------------------------------------- output formats
 
 Format: TypeAlias = "Callable[[int, Translation], str]"  # input line from 0 -> line of output
+JSON_KEYS = (  # of a translation
+    "text", "log_prob", "score", "finished", "short", "pieces", "token_log_probs", "eos",
+    "alignment",
+)  # fmt: skip
 
 
 def _output_format(
@@ -566,19 +567,12 @@ def _output_format(
 
 def _json(number: int, t: Translation, expectations: Expectations | None) -> str:
     """Return one JSON object; an infinite score is null, as JSON has no infinity."""
-    values: dict[str, Any] = {
-        "line": number,
-        "text": t.text,
-        "log_prob": t.log_prob if math.isfinite(t.log_prob) else None,
-        "score": t.score if math.isfinite(t.score) else None,
-        "finished": t.finished,
-        "short": t.short,
-        "pieces": t.pieces,
-        "token_log_probs": t.token_log_probs,
-        "eos": t.eos,
-        "alignment": t.alignment,
-        **({} if expectations is None else {"expected_chrf": round(expectations(t), 2)}),
-    }
+    values: dict[str, Any] = {"line": number} | {name: getattr(t, name) for name in JSON_KEYS}
+    for name in ("log_prob", "score"):
+        if not math.isfinite(values[name]):
+            values[name] = None
+    if expectations is not None:
+        values["expected_chrf"] = round(expectations(t), 2)
     return json.dumps(values, ensure_ascii=False)
 
 

@@ -33,8 +33,7 @@ NonEmpty: TypeAlias = Annotated[str, Field(min_length=1)]
 Prefix: TypeAlias = Annotated[NonEmpty, in_words("a path prefix")]
 Probability: TypeAlias = Annotated[float, Field(ge=0, lt=1)]
 Language: TypeAlias = Annotated[
-    str,
-    in_words("a language code of letters, digits, - and _", pattern=r"^[A-Za-z0-9_-]+$"),
+    str, in_words("a language code of letters, digits, - and _", pattern=r"^[A-Za-z0-9_-]+$")
 ]
 Tag: TypeAlias = Annotated[
     str,
@@ -158,7 +157,7 @@ def _dump_held_out(entries: list[HeldOutEntry], dump: SerializerFunctionWrapHand
     return values[0] if len(values) == 1 and isinstance(values[0], str) else values
 
 
-def _entries(entry: type[_Entry]) -> BeforeValidator:
+def _entries(entry: Any) -> BeforeValidator:
     item = Annotated[NonEmpty | entry, in_words("a path prefix, or a mapping that has path")]
     return list_of(item, "a path prefix, a mapping that has path, or a list of them", 1)
 
@@ -877,12 +876,12 @@ class Recipe(ConfigBase):
         if segment.learning_entries and segment.file is not None and not self.init.adapts:
             yield f"segment.learn_from has no effect with segment.{segment.file_key}; remove it"
         with_task = f" with task: {self.task}"
-        for i, entry in enumerate(segment.learning_entries):
+        for i, source in enumerate(segment.learning_entries):
             at = f"segment.learn_from[{i}]"
-            yield from _unused(at, entry, TAG_KEYS)
+            yield from _unused(at, source, TAG_KEYS)
             # with the vocabulary of a parent, these are the parent's entries, which are not read
             if not self.translates and self.init.vocab == "new":
-                yield from _unused(at, entry, ("tgt",), with_task)
+                yield from _unused(at, source, ("tgt",), with_task)
         for role, entries in data.entries.items():
             labels: list[str] = []
             for i, entry in enumerate(entries):
