@@ -17,7 +17,6 @@ from typing import Any
 import pytest
 
 import nmt
-from nmt.cli import train, translate
 from nmt.cli.common import run_command
 from nmt.cli.parsers import command_parser
 from nmt.errors import MachineError, RunError, Terminated, UserError
@@ -247,31 +246,3 @@ def test_the_allocator_is_configured_on_linux_only(platform: str, monkeypatch):
     monkeypatch.setattr(ctypes, "CDLL", refuse)
     monkeypatch.setattr(sys, "platform", platform)
     keep_freed_memory()
-
-
-@pytest.mark.parametrize(
-    ("command", "argv", "message"),
-    [
-        (
-            train,
-            ["r.yaml", "--model.dim", "64"],
-            "unrecognized arguments: --model.dim 64\n"
-            "  -> recipe keys have no dashes: model.dim=VALUE\n",
-        ),
-        (
-            train,
-            ["r.yaml", "--seed=3"],
-            "arguments: --seed=3\n  -> recipe keys have no dashes: seed=3\n",
-        ),
-        (train, ["--sugest", "x"], "arguments: --sugest; did you mean --suggest?\n"),
-        (train, ["r.yaml", "--zzz"], "arguments: --zzz\n"),
-        (train, ["r.yaml", "-z"], "arguments: -z\n"),
-        (translate, ["run", "--model.dim", "64"], "arguments: --model.dim 64\n"),
-        (translate, ["run", "--beem=4"], "arguments: --beem=4; did you mean --beam?\n"),
-    ],
-)
-def test_an_unknown_option_has_a_hint(command, argv: list[str], message: str, capsys):
-    with pytest.raises(SystemExit) as caught:
-        command.main(argv)
-    assert caught.value.code == 2
-    assert capsys.readouterr().err.endswith(message)
