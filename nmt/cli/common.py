@@ -106,7 +106,6 @@ def _drop(stream: TextIO | None) -> None:
 
 
 def _describe(error: BaseException, command: str) -> tuple[int, str]:
-    """Return the exit code and the message of an error."""
     if isinstance(error, OSError) and error.errno in ENVIRONMENT_ERRORS:
         from nmt.runtime.files import AGAIN, disk_error
 

@@ -383,8 +383,6 @@ def open_output(
 
 
 def _writer(file: BinaryIO, path: Path, retry: str) -> Write:
-    """Return a function that writes lines; its errors tell the user to ``retry``."""
-
     def write(lines: bytes) -> None:
         with disk_errors(path, len(lines), CHOOSE_ANOTHER, retry):
             file.write(lines)

@@ -204,7 +204,6 @@ def _add_search_options(p: argparse.ArgumentParser) -> None:
 
 
 def _check_flags(args: argparse.Namespace) -> None:
-    """Check flags that depend on each other, and that files of phrases exist."""
     from nmt.decoding.options import as_flag
 
     for name in (*CONSTRAINT_FILES, "forbid_all", "glossary"):
@@ -492,7 +491,6 @@ def _note_tags(translator: Translator, options: SearchOptions) -> None:
 
 
 def _lines(first: Sequence[int], count: int) -> str:
-    """Return the numbers of lines, given the first of them and how many there are."""
     numbers = ", ".join(map(str, first))
     more = f" and {count - len(first):,} more" if count > len(first) else ""
     return f"{'line' if count == 1 else 'lines'} {numbers}{more}"
@@ -512,7 +510,6 @@ def _note_unknown(unknown: UnknownPieces) -> None:
 
 
 def _count_terms(lines: Iterable[str], glossary: Glossary, found: Counter[str]) -> Iterator[str]:
-    """Yield the lines, and count the terms that they have."""
     for line in lines:
         found.update(glossary.find(line).keys())
         yield line

@@ -252,11 +252,6 @@ class DataConfig(ConfigBase):
         """Return whether some training pairs are changed."""
         return any(self.augment.values())
 
-    @property
-    def draws_differ(self) -> bool:
-        """Return whether the epochs have different pairs of ``train``."""
-        return self.temperature != 1 or any(entry.weight % 1 for entry in self.training)
-
 
 class SegmentBase(ConfigBase):
     """A kind of segmentation: a subclass has ``kind`` and its keys.
@@ -866,7 +861,8 @@ class Recipe(ConfigBase):
         new_in_each_epoch = {
             "segment.dropout and segment.sampling_alpha": segment.has_noise,
             "data.augment": data.augments,
-            "data.temperature and weights such as 2.5": data.draws_differ,
+            "data.temperature": data.temperature != 1,
+            "weights such as 2.5": any(entry.weight % 1 for entry in data.training),
         }
         for names, is_on in new_in_each_epoch.items():
             if is_on and not data.rebatch:
