@@ -101,14 +101,9 @@ sys.exit(run_command(body, lambda: command_parser("nmt-x"), []))
 def shell(body: str, redirect: str = "", **options: Any) -> subprocess.CompletedProcess[bytes]:
     """Run a command whose body is given; an exit code is that of Python, not of a pipe."""
     program = PROGRAM.format(body=textwrap.indent(body, "    "))
+    command = f'"$0" -c "$1" {redirect}; exit ${{PIPESTATUS[0]}}'
     return subprocess.run(
-        [
-            "bash",
-            "-c",
-            f'"$0" -c "$1" {redirect}; exit ${{PIPESTATUS[0]}}',
-            sys.executable,
-            program,
-        ],
+        ["bash", "-c", command, sys.executable, program],
         capture_output=True,
         check=False,
         cwd=ROOT,
