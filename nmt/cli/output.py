@@ -41,7 +41,6 @@ class Corpus(Protocol):
     """An output of several files, made from the text and all of its translations."""
 
     name: str  # of the partial output
-    signature: Signature  # tells ``--resume`` that the partial output has another format
 
     @property
     def files(self) -> list[Path]:

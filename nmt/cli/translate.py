@@ -426,7 +426,7 @@ def _signature(
         "precision": engine.precision,
         "reverse_model": None if reverse is None else reverse.engine.model_hash(),
         "sentences": translator.codec.usual.sentences,  # of a line that is not split
-        **({} if corpus is None else corpus.signature),
+        "pairs": corpus is not None,
     }
     return dict(json.loads(json.dumps(signature)))  # as it will be read again
 

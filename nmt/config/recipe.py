@@ -664,14 +664,6 @@ class AnalysisConfig(ConfigBase):
             yield "analysis.every and analysis.observe require each other; set both or neither"
 
 
-def _fill_kind(kind: str) -> BeforeValidator:
-    def fill(value: Any) -> Any:
-        value = {} if is_none(value) else value
-        return {"kind": kind, **value} if isinstance(value, dict) else value
-
-    return BeforeValidator(fill)
-
-
 # keys without effect on a task; a recipe for that task must leave them at their defaults
 _NOT_FOR_TEXT = (
     "data.terms", "data.max_len", "data.rebatch", "data.augment", "decode.*", "score.metrics",
@@ -717,12 +709,12 @@ class Recipe(ConfigBase):
     """hours of training, in all sessions of the run together, after which the run saves its state,
     scores the test set and ends; none = no limit"""
     data: DataConfig
-    segment: Annotated[SegmentConfig, _fill_kind("fastbpe")] = FastBpeConfig()
+    segment: SegmentConfig = FastBpeConfig()
     model: ModelConfig = ModelConfig()
     init: InitConfig = InitConfig()
     lora: LoraConfig = LoraConfig()
     optim: OptimConfig = OptimConfig()
-    schedule: Annotated[Schedule, _fill_kind("inverse_sqrt")] = InverseSqrt()
+    schedule: Schedule = InverseSqrt()
     train: TrainConfig = TrainConfig()
     decode: DecodeConfig = DecodeConfig()
     score: ScoreConfig = ScoreConfig()
@@ -800,15 +792,19 @@ class Recipe(ConfigBase):
     @model_validator(mode="before")
     @classmethod
     def _fill(cls, values: Any) -> Any:
-        """Read empty groups; set score.select_by to ppl for a task without translations."""
+        """Read empty groups and groups without ``kind``; language models are selected by ppl."""
         if not isinstance(values, dict):
             return values
-        values = {k: {} if k in groups() and is_none(v) else v for k, v in values.items()}
-        score = values.get("score", {})
-        translates = values.get("task", "translation") == "translation"
-        if translates or not isinstance(score, dict) or "select_by" in score:
-            return values
-        return {**values, "score": {**score, "select_by": "ppl"}}
+        filled = dict(values)
+        for name in groups().keys() & values.keys():
+            value = {} if is_none(values[name]) else values[name]
+            if isinstance(value, dict) and (kind := default_kind(name)):
+                value = {"kind": kind, **value}
+            filled[name] = value
+        score = filled.get("score", {})
+        if filled.get("task", "translation") != "translation" and isinstance(score, dict):
+            filled["score"] = {"select_by": "ppl", **score}
+        return filled
 
     def _broken_rules(self) -> Iterator[str]:
         yield from self._task_rules()
