@@ -77,8 +77,7 @@ def explain(
             yield Problem(around.key, _missing_key(wrong, document), f"add the key; {KEY_LIST}")
         elif kind == "union_tag_invalid":
             path = (*wrong.path, "kind")
-            at = document.place(path if document.get(path) is not None else wrong.path).value
-            value = document.get(path)
+            at, value = document.place(path).value, document.get(path)
             kinds = list(models_of(wrong.group.model_fields[wrong.key].annotation))
             hint = _our_value(f"{name}.kind", value) or did_you_mean(str(value), kinds)
             yield Problem(at, f"{name}.kind: {quote_value(value)} is not {join_or(kinds)}{hint}")
