@@ -15,24 +15,6 @@ from collections.abc import Mapping
 from typing import Any, Protocol
 
 
-class Extension(Protocol):
-    """A module with further options of a command."""
-
-    def add_options(self, parser: argparse.ArgumentParser) -> None:
-        """Add the options."""
-
-    def requested(self, args: argparse.Namespace) -> Any:
-        """Check the options; return what replaces a part of the command, None if they are unused.
-
-        For nmt-train, this is a function that runs instead of the training. For nmt-export, a
-        function that writes the folder, given run and path. For nmt-translate, a
-        ``nmt.cli.output.Corpus``, or, from the extension documents, a ``Documents``.
-
-        Raises:
-            UserError: an option is wrong, or contradicts another one.
-        """
-
-
 class Documents(Protocol):
     """Files that nmt-translate translates instead of lines."""
 
@@ -44,9 +26,27 @@ class Documents(Protocol):
         """
 
 
-def extension(command: str) -> Extension | None:
-    """Return an extension of a command: train, translate, documents (of translate) or export."""
-    return find(command)
+def add_options(command: str, parser: argparse.ArgumentParser) -> None:
+    """Add the options of a command's extension, a module with ``add_options`` and ``requested``.
+
+    The commands are train, translate, documents (of nmt-translate) and export.
+    """
+    if (extension := find(command)) is not None:
+        extension.add_options(parser)
+
+
+def requested(command: str, args: argparse.Namespace) -> Any:
+    """Check the options of an extension; return what replaces a part of the command, or None.
+
+    For train, this is a function that runs instead of the training. For export, the output and a
+    function that writes it, given run, output and arguments. For translate, a
+    ``nmt.cli.output.Corpus``, and for documents, a ``Documents``.
+
+    Raises:
+        UserError: an option is wrong, or contradicts another one.
+    """
+    extension = find(command)
+    return None if extension is None else extension.requested(args)
 
 
 def find(point: str) -> Any:

@@ -49,9 +49,8 @@ def body(args: argparse.Namespace) -> None:
     run = RunFolder.open(args.run)
     option, count = ("--last", args.last) if args.best is None else ("--best", args.best)
     if count < 2:
-        raise UserError(
-            f"averaging needs at least 2 checkpoints, not {count}", fix=f"use {option} 2"
-        )
+        what = f"averaging needs at least 2 checkpoints, not {count}"
+        raise UserError(what, fix=f"use {option} 2")
     from nmt.run.checkpoint import best_checkpoints, dev_scores, latest, save_average
     from nmt.run.results import as_score
 
@@ -65,8 +64,7 @@ def body(args: argparse.Namespace) -> None:
             raise UserError(
                 f"{option} {count} needs {count} {kind}, but the run has {len(paths)}",
                 at=str(run.path),
-                fix=f"{smaller}train a new run with train.keep={count}, which keeps more "
-                "checkpoints",
+                fix=f"{smaller}train a new run with train.keep={count}",
             )
         path = run.checkpoints_dir / f"{paths[-1].name}-{suffix}{count}"
         if path.exists() and not args.force:

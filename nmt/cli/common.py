@@ -35,10 +35,7 @@ def run_command(
 ) -> int:
     """Parse the arguments, run the command and return its exit code (see ``nmt --help``).
 
-    Args:
-        body: runs the command; an exception decides the exit code.
-        parser: builds the command line, with ``command_parser``.
-        argv: arguments, None = those of the process.
+    ``argv``: None = the arguments of the process. An exception of ``body`` decides the exit code.
     """
     if argv is None:  # this process runs one command only
         # while modules are imported and at exit, nearly all objects are alive: collecting garbage
@@ -109,13 +106,11 @@ def _drop(stream: TextIO | None) -> None:
 
 
 def _describe(error: BaseException, command: str) -> tuple[int, str]:
-    """Return the exit code and the message of an error."""
     if isinstance(error, OSError) and error.errno in ENVIRONMENT_ERRORS:
         from nmt.runtime.files import AGAIN, disk_error
 
-        path = (
-            Path(os.fsdecode(error.filename)) if isinstance(error.filename, str | bytes) else None
-        )
+        name = error.filename
+        path = Path(os.fsdecode(name)) if isinstance(name, str | bytes) else None
         error = disk_error(error, path, elsewhere="choose another path", again=AGAIN)
     elif _is_out_of_memory(error):
         error = MachineError(
@@ -129,10 +124,8 @@ def _describe(error: BaseException, command: str) -> tuple[int, str]:
     if isinstance(error, Terminated):
         return error.exit_code, f"{command}: terminated"
     summary = printable(f"{type(error).__name__}: {error}".splitlines()[0])
-    return (
-        3,
-        f"{command}: internal error: {summary}\n  -> run it with --debug and report the output",
-    )
+    fix = "run it with --debug and report the output"
+    return 3, f"{command}: internal error: {summary}\n  -> {fix}"
 
 
 def _is_out_of_memory(error: BaseException) -> bool:

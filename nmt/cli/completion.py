@@ -59,10 +59,7 @@ def whole_parser() -> argparse.ArgumentParser:
 
 
 def _add(
-    commands: argparse._SubParsersAction[argparse.ArgumentParser],
-    name: str,
-    module: str,
-    meaning: str,
+    commands: argparse._SubParsersAction[argparse.ArgumentParser], name: str, module: str, help: str
 ) -> None:
     """Add a command, and say which of its arguments are files or folders."""
     import shtab
@@ -74,7 +71,7 @@ def _add(
         if action.metavar in (*FOLDERS, *FILES):
             is_folder = action.metavar in FOLDERS
             action.complete = shtab.DIRECTORY if is_folder else shtab.FILE  # type: ignore[attr-defined]
-    commands.add_parser(name, parents=[found], add_help=False, allow_abbrev=False, help=meaning)
+    commands.add_parser(name, parents=[found], add_help=False, allow_abbrev=False, help=help)
 
 
 if __name__ == "__main__":

@@ -62,8 +62,7 @@ def parser() -> argparse.ArgumentParser:
         metavar="NAME",
         help="best, latest or a name such as u001500; default: %(default)s",
     )
-    if (extension := hooks.extension("export")) is not None:
-        extension.add_options(p)
+    hooks.add_options("export", p)
     return p
 
 
@@ -77,11 +76,12 @@ def body(args: argparse.Namespace) -> None:
     from nmt.run.folder import RunFolder
     from nmt.runtime.files import AGAIN, disk_errors, human_bytes
 
-    extension = hooks.extension("export")
-    other = None if extension is None else extension.requested(args)
+    other = hooks.requested("export", args)
     run = RunFolder.open(args.run)
     run.require_translation()
-    output, write = (_output(args), _write) if other is None else other
+    quantized = f"-{args.quantization}" if args.quantization else ""
+    default = Path(args.output or f"{args.run}/ctranslate2{quantized}"), _write
+    output, write = other or default
     from nmt.run.checkpoint import MODEL
 
     enable_gc()
@@ -94,11 +94,6 @@ def body(args: argparse.Namespace) -> None:
     size = human_bytes(sum(file.stat().st_size for file in files))
     use = f"; {output / 'README.md'} shows how to use it" if output.is_dir() else ""
     print(f"wrote {output} ({size}){use}", file=sys.stderr)
-
-
-def _output(args: argparse.Namespace) -> Path:
-    type_of_weights = f"-{args.quantization}" if args.quantization else ""
-    return Path(args.output or f"{args.run}/ctranslate2{type_of_weights}")
 
 
 def _write(run: RunFolder, output: Path, args: argparse.Namespace) -> None:

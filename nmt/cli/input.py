@@ -120,26 +120,27 @@ class StreamLines(Iterator[str]):
 
     def __init__(self, file: BinaryIO, name: str) -> None:
         self._file, self._name = file, name
-        self._complete: deque[bytes | bytearray] = deque()
-        self._incomplete = bytearray()  # a line without its end so far
+        self._lines = deque([bytearray()])  # the last one is without its end so far
         self._ended = False
         self._number = 0
 
     def ready(self) -> bool:
         """Return whether the next line, or the end, arrives within PAUSE seconds."""
-        while self._incomplete_line():
+        while not self._has_line():
             if not self._readable(PAUSE):
                 return False
             self._read()
         return True
 
     def __next__(self) -> str:
-        while self._incomplete_line():
+        while not self._has_line():
             self._readable(None)  # reads of a non-blocking stream do not wait
             self._read()
-        if not self._complete and not self._incomplete:
-            raise StopIteration
-        line = self._complete.popleft() if self._complete else self._incomplete
+        if len(self._lines) == 1:
+            if not self._lines[0]:
+                raise StopIteration
+            self._lines.append(bytearray())
+        line = self._lines.popleft()
         self._number += 1
         at = f"{self._name}:{self._number}"
         if len(line) > LONGEST_LINE:
@@ -160,9 +161,9 @@ class StreamLines(Iterator[str]):
             ) from error
         return text.removeprefix("\ufeff") if self._number == 1 else text
 
-    def _incomplete_line(self) -> bool:
-        """Return whether the next line needs more input; a line that is too long does not."""
-        return not (self._complete or self._ended or len(self._incomplete) > LONGEST_LINE)
+    def _has_line(self) -> bool:
+        """Return whether the next line, or the end, needs no more input; a long line is refused."""
+        return len(self._lines) > 1 or self._ended or len(self._lines[0]) > LONGEST_LINE
 
     def _readable(self, seconds: float | None) -> bool:
         try:
@@ -173,12 +174,6 @@ class StreamLines(Iterator[str]):
     def _read(self) -> None:
         chunk = self._file.read1(CHUNK)  # type: ignore[attr-defined]
         first, *others = chunk.split(b"\n")
-        self._incomplete += first
-        for line in others:
-            self._complete.append(self._incomplete)
-            self._incomplete = bytearray(line)
-        if not chunk:
-            self._ended = True
-            if self._incomplete:
-                self._complete.append(self._incomplete)
-                self._incomplete = bytearray()
+        self._lines[-1] += first
+        self._lines.extend(map(bytearray, others))
+        self._ended = not chunk

@@ -72,7 +72,7 @@ OWN = "from_"  # how the modules for the user's own files begin
 
 
 class Program(NamedTuple):
-    """A command, as its module has it."""
+    """The functions of a command."""
 
     main: Callable[[], int]
     parser: Callable[[], argparse.ArgumentParser]
@@ -96,10 +96,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     if name not in choices:
         near = difflib.get_close_matches(name, choices, n=1, cutoff=0.5)
         hint = f"; did you mean {near[0]}?" if near else ""
-        print(
-            f"{' '.join(path)}: no command {name!r}{hint}\n  -> {' '.join(path)} lists all of them",
-            file=sys.stderr,
-        )
+        called = " ".join(path)
+        message = f"{called}: no command {name!r}{hint}\n  -> {called} lists all of them"
+        print(message, file=sys.stderr)
         return 2
     sys.argv = [" ".join([*path, name]), *words]  # the name of the command in its messages
     return program(choices[name]).main()
@@ -132,12 +131,9 @@ def _overview() -> str:
 
 
 def _import_overview() -> str:
-    own: dict[str, str] = {}
-    public: dict[str, str] = {}
-    for name, module in importers().items():
-        group = own if module.partition(".")[2].startswith(OWN) else public
-        group[name] = first_line(module)
-    return IMPORT_HELP.format(own=table(own), public=table(public))
+    lines = {name: first_line(module) for name, module in importers().items()}
+    public = {name: lines.pop(name) for name in importlib.import_module("data_prep").CORPORA}
+    return IMPORT_HELP.format(own=table(lines), public=table(public))
 
 
 def first_line(module: str) -> str:

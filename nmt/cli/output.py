@@ -3,13 +3,13 @@
 While nmt-translate writes OUT, the file is named OUT.part, and is locked. OUT.part.json holds its
 signature: the model, the input and every option that changes a line. ``--resume`` requires the same
 signature. A file with one of these names but without a signature is not from nmt-translate and is
-never changed. Before OUT.part is renamed, its hash is added to the signature. So the same command
-recognizes OUT if a kill has left the signature.
+never changed.
 """
 
 from __future__ import annotations
 
 import contextlib
+import functools
 import io
 import json
 import os
@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, Protocol, TypeAlias
 
 from nmt.errors import MachineError, UserError
-from nmt.runtime.files import AGAIN, RESUME, disk_errors, file_digest, read_text, write_atomic
+from nmt.runtime.files import AGAIN, RESUME, disk_errors, read_text, write_atomic
 
 if TYPE_CHECKING:
     from nmt.cli.input import Input
@@ -30,23 +30,17 @@ if TYPE_CHECKING:
 
 Signature: TypeAlias = dict[str, Any]
 LineNumber: TypeAlias = Callable[[bytes], int]  # line of output -> line of input, from 0
+Write: TypeAlias = Callable[[bytes], None]  # writes lines with their ends
 CHOOSE_ANOTHER = "choose another path"
 RUN_SUBFOLDERS = ("checkpoints", "dev", "parent", "tensorboard", "wandb")
 NO_MODEL_FILES = (".html", ".png", ".svg", ".pdf", ".tsv")
 STDOUT = Path("/dev/stdout")  # for messages; free space is that of the file behind it
-_OUTPUT = "output"  # key of the signature: hash of the complete output
 
 
 class Corpus(Protocol):
-    """An output of several files, made from the text and all of its translations.
+    """An output of several files, made from the text and all of its translations."""
 
-    Attributes:
-        name: of the partial output.
-        signature: tells ``--resume`` that the partial output has another format.
-    """
-
-    name: str
-    signature: dict[str, Any]
+    name: str  # of the partial output
 
     @property
     def files(self) -> list[Path]:
@@ -114,29 +108,13 @@ def locked_output(
                 fix=f"wait until it ends, or {CHOOSE_ANOTHER}",
             ) from error
     try:
-        if files is None:
-            accepted = force or _signature_of_output(output) is not None  # see is_complete
-            _check_replaceable(output, accepted, _has_resumable_lines(partial))
-        else:
-            for path in files:
-                _check_replaceable(path, force or resume)
+        for path in outputs:
+            _check_replaceable(path, force or (resume and files is not None), resume)
         _check_partial(partial, resume, force)
         yield
     finally:
         lock_path.unlink(missing_ok=True)
         lock.release()
-
-
-def is_complete(name: str | None, signature: Signature, force: bool) -> bool:
-    """Return whether an equal command, killed at its end, has completed this locked output.
-
-    Raises:
-        UserError: the output exists and is not that of such a command.
-    """
-    if name is None or force or not Path(name).exists():
-        return False
-    _check_replaceable(Path(name), _signature_of_output(Path(name)) == signature)
-    return True
 
 
 def check_output_file(output: Path, force: bool, inputs: Sequence[str | None] = ()) -> None:
@@ -172,29 +150,21 @@ def _check_place(outputs: Sequence[Path], inputs: Sequence[str | None]) -> None:
             )
 
 
-def _check_replaceable(output: Path, force: bool, interrupted: bool = False) -> None:
-    """Refuse an existing output, unless ``force`` is set and the file may be replaced.
-
-    ``interrupted``: a partial output can be resumed, which ``force`` would delete.
-    """
+def _check_replaceable(output: Path, force: bool, resume: bool = False) -> None:
+    """Refuse an existing output, unless ``force`` is set and the file may be replaced."""
     if not os.path.lexists(output):
         return
+    what, fix = "", CHOOSE_ANOTHER
     if not output.is_file():
-        raise UserError("is not a regular file", at=str(output), fix=CHOOSE_ANOTHER)
-    if folder := _model_folder(output):
-        raise UserError(
-            f"is an existing file of the model in {folder} and must not be replaced",
-            at=str(output),
-            fix=CHOOSE_ANOTHER,
-        )
-    if not force:
-        raise UserError(
-            "exists already",
-            at=str(output),
-            fix=f"rename or delete it, then {RESUME}"
-            if interrupted
-            else f"{CHOOSE_ANOTHER}, or add --force to replace it",
-        )
+        what = "is not a regular file"
+    elif folder := _model_folder(output):
+        what = f"is an existing file of the model in {folder} and must not be replaced"
+    elif not force:
+        what = "exists already"
+        replace = f"{CHOOSE_ANOTHER}, or add --force to replace it"
+        fix = f"rename or delete it, then {RESUME}" if resume else replace
+    if what:
+        raise UserError(what, at=str(output), fix=fix)
 
 
 def _model_folder(output: Path) -> Path | None:
@@ -251,29 +221,12 @@ def _read_signature(partial: Path) -> Signature | None:
     return None
 
 
-def _write_signature(partial: Path, signature: Signature) -> None:
-    text = json.dumps(signature, indent=1) + "\n"
-    write_atomic(_signature_path(partial), text, CHOOSE_ANOTHER)
-
-
 def _is_resumable(signature: Signature) -> bool:
     return signature["input"] is not None  # else a pipe, which cannot be read again
 
 
-def _has_resumable_lines(partial: Path) -> bool:
-    signature = _read_signature(partial)
-    resumable = signature is not None and _is_resumable(signature)
-    return resumable and partial.is_file() and partial.stat().st_size > 0
-
-
-def _signature_of_output(output: Path) -> Signature | None:
-    """Return the signature that a kill has left next to a complete output, if it is of this one."""
-    partial = partial_path(output)
-    stored = _read_signature(partial) or {}
-    digest = stored.pop(_OUTPUT, None)
-    if digest is None or os.path.lexists(partial) or not output.is_file():
-        return None
-    return stored if file_digest(output) == digest else None
+def _has_lines(partial: Path) -> bool:
+    return partial.exists() and partial.stat().st_size > 0
 
 
 def _check_partial(partial: Path, resume: bool, force: bool) -> None:
@@ -290,7 +243,7 @@ def _check_partial(partial: Path, resume: bool, force: bool) -> None:
                 at=str(path),
                 fix=f"rename the file, or {CHOOSE_ANOTHER}",
             )
-    if signature is None or not partial.exists() or not partial.stat().st_size:
+    if signature is None or not _has_lines(partial):
         return
     if resume and not _is_resumable(signature):
         raise UserError(
@@ -299,12 +252,12 @@ def _check_partial(partial: Path, resume: bool, force: bool) -> None:
             fix="rename it to keep its lines, or replace --resume with --force to start over",
         )
     if not resume and not force:
+        keep = "add --resume to continue it"
+        keep = keep if _is_resumable(signature) else "rename it to keep its lines"
         raise UserError(
             "contains the lines of an interrupted translation",
             at=str(partial),
-            fix="add --resume to continue it, or --force to start over"
-            if _is_resumable(signature)
-            else "rename it to keep its lines, or add --force to start over",
+            fix=f"{keep}, or add --force to start over",
         )
 
 
@@ -313,32 +266,29 @@ def _prepare_partial(
 ) -> int:
     """Prepare a partial output for appending; return the number of finished input lines.
 
-    An incomplete last line is removed. If an input line can have several output lines, those of
-    the last input line are removed too, because some may be missing.
-
     Raises:
         UserError: the signature of the file differs from this one.
     """
     stored = _read_signature(partial) if resume and partial.exists() else None
     finished = 0
     if stored is not None:
-        stored.pop(_OUTPUT, None)
         _require_equal(partial, stored, signature)
         finished = _truncate(partial, line_number)
     else:  # delete the lines first: they must never stand next to another signature
         partial.unlink(missing_ok=True)
-    _write_signature(partial, signature)
+    text = json.dumps(signature, indent=1) + "\n"
+    write_atomic(_signature_path(partial), text, CHOOSE_ANOTHER)
     return finished
 
 
 def _require_equal(partial: Path, stored: Signature, current: Signature) -> None:
-    differences = [
-        f"another {name.replace('_', ' ')}"
-        if name in ("model", "input", "reverse_model")
-        else f"{name.replace('_', '-')} {stored.get(name)} (now {current.get(name)})"
-        for name in {**stored, **current}
-        if stored.get(name) != current.get(name)
-    ]
+    differences = []
+    for name in {**stored, **current}:
+        before, now = stored.get(name), current.get(name)
+        if before != now and name in ("model", "input", "reverse_model"):  # hashes
+            differences.append(f"another {name.replace('_', ' ')}")
+        elif before != now:
+            differences.append(f"{name.replace('_', '-')} {before} (now {now})")
     if differences:
         raise UserError(
             f"cannot be resumed, because it was started with {', '.join(differences)}",
@@ -349,7 +299,11 @@ def _require_equal(partial: Path, stored: Signature, current: Signature) -> None
 
 
 def _truncate(partial: Path, line_number: LineNumber | None) -> int:
-    """Truncate the file after its last finished input line; return how many are finished."""
+    """Truncate the file after its last finished input line; return how many are finished.
+
+    An incomplete last line is removed. If an input line can have several output lines, those of
+    the last input line are removed too, because some may be missing.
+    """
     with open(partial, "rb+") as file:
         finished, end = 0, 0
         while (line := file.readline()).endswith(b"\n"):
@@ -364,31 +318,6 @@ def _truncate(partial: Path, line_number: LineNumber | None) -> int:
 # ---------------------------------------------------------------- writing
 
 
-class Output:
-    """An open file that gets translations; without ``path`` standard output, which is not buffered.
-
-    Its errors tell the user to ``retry``, an imperative, once their cause is gone.
-    """
-
-    def __init__(self, file: BinaryIO, path: Path | None, retry: str) -> None:
-        self._file, self._path, self._retry = file, path, retry
-
-    def write(self, lines: bytes) -> None:
-        """Write lines with their ends; raise MachineError if the disk is full or damaged."""
-        with self._errors(len(lines)):
-            self._file.write(lines)
-            if self._path is None:
-                self._file.flush()
-
-    def close(self) -> None:
-        """Flush and close the file; see ``write`` for the error."""
-        with self._errors(io.DEFAULT_BUFFER_SIZE):
-            self._file.close()
-
-    def _errors(self, needed: int) -> contextlib.AbstractContextManager[None]:
-        return disk_errors(self._path or STDOUT, needed, CHOOSE_ANOTHER, self._retry)
-
-
 @contextlib.contextmanager
 def open_output(
     name: str | None,
@@ -397,10 +326,11 @@ def open_output(
     force: bool,
     line_number: LineNumber | None,
     complete: Callable[[Path], None] | None = None,
-) -> Iterator[tuple[Output, int]]:
-    """Yield standard output, or the partial output of a locked file, and its finished input lines.
+) -> Iterator[tuple[Write, int]]:
+    """Open standard output, or the partial output of a locked file.
 
-    The partial output becomes the output at the end. After an error, its finished lines stay.
+    Yields a function that writes lines, and the number of finished input lines. The partial output
+    becomes the output at the end. After an error, its finished lines stay.
 
     Args:
         name, resume, force: as in ``locked_output``.
@@ -417,25 +347,29 @@ def open_output(
     if name is None:
         if sys.stdout is None:
             raise UserError("standard output is closed", fix="name a file with --output")
-        yield Output(sys.stdout.buffer, None, AGAIN), 0
+        yield _writer(sys.stdout.buffer, STDOUT, AGAIN), 0
         return
     partial = partial_path(Path(name))
     finished = _prepare_partial(partial, signature, resume, line_number)
     flag, effect = "--force", "starts over"
     if _is_resumable(signature):
         flag, effect = "--resume instead of --force" if force else "--resume", "continues"
-    with disk_errors(partial, elsewhere=CHOOSE_ANOTHER):
+    retry = f"run the same command with {flag}"
+    errors = functools.partial(disk_errors, partial, io.DEFAULT_BUFFER_SIZE, CHOOSE_ANOTHER, retry)
+    with errors():
         file = open(partial, "ab")  # noqa: SIM115, closed below
     try:
-        output = Output(file, partial, f"run the same command with {flag}")
-        with contextlib.closing(output):
-            yield output, finished
+        try:
+            yield _writer(file, partial, retry), finished
+        finally:
+            with errors():
+                file.close()
         if complete is None:
             _give_name(partial, Path(name), signature, force)
         else:
             complete(partial)
     except BaseException:
-        if partial.exists() and partial.stat().st_size:
+        if _has_lines(partial):
             print(
                 f"note: finished lines are in {partial}; the same command with {flag} {effect}",
                 file=sys.stderr,
@@ -447,15 +381,21 @@ def open_output(
     delete_signature(partial)
 
 
+def _writer(file: BinaryIO, path: Path, retry: str) -> Write:
+    def write(lines: bytes) -> None:
+        with disk_errors(path, len(lines), CHOOSE_ANOTHER, retry):
+            file.write(lines)
+            file.flush()
+
+    return write
+
+
 def _give_name(partial: Path, output: Path, signature: Signature, force: bool) -> None:
-    resumable = _is_resumable(signature)
     if not force and output.exists():
+        then = RESUME if _is_resumable(signature) else f"rename {partial} to {output}"
         raise UserError(
             "another program created this file while nmt-translate was running",
             at=str(output),
-            fix="rename or delete it, then "
-            + (RESUME if resumable else f"rename {partial} to {output}"),
+            fix=f"rename or delete it, then {then}",
         )
-    if resumable:
-        _write_signature(partial, {**signature, _OUTPUT: file_digest(partial)})
     os.replace(partial, output)

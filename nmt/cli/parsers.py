@@ -70,10 +70,7 @@ def command_parser(prog: str | None, **options: Any) -> argparse.ArgumentParser:
     general = p.add_argument_group(GENERAL)
     general.add_argument("-h", "--help", action=_Help, nargs=0, help="show this help")
     general.add_argument(
-        "--version",
-        action="version",
-        version=f"%(prog)s {__version__}",
-        help="show the version",
+        "--version", action="version", version=f"%(prog)s {__version__}", help="show the version"
     )
     general.add_argument("--debug", action="store_true", help="show the traceback of an error")
     return p

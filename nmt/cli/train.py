@@ -30,8 +30,7 @@ def parser() -> argparse.ArgumentParser:
         "checkpoint.",
         epilog=EXAMPLES,
     )
-    extension = hooks.extension("train")
-    add_recipe(p, "model.norm=layernorm seed=2", required=extension is None)
+    add_recipe(p, "model.norm=layernorm seed=2", required=hooks.find("train") is None)
     start = p.add_mutually_exclusive_group()
     start.add_argument(
         "--resume", action="store_true", help="continue from the newest checkpoint of the run"
@@ -46,8 +45,7 @@ def parser() -> argparse.ArgumentParser:
         action="store_true",
         help="check the recipe, the device, the data and the memory, without training",
     )
-    if extension is not None:
-        extension.add_options(p)
+    hooks.add_options("train", p)
     return p
 
 
@@ -59,8 +57,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def body(args: argparse.Namespace) -> None:
     """Train in this process alone, or in the processes that torchrun started."""
-    extension = hooks.extension("train")
-    if extension is not None and (instead := extension.requested(args)) is not None:
+    if (instead := hooks.requested("train", args)) is not None:
         instead()
         return
     with init_distributed() as world:

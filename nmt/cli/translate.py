@@ -9,9 +9,9 @@ import math
 import os
 import sys
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, NoReturn, TypeAlias, get_args, get_origin
+from typing import TYPE_CHECKING, Any, NoReturn, TypeAlias
 
 from nmt import hooks
 from nmt.cli.common import add_model_options, enable_gc, run_command
@@ -25,7 +25,7 @@ from nmt.version import __version__
 if TYPE_CHECKING:
     from tqdm import tqdm
 
-    from nmt.cli.output import Corpus, LineNumber, Output, Signature
+    from nmt.cli.output import Corpus, LineNumber, Signature, Write
     from nmt.data.glossary import Term
     from nmt.decoding.codec import Translation, UnknownPieces
     from nmt.decoding.confidence import Expectations
@@ -50,13 +50,21 @@ OPTION_GROUPS = {
     "sampling": ("sample", "temperature", "top_k", "top_p", "seed"),
     "constraints": ("glossary", "forbid_all", *CONSTRAINT_FILES),
     "choice among candidates": (
-        "mbr",
-        "reverse_weight",
-        "reverse_tag",
-        "reverse_tgt_tag",
-        "candidates",
+        "mbr", "reverse_weight", "reverse_tag", "reverse_tgt_tag", "candidates",
     ),
     "scores and alignment": ("token_scores", "align"),
+}  # fmt: skip
+# flag -> the flags of which it requires one
+REQUIRES = {
+    "reverse_weight": ("reverse",),
+    "reverse_tag": ("reverse",),
+    "reverse_tgt_tag": ("reverse",),
+    "candidates": ("mbr", "reverse"),
+}
+# flag -> the flags that it excludes, and why
+EXCLUDES = {
+    "confidence": (("score_target", "n_best", "reverse"), "it is calibrated on best translations"),
+    "scores": (("token_scores", "score_target", "n_best", "json"), "that writes the scores too"),
 }
 # shown by --help; --help-all shows the others too
 OFTEN_USED = (
@@ -108,9 +116,8 @@ def parser() -> argparse.ArgumentParser:
         action="store_true",
         help="write one JSON object per translation, in which any text is unambiguous",
     )
-    for name in ("translate", "documents"):
-        if (extension := hooks.extension(name)) is not None:
-            extension.add_options(p)
+    hooks.add_options("translate", p)
+    hooks.add_options("documents", p)
     model = p.add_argument_group("model")
     add_model_options(model)
     model.add_argument(
@@ -148,23 +155,22 @@ def _add_search_options(p: argparse.ArgumentParser) -> None:
     groups = {title: p.add_argument_group(title) for title in OPTION_GROUPS}
     group_of = {name: groups[title] for title, names in OPTION_GROUPS.items() for name in names}
     for name, field in SearchOptions.model_fields.items():
-        types = (field.annotation,)
-        if get_origin(field.annotation) is not Literal:
-            types = get_args(field.annotation) or types
-        choices = [t for t in types if get_origin(t) is Literal]
-        kind: dict[str, Any] = {"type": int, "metavar": "N"}
+        types = leaf_types(field.annotation)
+        choices = [leaf for leaf in types if isinstance(leaf, str)]  # of a Literal
         meaning = explained[name].removeprefix("true = ")
-        if name not in DecodeConfig.model_fields and types[0] in (int, float):
-            meaning += "" if field.default is None else f"; default: {field.default:g}"
+        kind: dict[str, Any]
         if bool in types:
             kind = {"action": "store_true"}
         elif choices:
-            kind = {"choices": get_args(choices[0])}
-        elif float in types:
-            kind = {"type": float, "metavar": "X"}
+            kind = {"choices": choices}
+        elif int in types or float in types:
+            number, metavar = (int, "N") if int in types else (float, "X")
+            kind = {"type": number, "metavar": metavar}
+            if name not in DecodeConfig.model_fields and field.default is not None:
+                meaning += f"; default: {field.default:g}"
         elif name == "src" or name.endswith("tag"):
             kind = {"metavar": "LANG" if name == "src" else "TAG"}
-        elif str in leaf_types(field.annotation):
+        else:
             kind, meaning = {"metavar": "FILE"}, f"file with {meaning}, one per line"
         group = group_of.get(name, search)
         group.add_argument(as_flag(name), dest=name, default=None, help=meaning, **kind)
@@ -198,66 +204,36 @@ def _add_search_options(p: argparse.ArgumentParser) -> None:
 
 
 def _check_flags(args: argparse.Namespace) -> None:
-    """Check flags that depend on each other, and that files of phrases exist."""
     from nmt.decoding.options import as_flag
 
-    meanings = {
-        "forbid_all": "each line is a phrase that no translation may contain",
-        "glossary": "each line is a source term, a tab and a target term",
-    }
-    for name, meaning in {**meanings, **CONSTRAINT_FILES}.items():
+    for name in (*CONSTRAINT_FILES, "forbid_all", "glossary"):
         file = getattr(args, name)
         if file is not None and not os.path.exists(file):  # perhaps a phrase instead of a file
             raise UserError(
                 f"there is no file {file}",
                 at=as_flag(name),
-                fix=f"pass the path of a file, in which {meaning}",
+                fix="pass the path of a file; --help-all says what it contains",
             )
-    regular = args.input and args.output and Path(args.input).is_file()
-    reverse = "add --reverse RUN, the run folder of a model of the reverse direction"
-    rules = [
-        (
-            args.resume and not regular,
+    if args.resume and not (args.input and args.output and Path(args.input).is_file()):
+        raise UserError(
             "--resume requires a regular --input file and --output or --pairs",
-            "add them, or leave out --resume",
-        ),
-        (args.reverse_weight and not args.reverse, "--reverse-weight requires --reverse", reverse),
-        (args.reverse_tag and not args.reverse, "--reverse-tag requires --reverse", reverse),
-        (
-            args.reverse_tgt_tag and not args.reverse,
-            "--reverse-tgt-tag requires --reverse",
-            reverse,
-        ),
-        (
-            args.candidates and not (args.mbr or args.reverse),
-            "--candidates requires --mbr or --reverse",
-            "add one of them, or leave out --candidates",
-        ),
-        (
-            args.reverse and args.score_target is not None,
-            "--reverse does not apply to given translations",
-            "leave --reverse out",
-        ),
-    ]
-    for flag, given in {
-        "--score-target": args.score_target is not None,
-        "--n-best": args.n_best not in (None, 1),
-        "--reverse": args.reverse,
-    }.items():
-        what = f"--confidence cannot be combined with {flag}: it is calibrated on best translations"
-        rules.append((args.confidence and given, what, f"leave out {flag} or --confidence"))
-    with_scores = {
-        "--token-scores": args.token_scores,
-        "--score-target": args.score_target,
-        "--n-best": args.n_best not in (None, 1),
-        "--json": args.json,
-    }
-    for flag, given in with_scores.items():
-        what = f"--scores is redundant with {flag}, which writes the scores too"
-        rules.append((args.scores and given, what, "leave out --scores"))
-    for is_broken, what, fix in rules:
-        if is_broken:
-            raise UserError(what, fix=fix)
+            fix="add them, or leave out --resume",
+        )
+    given = {name for name, value in vars(args).items() if value}
+    if args.n_best == 1:
+        given.remove("n_best")
+    for name, needed in REQUIRES.items():
+        if name in given and given.isdisjoint(needed):
+            flag, choice = as_flag(name), " or ".join(map(as_flag, needed))
+            raise UserError(f"{flag} requires {choice}", fix=f"add {choice}, or leave out {flag}")
+    for name, (others, why) in EXCLUDES.items():
+        for other in others:
+            if {name, other} <= given:
+                first, second = as_flag(name), as_flag(other)
+                raise UserError(
+                    f"{first} cannot be combined with {second}: {why}",
+                    fix=f"leave out {first} or {second}",
+                )
 
 
 def _parallel_files(args: argparse.Namespace) -> dict[str, str]:
@@ -290,9 +266,12 @@ def _constraints(args: argparse.Namespace, total: int | None) -> dict[str, Any]:
     def phrases(line: str) -> list[str]:
         return [phrase for phrase in line.split("\t") if phrase.strip()]
 
-    files = {name: file for name, file in _parallel_files(args).items() if name in CONSTRAINT_FILES}
-    lines = {name: read_parallel(file, total) for name, file in files.items()}
-    return {name: x if name == "prefix" else map(phrases, x) for name, x in lines.items()}
+    constraints: dict[str, Any] = {}
+    for name in CONSTRAINT_FILES:
+        if file := _parallel_files(args).get(name):
+            lines = read_parallel(file, total)
+            constraints[name] = lines if name == "prefix" else map(phrases, lines)
+    return constraints
 
 
 # ---------------------------------------------------------------- translating
@@ -308,13 +287,11 @@ def body(args: argparse.Namespace) -> None:
     from nmt.cli.output import locked_output
 
     limit_onednn_cache(COMPILED_PRODUCTS)
-    if (documents := hooks.extension("documents")) is not None:
-        found: hooks.Documents | None = documents.requested(args)
-        if found is not None:
-            _translate_documents(args, found)
-            return
-    extension = hooks.extension("translate")
-    corpus: Corpus | None = None if extension is None else extension.requested(args)
+    documents: hooks.Documents | None = hooks.requested("documents", args)
+    if documents is not None:
+        _translate_documents(args, documents)
+        return
+    corpus: Corpus | None = hooks.requested("translate", args)
     if corpus is not None:
         args.output = corpus.name
     _check_flags(args)
@@ -341,7 +318,7 @@ def _translate_documents(args: argparse.Namespace, documents: hooks.Documents) -
 
 def _translate(args: argparse.Namespace, corpus: Corpus | None) -> None:
     from nmt.cli.input import read_input, read_parallel
-    from nmt.cli.output import delete_signature, is_complete, open_output, partial_path
+    from nmt.cli.output import delete_signature, open_output, partial_path
     from nmt.config.recipe import DecodeConfig
     from nmt.decoding.options import as_flag, check_scoring_options, search_options
 
@@ -351,34 +328,29 @@ def _translate(args: argparse.Namespace, corpus: Corpus | None) -> None:
     # report errors before torch is loaded
     search_options(DecodeConfig(), chosen, constraints.keys(), as_flag)
     if targets is not None:
-        check_scoring_options({**chosen, **constraints}, as_flag)
+        check_scoring_options({"reverse": args.reverse, **chosen, **constraints}, as_flag)
     translator = _load(args)
     enable_gc()
     options = translator.check_options(chosen, constraints.keys())
     _note_tags(translator, options)
     expectations = _expectations(args, translator, options)
-    form = {} if corpus is None else corpus.signature
-    signature = _signature(args, translator, options, form)
+    signature = _signature(args, translator, options, corpus)
     if corpus is None:
         (format_line, line_number), complete = _output_format(args, options, expectations), None
-        is_done = is_complete(args.output, signature, args.force)
     else:
+        if args.resume and corpus.is_complete(signature):
+            delete_signature(partial_path(Path(corpus.name)))
+            _note(f"{corpus.name}: the corpus is complete already")
+            return
         format_line, line_number = corpus.line_format(translator), None
         settings = {"run": args.run, "checkpoint": translator.info.source, **signature}
         complete = functools.partial(corpus.write, settings=settings)
-        is_done = args.resume and corpus.is_complete(signature)
-    name = args.output
-    if name is not None and is_done:
-        delete_signature(partial_path(Path(name)))
-        what = "output" if corpus is None else "corpus"
-        _note(f"{name}: the {what} is complete already")
-        return
     found: Counter[str] = Counter()
     if options.glossary:
         glossary = translator.codec.glossary(options.glossary, options.src)
         lines = _count_terms(lines, glossary, found)
-    opening = open_output(name, signature, args.resume, args.force, line_number, complete)
-    with opening as (output, finished):
+    opening = open_output(args.output, signature, args.resume, args.force, line_number, complete)
+    with opening as (write, finished):
         if corpus is not None:
             corpus.check_unfinished(finished)
         with _progress_bar(args, total, finished) as bar:
@@ -389,7 +361,7 @@ def _translate(args: argparse.Namespace, corpus: Corpus | None) -> None:
             else:
                 scored = translator.score_stream(lines, targets, **given)
                 translations = ([one] for one in scored)
-            notes = _write(translations, output, format_line, finished)
+            notes = _write(translations, write, format_line, finished)
             for note in notes if corpus is None else ():  # a corpus counts what it leaves out
                 _note(note)
             if expectations is not None:
@@ -425,16 +397,13 @@ def _load(args: argparse.Namespace) -> Translator:
 
 
 def _signature(
-    args: argparse.Namespace,
-    translator: Translator,
-    options: SearchOptions,
-    form: Mapping[str, Any],
+    args: argparse.Namespace, translator: Translator, options: SearchOptions, corpus: Corpus | None
 ) -> Signature:
     """Return what ``--resume`` compares: model, input and all options that change a line.
 
-    An input that cannot be read again, such as a pipe, is None. ``form`` is that of the lines, if
-    it is not the usual one.
+    An input that cannot be read again, such as a pipe, is None.
     """
+    from nmt.run.folder import RunFolder
     from nmt.runtime.files import file_digest
 
     engine, parallel = translator.engine, _parallel_files(args)
@@ -442,25 +411,23 @@ def _signature(
     if args.output is None or not all(name and Path(name).is_file() for name in inputs):
         return {"version": __version__, "input": None}
     reverse = translator.reverse if args.reverse and options.reverse_weight else None
+    calibration = RunFolder(args.run[0]).confidence_file if args.confidence else None
     signature = {
         "version": __version__,
         "model": engine.model_hash(),
         "device": str(engine.device).partition(":")[0],  # the last digits of scores depend on it
         "input": [file_digest(Path(name)) for name in inputs],
+        "files": list(parallel),
         # the batch size changes no line
         **options.model_dump(exclude={"batch_tokens"}),
         "scores": args.scores,
+        "json": args.json,
+        "confidence": None if calibration is None else file_digest(calibration),
         "precision": engine.precision,
-        **form,
-        **({"json": True} if args.json else {}),
-        **({"confidence": _calibration_hash(args)} if args.confidence else {}),
         "reverse_model": None if reverse is None else reverse.engine.model_hash(),
-        "reverse_weight": None if reverse is None else options.reverse_weight,
-        "stop_rule": None if options.stop_rule == "bound" else options.stop_rule,
-        "split": translator.codec.usual.sentences if options.split == "auto" else None,
+        "sentences": translator.codec.usual.sentences,  # of a line that is not split
+        "pairs": corpus is not None,
     }
-    if parallel:
-        signature["files"] = list(parallel)
     return dict(json.loads(json.dumps(signature)))  # as it will be read again
 
 
@@ -473,33 +440,26 @@ def _expectations(
     from nmt.decoding.confidence import Expectations, read_calibration, search_settings
 
     calibration = read_calibration(args.run, translator.info.source)
-    now = search_settings(options)
+    before, now = calibration.search, search_settings(options)
     changed = [
-        f"{name}={calibration.search.get(name)} (now {now.get(name)})"
-        for name in {**calibration.search, **now}
-        if calibration.search.get(name) != now.get(name)
+        f"{name}={before.get(name)} (now {now.get(name)})"
+        for name in {**before, **now}
+        if before.get(name) != now.get(name)
     ]
     if changed:
         _note(f"the confidence was calibrated with {', '.join(changed)}, and may be wrong now")
     return Expectations(calibration)
 
 
-def _calibration_hash(args: argparse.Namespace) -> str:
-    from nmt.run.folder import RunFolder
-    from nmt.runtime.files import file_digest
-
-    return file_digest(RunFolder(args.run[0]).confidence_file)
-
-
 def _write(
-    translations: Iterable[list[Translation]], output: Output, format_line: Format, finished: int
+    translations: Iterable[list[Translation]], write: Write, format_line: Format, finished: int
 ) -> list[str]:
     """Write the translations of each line, from line ``finished`` on; return notes about them."""
     from nmt.decoding.codec import BLANK
 
     translated, cut, short = 0, 0, []
     for number, candidates in enumerate(translations, finished):
-        output.write("".join(f"{format_line(number, t)}\n" for t in candidates).encode())
+        write("".join(f"{format_line(number, t)}\n" for t in candidates).encode())
         translated += candidates[0] != BLANK
         cut += not candidates[0].finished
         if candidates[0].short:
@@ -531,7 +491,6 @@ def _note_tags(translator: Translator, options: SearchOptions) -> None:
 
 
 def _lines(first: Sequence[int], count: int) -> str:
-    """Return the numbers of lines, given the first of them and how many there are."""
     numbers = ", ".join(map(str, first))
     more = f" and {count - len(first):,} more" if count > len(first) else ""
     return f"{'line' if count == 1 else 'lines'} {numbers}{more}"
@@ -551,7 +510,6 @@ def _note_unknown(unknown: UnknownPieces) -> None:
 
 
 def _count_terms(lines: Iterable[str], glossary: Glossary, found: Counter[str]) -> Iterator[str]:
-    """Yield the lines, and count the terms that they have."""
     for line in lines:
         found.update(glossary.find(line).keys())
         yield line
@@ -569,6 +527,10 @@ def _note_terms(file: str, terms: Sequence[Term], found: Counter[str]) -> None:
 # ---------------------------------------------------------------- output formats
 
 Format: TypeAlias = "Callable[[int, Translation], str]"  # input line from 0 -> line of output
+JSON_KEYS = (  # of a translation
+    "text", "log_prob", "score", "finished", "short", "pieces", "token_log_probs", "eos",
+    "alignment",
+)  # fmt: skip
 
 
 def _output_format(
@@ -602,19 +564,12 @@ def _output_format(
 
 def _json(number: int, t: Translation, expectations: Expectations | None) -> str:
     """Return one JSON object; an infinite score is null, as JSON has no infinity."""
-    values: dict[str, Any] = {
-        "line": number,
-        "text": t.text,
-        "log_prob": t.log_prob if math.isfinite(t.log_prob) else None,
-        "score": t.score if math.isfinite(t.score) else None,
-        "finished": t.finished,
-        "short": t.short,
-        "pieces": t.pieces,
-        "token_log_probs": t.token_log_probs,
-        "eos": t.eos,
-        "alignment": t.alignment,
-        **({} if expectations is None else {"expected_chrf": round(expectations(t), 2)}),
-    }
+    values: dict[str, Any] = {"line": number} | {name: getattr(t, name) for name in JSON_KEYS}
+    for name in ("log_prob", "score"):
+        if not math.isfinite(values[name]):
+            values[name] = None
+    if expectations is not None:
+        values["expected_chrf"] = round(expectations(t), 2)
     return json.dumps(values, ensure_ascii=False)
 
 

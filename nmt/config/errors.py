@@ -18,10 +18,10 @@ from nmt.errors import UserError
 
 COMMAND_LINE = Location("command line")
 MAX_SHOWN = 60  # characters of a wrong value
-# next steps
-ADD = f"add the key; {KEY_LIST}"
-CHANGE = f"change the keys that the message names; {KEY_LIST}"
-RENAME = f"rename or delete the key; {KEY_LIST}"
+LIMITS = {  # names in JSON schema
+    "minimum": "of at least", "exclusiveMinimum": "above",
+    "maximum": "at most", "exclusiveMaximum": "below",
+}  # fmt: skip
 
 
 def raise_problems(problems: Iterable[Problem], file: str) -> None:
@@ -69,22 +69,24 @@ def explain(
             what = f'"{wrong.path[-1]}" is not a valid name; a name has letters, digits, ".", "_" '
             yield Problem(place.key, f'{what}and "-", and begins with a letter or digit')
         elif kind == "extra_forbidden":
-            yield Problem(place.key, _unknown_key(wrong, document), RENAME)
+            yield Problem(
+                place.key, _unknown_key(wrong, document), f"rename or delete the key; {KEY_LIST}"
+            )
         elif kind == "missing" and not wrong.is_item:
             around = document.place(wrong.path[:-1])
-            yield Problem(around.key, _missing_key(wrong, document), ADD)
+            yield Problem(around.key, _missing_key(wrong, document), f"add the key; {KEY_LIST}")
         elif kind == "union_tag_invalid":
             path = (*wrong.path, "kind")
-            at = document.place(path if document.get(path) is not None else wrong.path).value
-            value = document.get(path)
+            at, value = document.place(path).value, document.get(path)
             kinds = list(models_of(wrong.group.model_fields[wrong.key].annotation))
             hint = _our_value(f"{name}.kind", value) or did_you_mean(str(value), kinds)
             yield Problem(at, f"{name}.kind: {quote_value(value)} is not {join_or(kinds)}{hint}")
-        elif kind == "missing":  # the list has too few items
-            path = wrong.path[:-1]
-            yield Problem(document.place(path).value, _wrong_value(wrong, path, False, document))
         else:
-            yield Problem(place.value, _wrong_value(wrong, wrong.path, wrong.is_item, document))
+            # a list with too few items lacks an item, and the error is about the list
+            path = wrong.path[:-1] if kind == "missing" else wrong.path
+            is_item = wrong.is_item and kind != "missing"
+            what = _wrong_value(wrong, path, is_item, document)
+            yield Problem(document.place(path).value, what)
 
 
 def _find(
@@ -117,12 +119,11 @@ def _explain_rules(text: str, path: KeyPath, document: Document) -> Iterator[Pro
         first = line.partition(":")[0]
         own = (*path, first)
         if document.get(own) is not None:
-            text = key_name(own) + line.removeprefix(first)
-            yield Problem(document.place(own).value, text, CHANGE)
+            at, line = document.place(own).value, key_name(own) + line.removeprefix(first)
         else:
-            about = f"{key_name(path)}: " if len(path) > 1 else ""
-            place = _first_key_in(line, document) or document.place(path)
-            yield Problem(place.key, about + line, CHANGE)
+            at = (_first_key_in(line, document) or document.place(path)).key
+            line = f"{key_name(path)}: {line}" if len(path) > 1 else line
+        yield Problem(at, line, f"change the keys that the message names; {KEY_LIST}")
 
 
 def _first_key_in(text: str, document: Document) -> Place | None:
@@ -266,7 +267,9 @@ def _in_words(schema: dict[str, Any]) -> str:
         return join_or(schema["enum"])
     kind = schema.get("type")
     if kind in ("integer", "number"):
-        return ("an integer" if kind == "integer" else "a number") + _range(schema)
+        limits = [f"{word} {schema[name]}" for name, word in LIMITS.items() if name in schema]
+        number = "an integer" if kind == "integer" else "a number"
+        return f"{number} {' and '.join(limits)}".rstrip()
     if kind == "array":
         some = "one or more" if schema.get("minItems") else "any number"
         count = schema["maxItems"] if "prefixItems" in schema else some
@@ -274,14 +277,3 @@ def _in_words(schema: dict[str, Any]) -> str:
     return {"boolean": "true or false", "string": "text", "null": "none"}.get(
         str(kind), "a group of keys"
     )
-
-
-def _range(schema: dict[str, Any]) -> str:
-    words = {
-        "minimum": "of at least",
-        "exclusiveMinimum": "above",
-        "maximum": "at most",
-        "exclusiveMaximum": "below",
-    }
-    limits = [f"{word} {schema[name]}" for name, word in words.items() if name in schema]
-    return f" {' and '.join(limits)}" if limits else ""

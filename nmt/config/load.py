@@ -67,15 +67,13 @@ def load_recipe(
     if is_variants_file(document):
         variants = hooks.find("variants")
         if variants is None:
-            raise UserError(
-                "a file of variants needs the package nmt.apps", at=str(path), fix="pass a recipe"
-            )
+            what = "a file of variants needs the package nmt.apps"
+            raise UserError(what, at=str(path), fix="pass a recipe")
         chosen: Recipe = variants.choose_variant(document, variant, overrides, problems)
         return chosen
     if variant is not None:
-        raise UserError(
-            "this is a recipe; it has no variants", at=str(path), fix="leave out --variant"
-        )
+        what = "this is a recipe; it has no variants"
+        raise UserError(what, at=str(path), fix="leave out --variant")
     document = absolute_paths(document, path.resolve().parent)
     return with_run_folder(_resolve(document, overrides, problems), Path("runs") / path.stem)
 
@@ -92,10 +90,8 @@ def as_recipe(
 ) -> Recipe:
     """Return the recipe of a file, of a dictionary with the keys of a recipe, or of a Recipe.
 
-    Args:
-        recipe: paths in a dictionary are relative to the working directory.
-        overrides: ``key=value``, applied last.
-        variant: name of the variant in a file of variants.
+    Paths in a dictionary are relative to the working directory. See ``load_recipe`` for the other
+    arguments.
 
     Raises:
         UserError: all errors of the recipe, or it has no file and no run folder ``out``.
@@ -107,14 +103,12 @@ def as_recipe(
     if isinstance(recipe, Recipe):
         # a key that nobody has set stays so: a parent may decide it
         recipe = recipe.model_dump(by_alias=True, exclude_unset=True)
-    document = absolute_paths(as_document(recipe, "recipe"), Path.cwd())
-    resolved = _resolve(document, overrides)
+    # as a YAML file with these values
+    document = Document(_as_text(recipe), {}, "recipe")
+    resolved = _resolve(absolute_paths(document, Path.cwd()), overrides)
     if not resolved.out:
-        raise UserError(
-            "a recipe without a file needs the path of a run folder",
-            at="out",
-            fix='set it, such as "out": "runs/first"',
-        )
+        what = "a recipe without a file needs the path of a run folder"
+        raise UserError(what, at="out", fix='set it, such as "out": "runs/first"')
     return with_run_folder(resolved, Path())
 
 
@@ -175,12 +169,12 @@ def changed_keys(old: Recipe, new: Recipe) -> dict[str, str]:
     An entry that only one of the recipes has is in the value of its list, such as ``data.train``.
     """
     before, after = recipe_values(old), recipe_values(new)
-    return {
-        key: f"{format_value(before.get(key))} -> {format_value(after.get(key))}"
-        for key in {**before, **after}
-        if before.get(key) != after.get(key)
-        and not ("[" in key and (key not in before or key not in after))
-    }
+    changed = {}
+    for key in {**before, **after}:
+        in_one_entry = "[" in key and not (key in before and key in after)
+        if before.get(key) != after.get(key) and not in_one_entry:
+            changed[key] = f"{format_value(before.get(key))} -> {format_value(after.get(key))}"
+    return changed
 
 
 def read_file(path: Path, problems: list[Problem]) -> Document:
@@ -200,9 +194,8 @@ def read_file(path: Path, problems: list[Problem]) -> Document:
         return read_yaml(data.decode("utf-8"), str(path), problems)
     except UnicodeDecodeError as error:
         line = error.object[: error.start].count(b"\n") + 1
-        raise UserError(
-            f"not UTF-8 ({error.reason})", at=f"{path}:{line}", fix="save the recipe as UTF-8"
-        ) from error
+        what = f"not UTF-8 ({error.reason})"
+        raise UserError(what, at=f"{path}:{line}", fix="save the recipe as UTF-8") from error
     except OSError as error:
         raise UserError(
             f"cannot read the recipe: {error.strerror}",
@@ -252,9 +245,9 @@ def apply_overrides(
         above = [path[:depth] for depth in range(1, len(path))]
         scalars = [a for a in above if isinstance(document.get(a), (str, list))]
         if scalars and not is_none(document.get(scalars[0])):
-            text = f"{key_name(path)}={format_value(value)}"
-            what = f'{text}: "{key_name(scalars[0])}" is not a group of keys'
-            problems.append(Problem(COMMAND_LINE, what))
+            what = f'"{key_name(scalars[0])}" is not a group of keys'
+            override = f"{key_name(path)}={format_value(value)}"
+            problems.append(Problem(COMMAND_LINE, f"{override}: {what}"))
             continue
         if len(path) > 2 and isinstance(old := document.get(path[:-1]), dict):
             path, value = path[:-1], {**old, path[-1]: value}  # the mapping keeps its other keys
@@ -322,11 +315,6 @@ def merge(base: Document, changes: Document) -> Document:
     return Document(merged, {**changes.places, **kept}, base.file)
 
 
-def as_document(values: Mapping[str, Any], file: str) -> Document:
-    """Return Python values as the document that a YAML file with them would give."""
-    return Document(_as_text(values), {}, file)
-
-
 def _as_text(value: Any) -> Any:
     if isinstance(value, Mapping):
         return {str(key): _as_text(inner) for key, inner in value.items()}
@@ -356,10 +344,8 @@ def _absolute(value: Any, folder: Path, is_word: Callable[[str], bool], at: str)
     if isinstance(value, list):
         return [_absolute(item, folder, is_word, at) for item in value]
     if isinstance(value, dict):  # an entry of a corpus
-        return {
-            k: _absolute(v, folder, is_word, at) if k in ("path", "other_refs") else v
-            for k, v in value.items()
-        }
+        paths = {key: value[key] for key in ("path", "other_refs") if key in value}
+        return value | {key: _absolute(v, folder, is_word, at) for key, v in paths.items()}
     if not value or is_word(value):
         return value
     if url := url_of(value):
@@ -371,9 +357,6 @@ def _absolute(value: Any, folder: Path, is_word: Callable[[str], bool], at: str)
     path = os.path.normpath(folder / os.path.expanduser(value))
     require_usable(path, at)
     return path
-
-
-# ---------------------------------------------------------------- helpers
 
 
 def _resolve(

@@ -16,43 +16,33 @@ from pydantic import (
     BaseModel,
     BeforeValidator,
     Field,
-    GetJsonSchemaHandler,
     SerializerFunctionWrapHandler,
     ValidationInfo,
-    WithJsonSchema,
     WrapSerializer,
     field_validator,
     model_serializer,
     model_validator,
 )
-from pydantic_core import CoreSchema
 
 from nmt.config.schedules import InverseSqrt, LrRamp, Schedule
-from nmt.config.schema import ConfigBase, as_list, is_none, item_or_list, key, keys_of, models_of
+from nmt.config.schema import ConfigBase, in_words, is_none, key, keys_of, list_of, models_of
 
 MAX_VOCAB = 1_000_000
 
-Prefix: TypeAlias = Annotated[str, Field(min_length=1, json_schema_extra={"form": "a path prefix"})]
+NonEmpty: TypeAlias = Annotated[str, Field(min_length=1)]
+Prefix: TypeAlias = Annotated[NonEmpty, in_words("a path prefix")]
 Probability: TypeAlias = Annotated[float, Field(ge=0, lt=1)]
 Language: TypeAlias = Annotated[
-    str,
-    Field(
-        pattern=r"^[A-Za-z0-9_-]+$",
-        json_schema_extra={"form": "a language code of letters, digits, - and _"},
-    ),
+    str, in_words("a language code of letters, digits, - and _", pattern=r"^[A-Za-z0-9_-]+$")
 ]
-
-
 Tag: TypeAlias = Annotated[
     str,
-    Field(
-        pattern=r"^<[A-Za-z0-9_-]+>$",
-        json_schema_extra={"form": "letters, digits, - and _ in angle brackets, such as <bt>"},
+    in_words(
+        "letters, digits, - and _ in angle brackets, such as <bt>", pattern=r"^<[A-Za-z0-9_-]+>$"
     ),
 ]
 TAG_KEYS = ("tag", "tgt_tag")  # of an entry: of its sources, of its targets
 SPECIAL_NAMES = ("<pad>", "<s>", "<unk>", "<mask>")  # of the vocabulary, as displayed
-ENTRY_FORM = "a path prefix, or a mapping that has path"
 
 
 class _Entry(ConfigBase):
@@ -146,11 +136,9 @@ class HeldOutEntry(_Entry):
 
     name: str | None = key(None, "O", form="letters, digits, - and _", pattern=r"^[A-Za-z0-9_-]+$")
     """name of the set in logs and files, for several sets; none = SRC-TGT"""
-    other_refs: Annotated[
-        list[Annotated[str, Field(min_length=1)]],
-        BeforeValidator(as_list),
-        item_or_list({"type": "string", "minLength": 1}, "a file, or a list of files"),
-    ] = key([], "Papineni 2002")
+    other_refs: Annotated[list[NonEmpty], list_of(NonEmpty, "a file, or a list of files")] = key(
+        [], "Papineni 2002"
+    )
     """files with further references, with the lines of PATH.TGT; BLEU, chrF and TER use all
     references, perplexity only PATH.TGT"""
 
@@ -164,56 +152,26 @@ class HeldOutEntry(_Entry):
         return self.name or "-".join(dict.fromkeys(self.langs(recipe)))
 
 
-def _as_entries(value: Any) -> Any:
-    return [value] if isinstance(value, (str, Path, dict, _Entry)) else value
-
-
-class _EntriesSchema:
-    """The JSON schema of a key that holds one entry or several."""
-
-    def __get_pydantic_json_schema__(
-        self, core_schema: CoreSchema, handler: GetJsonSchemaHandler
-    ) -> dict[str, Any]:
-        several = handler(core_schema)
-        path = {"type": "string", "minLength": 1}
-        entry = {"anyOf": [path, several["items"]], "form": ENTRY_FORM}
-        form = "a path prefix, a mapping that has path, or a list of them"
-        return {"anyOf": [entry, {**several, "items": entry}], "form": form}
-
-
 def _dump_held_out(entries: list[HeldOutEntry], dump: SerializerFunctionWrapHandler) -> Any:
     values = dump(entries)
     return values[0] if len(values) == 1 and isinstance(values[0], str) else values
 
 
-CorpusEntries: TypeAlias = Annotated[
-    list[CorpusEntry], Field(min_length=1), BeforeValidator(_as_entries), _EntriesSchema()
-]
-TermsEntries: TypeAlias = Annotated[
-    list[TermsEntry], Field(min_length=1), BeforeValidator(_as_entries), _EntriesSchema()
-]
+def _entries(entry: Any) -> BeforeValidator:
+    item = Annotated[NonEmpty | entry, in_words("a path prefix, or a mapping that has path")]
+    return list_of(item, "a path prefix, a mapping that has path, or a list of them", 1)
+
+
+_SOME = Field(min_length=1)
+CorpusEntries: TypeAlias = Annotated[list[CorpusEntry], _SOME, _entries(CorpusEntry)]
+TermsEntries: TypeAlias = Annotated[list[TermsEntry], _SOME, _entries(TermsEntry)]
 HeldOutEntries: TypeAlias = Annotated[
-    list[HeldOutEntry],
-    Field(min_length=1),
-    BeforeValidator(_as_entries),
-    WrapSerializer(_dump_held_out),
-    _EntriesSchema(),
+    list[HeldOutEntry], _SOME, WrapSerializer(_dump_held_out), _entries(HeldOutEntry)
 ]
 
 
 AugmentKind: TypeAlias = Literal[
     "case", "accents", "typos", "punctuation", "quotes", "copies", "join"
-]
-Shares: TypeAlias = Annotated[
-    dict[AugmentKind, Annotated[float, Field(ge=0, le=1)]],
-    WithJsonSchema(
-        {
-            "type": "object",
-            "properties": {kind: {"type": "number"} for kind in get_args(AugmentKind)},
-            "additionalProperties": False,
-            "form": f"a mapping of {', '.join(get_args(AugmentKind))} to numbers from 0 to 1",
-        }
-    ),
 ]
 
 
@@ -267,7 +225,11 @@ class DataConfig(ConfigBase):
     normalize: Literal["clean", "nfc", "none"] = key("clean", "O")
     """Unicode form of training and input text: clean = NFC without characters that have no shape,
     as docs/data.md lists them; references are scored unaltered"""
-    augment: Shares = key({}, "Belinkov 2018, Bogoychev 2023, Nguyen 2021")
+    augment: dict[AugmentKind, Annotated[float, Field(ge=0, le=1)]] = key(
+        {},
+        "Belinkov 2018, Bogoychev 2023, Nguyen 2021",
+        form=f"a mapping of {', '.join(get_args(AugmentKind))} to numbers from 0 to 1",
+    )
     """share of the training pairs that each kind changes, drawn again in each epoch: case =
     capitals, initial capitals or small letters on both sides; accents = none in the source; typos =
     of the source, by keyboard neighbors; punctuation = no mark at the end of both sides; quotes =
@@ -289,11 +251,6 @@ class DataConfig(ConfigBase):
     def augments(self) -> bool:
         """Return whether some training pairs are changed."""
         return any(self.augment.values())
-
-    @property
-    def draws_differ(self) -> bool:
-        """Return whether the epochs have different pairs of ``train``."""
-        return self.temperature != 1 or any(entry.weight % 1 for entry in self.training)
 
 
 class SegmentBase(ConfigBase):
@@ -368,10 +325,7 @@ class SentencePieceConfig(SegmentBase):
     def _broken_rules(self) -> Iterator[str]:
         learned, sampling = self.file is None, self.sampling_alpha is not None
         if sampling and self.dropout > 0:
-            yield (
-                "sampling_alpha and dropout exclude each other: dropout is for model_type: bpe, "
-                "sampling_alpha for model_type: unigram"
-            )
+            yield "sampling_alpha and dropout exclude each other; only unigram has sampling_alpha"
         if learned and self.dropout > 0 and self.model_type != "bpe":
             yield "dropout requires model_type: bpe; for unigram, set sampling_alpha: 0.2"
         if learned and sampling and self.model_type != "unigram":
@@ -485,10 +439,7 @@ class ModelConfig(ConfigBase):
         if self.dim % self.heads:
             yield f"model.heads ({self.heads}) must divide model.dim ({self.dim})"
         if self.dim % 2:
-            yield (
-                f"model.dim ({self.dim}) must be even: position embeddings are pairs of sine and "
-                "cosine"
-            )
+            yield f"model.dim ({self.dim}) must be even: positions are pairs of sine and cosine"
         if self.scalenorm_gain == "fixed" and self.norm != "scalenorm":
             yield (
                 f"model.scalenorm_gain: fixed contradicts model.norm: {self.norm}; only ScaleNorm "
@@ -497,12 +448,9 @@ class ModelConfig(ConfigBase):
         if self.max_positions != 1024 and self.positions != "learned":
             yield "model.max_positions has no effect without model.positions: learned"
         if self.head_scale_place != "inside" and not self.head_scale:
-            yield (
-                f"model.head_scale_place: {self.head_scale_place} has no effect without "
-                "model.head_scale"
-            )
-        extra = self.post_attn_norm or self.ffn_norm or self.qkv_norm
-        if self.extra_norm != "layernorm" and not extra:
+            yield "model.head_scale_place has no effect without model.head_scale"
+        has_extra = self.post_attn_norm or self.ffn_norm or self.qkv_norm
+        if self.extra_norm != "layernorm" and not has_extra:
             yield (
                 f"model.extra_norm: {self.extra_norm} has no effect without one of "
                 "model.post_attn_norm, model.ffn_norm, model.qkv_norm"
@@ -515,27 +463,9 @@ class ModelConfig(ConfigBase):
                 )
 
 
-_PATTERN_FORM = "a pattern of parameter names, such as encoder.*"
-Patterns: TypeAlias = Annotated[
-    list[Annotated[str, Field(min_length=1)]],
-    BeforeValidator(as_list),
-    item_or_list(
-        {"type": "string", "minLength": 1, "form": _PATTERN_FORM},
-        f"{_PATTERN_FORM}, or a list of them",
-    ),
-]
-
-
-TagRows: TypeAlias = Annotated[
-    dict[Tag, Tag],
-    WithJsonSchema(
-        {
-            "type": "object",
-            "additionalProperties": {"type": "string"},
-            "form": "a mapping of tags to tags, such as {<glg_Latn>: <por_Latn>}",
-        }
-    ),
-]
+_PATTERN = "a pattern of parameter names, such as encoder.*"
+Pattern: TypeAlias = Annotated[NonEmpty, in_words(_PATTERN)]
+Patterns: TypeAlias = Annotated[list[Pattern], list_of(Pattern, f"{_PATTERN}, or a list of them")]
 
 
 class InitConfig(ConfigBase):
@@ -566,7 +496,9 @@ class InitConfig(ConfigBase):
     keep_pieces: int = key(8000, "O", ge=0, le=MAX_VOCAB)
     """number of the most frequent pieces of the parent that trim keeps even if the corpora do not
     have them"""
-    tag_rows: TagRows = key({}, "O")
+    tag_rows: dict[Tag, Tag] = key(
+        {}, "O", form="a mapping of tags to tags, such as {<glg_Latn>: <por_Latn>}"
+    )
     """new tag -> tag of the parent whose rows it starts from, such as {<glg_Latn>: <por_Latn>};
     without, a tag that the parent lacks starts as the mean of its tags, or of all its rows"""
     freeze: Patterns = key([], "O")
@@ -588,10 +520,7 @@ class InitConfig(ConfigBase):
         if "new_pieces" in changed and self.vocab != "extend":
             yield "init.new_pieces requires init.vocab: extend"
         if self.trim and self.vocab == "new":
-            yield (
-                "init.trim requires init.vocab: parent or extend; the vocabulary of init.vocab: "
-                "new has only pieces of this corpus"
-            )
+            yield "init.trim requires init.vocab: parent or extend; new has no other pieces"
         if "keep_pieces" in changed and not self.trim:
             yield "init.keep_pieces requires init.trim: true"
 
@@ -714,10 +643,8 @@ class ScoreConfig(ConfigBase):
 
     def _broken_rules(self) -> Iterator[str]:
         if self.select_by not in ("tokenized_bleu", "ppl", *self.metrics):
-            yield (
-                f"score.select_by: {self.select_by} is not among score.metrics: "
-                f"[{', '.join(self.metrics)}]"
-            )
+            listed = ", ".join(self.metrics)
+            yield f"score.select_by: {self.select_by} is not among score.metrics: [{listed}]"
 
 
 class AnalysisConfig(ConfigBase):
@@ -737,23 +664,10 @@ class AnalysisConfig(ConfigBase):
             yield "analysis.every and analysis.observe require each other; set both or neither"
 
 
-def _fill_kind(kind: str) -> BeforeValidator:
-    def fill(value: Any) -> Any:
-        value = {} if is_none(value) else value
-        return {"kind": kind, **value} if isinstance(value, dict) else value
-
-    return BeforeValidator(fill)
-
-
 # keys without effect on a task; a recipe for that task must leave them at their defaults
 _NOT_FOR_TEXT = (
-    "data.terms",
-    "data.max_len",
-    "data.rebatch",
-    "data.augment",
-    "decode.*",
-    "score.metrics",
-)
+    "data.terms", "data.max_len", "data.rebatch", "data.augment", "decode.*", "score.metrics",
+)  # fmt: skip
 UNUSED_KEYS: dict[str, tuple[str, ...]] = {
     "translation": ("data.block",),
     "causal_lm": (*_NOT_FOR_TEXT, "model.enc_layers"),
@@ -795,12 +709,12 @@ class Recipe(ConfigBase):
     """hours of training, in all sessions of the run together, after which the run saves its state,
     scores the test set and ends; none = no limit"""
     data: DataConfig
-    segment: Annotated[SegmentConfig, _fill_kind("fastbpe")] = FastBpeConfig()
+    segment: SegmentConfig = FastBpeConfig()
     model: ModelConfig = ModelConfig()
     init: InitConfig = InitConfig()
     lora: LoraConfig = LoraConfig()
     optim: OptimConfig = OptimConfig()
-    schedule: Annotated[Schedule, _fill_kind("inverse_sqrt")] = InverseSqrt()
+    schedule: Schedule = InverseSqrt()
     train: TrainConfig = TrainConfig()
     decode: DecodeConfig = DecodeConfig()
     score: ScoreConfig = ScoreConfig()
@@ -878,15 +792,19 @@ class Recipe(ConfigBase):
     @model_validator(mode="before")
     @classmethod
     def _fill(cls, values: Any) -> Any:
-        """Read empty groups; set score.select_by to ppl for a task without translations."""
+        """Read empty groups and groups without ``kind``; language models are selected by ppl."""
         if not isinstance(values, dict):
             return values
-        values = {k: {} if k in groups() and is_none(v) else v for k, v in values.items()}
-        score = values.get("score", {})
-        translates = values.get("task", "translation") == "translation"
-        if translates or not isinstance(score, dict) or "select_by" in score:
-            return values
-        return {**values, "score": {**score, "select_by": "ppl"}}
+        filled = dict(values)
+        for name in groups().keys() & values.keys():
+            value = {} if is_none(values[name]) else values[name]
+            if isinstance(value, dict) and (kind := default_kind(name)):
+                value = {"kind": kind, **value}
+            filled[name] = value
+        score = filled.get("score", {})
+        if filled.get("task", "translation") != "translation" and isinstance(score, dict):
+            filled["score"] = {"select_by": "ppl", **score}
+        return filled
 
     def _broken_rules(self) -> Iterator[str]:
         yield from self._task_rules()
@@ -905,7 +823,7 @@ class Recipe(ConfigBase):
                 f"schedule.{cause}); training would end at once"
             )
         if self.train.average == 1:
-            yield ("train.average: 1 checkpoint cannot be averaged; write 0 for off, or at least 2")
+            yield "train.average: 1 checkpoint cannot be averaged; write 0 for off, or at least 2"
         for name in ("head_scale", "res_scale"):
             if name in self.analysis.observe and getattr(self.model, name) in (False, "none"):
                 yield f"analysis.observe: {name} requires model.{name}"
@@ -920,21 +838,12 @@ class Recipe(ConfigBase):
                     yield f"{group}.{field} has no effect with task: {task}; remove it"
         if self.translates:
             return
-        if self.score.select_by != "ppl":
-            yield (
-                f"score.select_by: {self.score.select_by} needs translations, which task: {task} "
-                "does not make; it must be ppl"
-            )
+        if (metric := self.score.select_by) != "ppl":
+            yield f"score.select_by: {metric} needs translations; with task: {task}, write ppl"
         if self.segment.has_noise:
-            yield (
-                "segment.dropout and segment.sampling_alpha are for translation and have no "
-                f"effect with task: {task}; remove them"
-            )
+            yield f"segment.dropout and segment.sampling_alpha have no effect with task: {task}"
         if task in ("causal_lm", "masked_lm") and self.model.tie == "tgt_out":
-            yield (
-                f"model.tie: tgt_out contradicts task: {task}, which has one language; it must be "
-                "src_tgt_out or none"
-            )
+            yield f"model.tie: tgt_out needs two languages; with task: {task}, write src_tgt_out"
         if self.data.batch_tokens < self.data.block:
             yield (
                 f"data.batch_tokens ({self.data.batch_tokens}) must be at least data.block "
@@ -945,52 +854,34 @@ class Recipe(ConfigBase):
         data, segment = self.data, self.segment
         if self.src == self.tgt:
             yield f'tgt and src must differ, but both are "{self.src}"'
-        if segment.has_noise and not data.rebatch:
-            yield (
-                "data.rebatch: false excludes segment.dropout and segment.sampling_alpha, which "
-                "change the lengths of the sentences in each epoch; set data.rebatch: true"
-            )
-        if data.augments and not data.rebatch:
-            yield (
-                "data.rebatch: false excludes data.augment, which changes the lengths of the "
-                "sentences in each epoch; set data.rebatch: true"
-            )
+        new_in_each_epoch = {
+            "segment.dropout and segment.sampling_alpha": segment.has_noise,
+            "data.augment": data.augments,
+            "data.temperature": data.temperature != 1,
+            "weights such as 2.5": any(entry.weight % 1 for entry in data.training),
+        }
+        for names, is_on in new_in_each_epoch.items():
+            if is_on and not data.rebatch:
+                yield f"data.rebatch: false excludes {names}, which change the batches of an epoch"
         if data.augments and segment.kind == "whitespace":
-            yield (
-                "data.augment needs pieces smaller than words, because most words with typos or in "
-                "capitals are rare; set segment.kind to sentencepiece or fastbpe"
-            )
-        if data.draws_differ and not data.rebatch:
-            yield (
-                "data.rebatch: false excludes data.temperature and weights such as 2.5, which draw "
-                "other pairs in each epoch; set data.rebatch: true, or use whole numbers"
-            )
+            yield "data.augment needs pieces smaller than words; choose another segment.kind"
         if segment.learning_entries and segment.file is not None and not self.init.adapts:
-            yield (
-                f"segment.learn_from has no effect with segment.{segment.file_key}, a file that is "
-                "learned already; remove one of them"
-            )
+            yield f"segment.learn_from has no effect with segment.{segment.file_key}; remove it"
+        with_task = f" with task: {self.task}"
         for i, source in enumerate(segment.learning_entries):
             at = f"segment.learn_from[{i}]"
-            for name in TAG_KEYS:
-                if getattr(source, name) is not None:
-                    yield f"{at}.{name} has no effect; remove it"
+            yield from _unused(at, source, TAG_KEYS)
             # with the vocabulary of a parent, these are the parent's entries, which are not read
-            if source.tgt is not None and not self.translates and self.init.vocab == "new":
-                yield f"{at}.tgt has no effect with task: {self.task}; remove it"
+            if not self.translates and self.init.vocab == "new":
+                yield from _unused(at, source, ("tgt",), with_task)
         for role, entries in data.entries.items():
             labels: list[str] = []
             for i, entry in enumerate(entries):
                 at = f"data.{role}[{i}]"
                 src, tgt = entry.langs(self)
-                unused = sorted({"tgt", *TAG_KEYS, "other_refs"} & entry.model_fields_set)
-                if unused and not self.translates:
-                    it = "it" if len(unused) == 1 else "them"
-                    yield (
-                        f"{at}: {' and '.join(unused)} has no effect with task: {self.task}; "
-                        f"remove {it}"
-                    )
-                if self.translates and (entry.src or entry.tgt) and src == tgt:
+                if not self.translates:
+                    yield from _unused(at, entry, ("tgt", *TAG_KEYS, "other_refs"), with_task)
+                elif (entry.src or entry.tgt) and src == tgt:
                     side = "tgt" if entry.tgt else "src"
                     yield f"{at}.{side}: source and target language are both {src}"
                 if self.translates and role != "train":
@@ -1015,22 +906,17 @@ class Recipe(ConfigBase):
     def _shard_rules(self) -> Iterator[str]:
         if self.train.shard != "full":
             return
-        if self.optim.kind == "muon":
-            yield (
-                "optim.kind: muon needs complete matrices, but train.shard: full divides them; use "
-                "adamw, or train.shard: off"
-            )
-        if self.optim.kind == "adafactor":
-            yield "train.shard: full excludes optim.kind: adafactor; use adamw"
-        if self.train.recompute:
-            yield "train.shard: full excludes train.recompute"
-        if self.analysis.observe:
-            yield (
-                "analysis.observe needs a complete model, but train.shard: full divides it; remove "
-                "analysis.observe and analysis.every, or set train.shard: off"
-            )
-        if self.precision == "fp16":
-            yield "train.shard: full does not support precision: fp16; use bf16 or fp32"
+        excluded = {
+            "optim.kind: muon": self.optim.kind == "muon",  # it needs complete matrices
+            "optim.kind: adafactor": self.optim.kind == "adafactor",
+            "train.recompute": self.train.recompute,
+            "analysis.observe": bool(self.analysis.observe),  # of a complete model
+            "precision: fp16": self.precision == "fp16",
+            "lora.rank": self.lora.rank > 0,
+        }
+        for name, is_set in excluded.items():
+            if is_set:
+                yield f"train.shard: full excludes {name}; remove it, or set train.shard: off"
 
     def _lora_rules(self) -> Iterator[str]:
         if not self.lora.rank:
@@ -1045,26 +931,27 @@ class Recipe(ConfigBase):
             yield "init.freeze has no effect with lora.rank, which freezes all weights; remove it"
         if self.train.average:
             yield "train.average excludes lora.rank: the mean of two updates is not of their rank"
-        if self.train.shard == "full":
-            yield "train.shard: full excludes lora.rank"
 
     def _position_rules(self) -> Iterator[str]:
         """Learned positions must suffice for all sentences of training and search."""
         positions = self.model.max_positions
         if self.model.positions != "learned":
             return
-        if self.data.max_pieces + 3 > positions:  # EOS or BOS, and a tag on each side
-            yield (
-                f"data.max_pieces ({self.data.max_pieces:,}) must be at most {positions - 3:,}: "
-                f"model.positions: learned has {positions:,} (model.max_positions)"
-            )
-        if self.decode.max_len_offset > positions - 515:  # after 512 pieces, two tags and EOS
-            yield (
-                f"decode.max_len_offset ({self.decode.max_len_offset:,}) must be at most "
-                f"{positions - 515:,} with {positions:,} model.max_positions"
-            )
-        if not self.translates and self.data.block > positions:
-            yield f"data.block ({self.data.block:,}) is above model.max_positions ({positions:,})"
+        limits = {
+            "data.max_pieces": (self.data.max_pieces, 3),  # EOS or BOS, and a tag on each side
+            "decode.max_len_offset": (self.decode.max_len_offset, 515),  # 512 pieces, tags, EOS
+            "data.block": (0 if self.translates else self.data.block, 0),
+        }
+        for name, (value, reserved) in limits.items():
+            if value > (most := positions - reserved):
+                needed = f"with {positions:,} model.max_positions"
+                yield f"{name} ({value:,}) must be at most {most:,} {needed}"
+
+
+def _unused(at: str, entry: _Entry, keys: Sequence[str], why: str = "") -> Iterator[str]:
+    for name in keys:
+        if getattr(entry, name, None):
+            yield f"{at}.{name} has no effect{why}; remove it"
 
 
 # keys that hold entries of corpora

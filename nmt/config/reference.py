@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import Any
 
 from pydantic import BaseModel
-from pydantic.fields import FieldInfo
 
 from nmt import hooks
 from nmt.config.errors import allowed, format_value
@@ -22,6 +21,10 @@ from nmt.config.schema import keys_of, meanings
 
 DOCS = Path(__file__).parents[2] / "docs"
 FIRST = "Top level"  # the first table; the text before it is written by hand
+ENTRIES: dict[type[BaseModel], str] = {
+    CorpusEntry: "`data.train`, `data.terms` and `segment.learn_from`",
+    HeldOutEntry: "`data.dev` and `data.test`",
+}
 SCHEMA = "https://json-schema.org/draft/2020-12/schema"
 
 
@@ -34,12 +37,10 @@ def key_tables() -> str:
             title = f"`{name}` with `kind: {kind}`" if kind else f"`{name}`"
             parts.append(table(title, model, omit=("kind",) if kind else ()))
             if name == "data":
-                train = "Each entry of `data.train`, `data.terms` and `segment.learn_from`"
-                held_out = "Each entry of `data.dev` and `data.test`"
-                parts.append(table(train, CorpusEntry, level=3))
-                parts.append(table(held_out, HeldOutEntry, level=3))
-    more = hooks.find("reference")
-    parts += [] if more is None else more.key_tables()
+                for entry, names in ENTRIES.items():
+                    parts.append(table(f"Each entry of {names}", entry, level=3))
+    if more := hooks.find("reference"):
+        parts += more.key_tables()
     return "\n\n".join(parts) + "\n"
 
 
@@ -50,36 +51,29 @@ def recipe_schema() -> str:
 
 def files() -> dict[str, Callable[[], str]]:
     """Return the generated files of docs/, each with the function that makes it."""
-    more = hooks.find("reference")
     own = {"recipe-keys.md": key_tables, "recipe.schema.json": recipe_schema}
-    return own if more is None else {**own, **more.FILES}
+    more = hooks.find("reference")
+    return {**own, **more.FILES} if more else own
 
 
 def table(title: str, model: type[BaseModel], omit: Collection[str] = (), level: int = 2) -> str:
     """Return a Markdown table of the keys of a group."""
     meaning = meanings(model)
-    rows = [
-        f"| {name} | {_default(field)} | {_escape(allowed(model, name))} "
-        f"| {_escape(meaning[name])} | {_source(field)} |"
-        for name, field in keys_of(model).items()
-        if name not in omit
-    ]
-    head = ["| key | default | allowed | meaning | source |", "|---|---|---|---|---|"]
-    return "\n".join([f"{'#' * level} {title}", "", *head, *rows])
-
-
-def _escape(text: str) -> str:
-    """Return text in which Markdown sees no HTML tag."""
-    return text.replace("<", "\\<")
-
-
-def _default(field: FieldInfo) -> str:
-    return "required" if field.is_required() else format_value(field.default) or "empty"
-
-
-def _source(field: FieldInfo) -> str:
-    extra = field.json_schema_extra
-    return str(extra["source"]) if isinstance(extra, dict) else ""
+    rows = ["| key | default | allowed | meaning | source |", "|---|---|---|---|---|"]
+    for name, field in keys_of(model).items():
+        if name not in omit:
+            default = format_value(field.default) or "empty"
+            extra = field.json_schema_extra
+            cells = (
+                name,
+                "required" if field.is_required() else default,
+                allowed(model, name),
+                meaning[name],
+                extra["source"] if isinstance(extra, dict) else "",
+            )
+            row = " | ".join(map(str, cells)).replace("<", "\\<")  # no HTML tags
+            rows.append(f"| {row} |")
+    return "\n".join([f"{'#' * level} {title}", "", *rows])
 
 
 def for_editors(schema: Any) -> Any:

@@ -60,9 +60,8 @@ class ValDecay(ScheduleBase):
 
     def lr(self, update: int, history: History, dim: int) -> float:
         """Return the learning rate of this update."""
-        rising = inverse_sqrt_lr(
-            min(update, self.warmup_updates), dim, self.scale, self.warmup_updates
-        )
+        until = min(update, self.warmup_updates)
+        rising = inverse_sqrt_lr(until, dim, self.scale, self.warmup_updates)
         after = [(u, s) for u, s in history if u >= self.warmup_updates]
         return rising * self.decay ** count_decays(after, self.patience, self.rule)
 
@@ -100,11 +99,9 @@ class Linear(ScheduleBase):
     """learning rate of the last update"""
 
     def _broken_rules(self) -> Iterator[str]:
-        if self.warmup_updates >= self.total_updates:
-            yield (
-                f"schedule.warmup_updates ({self.warmup_updates}) must be less than "
-                f"schedule.total_updates ({self.total_updates})"
-            )
+        warmup, total = self.warmup_updates, self.total_updates
+        if warmup >= total:
+            yield f"schedule.warmup_updates ({warmup}) must be less than total_updates ({total})"
         if self.end_lr > self.peak:
             yield f"schedule.end_lr ({self.end_lr}) must not exceed schedule.lr ({self.peak})"
 

@@ -10,15 +10,15 @@ import re
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, get_args
+from typing import Annotated, Any, get_args
 
 from pydantic import (
     BaseModel,
+    BeforeValidator,
     ConfigDict,
     Field,
     GetJsonSchemaHandler,
     JsonValue,
-    WithJsonSchema,
     model_validator,
 )
 from pydantic.fields import FieldInfo
@@ -148,18 +148,24 @@ def models_of(annotation: Any) -> dict[str, type[BaseModel]]:
     return {model.model_fields["kind"].default: model for model in models}
 
 
-def as_list(value: Any) -> Any:
-    """Return the list of one item for a text or a path, any other value unchanged."""
-    return [value] if isinstance(value, (str, Path)) else value
+def in_words(form: str, **limits: Any) -> Any:
+    """Return what describes the values of a type in errors and docs; limits are pydantic's."""
+    return Field(json_schema_extra={"form": form}, **limits)
 
 
-def item_or_list(item: dict[str, Any], form: str, **limits: int) -> WithJsonSchema:
-    """Return the JSON schema of a key that holds one item or several.
+def list_of(item: Any, form: str, min_length: int = 0) -> BeforeValidator:
+    """Return what lets a key that is a list also hold a single item.
 
     Args:
-        item: JSON schema of an item.
+        item: type of an item; this, ``form`` and ``min_length`` are for the JSON schema.
         form: what the key may hold, in words.
-        limits: of the list in JSON schema, such as ``minItems``.
+        min_length: number of items that the list has at least.
     """
-    several = {"type": "array", "items": item, **limits}
-    return WithJsonSchema({"anyOf": [item, several], "form": form})
+    several = Annotated[list[item], Field(min_length=min_length)]
+
+    def as_list(value: Any) -> Any:
+        return [value] if isinstance(value, (str, Path, dict, BaseModel)) else value
+
+    return BeforeValidator(
+        as_list, json_schema_input_type=Annotated[item | several, in_words(form)]
+    )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -29,6 +30,21 @@ def run(tmp_path: Path) -> RunFolder:
     return run
 
 
+Average = Callable[..., tuple[int, list[str], str]]
+
+
+@pytest.fixture
+def average(run: RunFolder, capsys: pytest.CaptureFixture[str]) -> Average:
+    """Return a function that runs nmt-average: (exit code, lines of output, standard error)."""
+
+    def average(*argv: str) -> tuple[int, list[str], str]:
+        code = main([str(run.path), *argv])
+        out, err = capsys.readouterr()
+        return code, out.splitlines(), err
+
+    return average
+
+
 @pytest.mark.parametrize(
     ("option", "count", "name", "members"),
     [
@@ -39,16 +55,11 @@ def run(tmp_path: Path) -> RunFolder:
     ],
 )
 def test_the_average_is_the_mean_of_the_chosen_checkpoints(
-    run: RunFolder,
-    capsys: pytest.CaptureFixture[str],
-    option: str,
-    count: int,
-    name: str,
-    members: tuple[int, ...],
+    run: RunFolder, average: Average, option: str, count: int, name: str, members: tuple[int, ...]
 ) -> None:
     before = [path.name for path in run.checkpoints()]
-    assert main([str(run.path), option, str(count)]) == 0
-    *listed, saved, command = capsys.readouterr().out.splitlines()
+    code, (*listed, saved, command), _ = average(option, str(count))
+    assert code == 0
     assert [line.split()[0] for line in listed] == [f"u{u:06d}" for u in members]
     assert saved == f"average saved as checkpoint {name}; translate with it:"
     assert command == f"  nmt-translate {run.path} --checkpoint {name}"
@@ -67,43 +78,44 @@ def test_the_average_is_the_mean_of_the_chosen_checkpoints(
 
 
 def test_the_average_of_a_language_model_is_for_a_translation_model(
-    run: RunFolder, capsys: pytest.CaptureFixture[str]
+    run: RunFolder, average: Average
 ) -> None:
     data = {"train": "train", "dev": "dev"}
     recipe = Recipe.model_validate({"task": "causal_lm", "src": "en", "data": data})
     run.config_file.write_text(dump_recipe(recipe), encoding="utf-8")
-    assert main([str(run.path), "--last", "2"]) == 0
-    *_, saved, command = capsys.readouterr().out.splitlines()
-    assert saved.endswith("; start a translation model from it:")
+    code, (*_, saved, command), _ = average("--last", "2")
+    assert (code, saved.endswith("; start a translation model from it:")) == (0, True)
     assert command == f"  nmt-train RECIPE init.from={run.path} init.checkpoint=u000045-avg2"
 
 
-def test_too_few_checkpoints_are_refused(
-    run: RunFolder, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert main([str(run.path), "--best", "5"]) == 2
-    error = capsys.readouterr().err
-    assert "--best 5 needs 5 checkpoints with a dev score, but the run has 4" in error
-    assert "use --best 4, or train a new run with train.keep=5" in error
-    assert main([str(run.path), "--last", "6"]) == 2
-    assert "--last 6 needs 6 checkpoints, but the run has 5" in capsys.readouterr().err
-    assert main([str(run.path), "--last", "1"]) == 2
-    error = capsys.readouterr().err
-    assert "averaging needs at least 2 checkpoints, not 1\n  -> use --last 2" in error
+@pytest.mark.parametrize(
+    ("argv", "message"),
+    [
+        (
+            "--best 5",
+            "--best 5 needs 5 checkpoints with a dev score, but the run has 4\n  -> use ",
+        ),
+        (
+            "--last 6",
+            "--last 6 needs 6 checkpoints, but the run has 5\n  -> use --last 5, or ",
+        ),
+        ("--last 1", "averaging needs at least 2 checkpoints, not 1\n  -> use --last 2"),
+    ],
+)
+def test_too_few_checkpoints_are_refused(average: Average, argv: str, message: str) -> None:
+    code, _, error = average(*argv.split())
+    assert (code, message in error) == (2, True), error
 
 
-def test_an_existing_average_is_replaced_only_with_force(
-    run: RunFolder, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert main([str(run.path), "--last", "2"]) == 0
-    assert main([str(run.path), "--last", "2"]) == 2
-    assert "u000045-avg2: the average exists already" in capsys.readouterr().err
-    assert main([str(run.path), "--last", "2", "--force"]) == 0
+def test_an_existing_average_is_replaced_only_with_force(average: Average) -> None:
+    argv = ("--last", "2")
+    assert average(*argv)[0] == 0
+    code, _, error = average(*argv)
+    assert (code, "u000045-avg2: the average exists already" in error) == (2, True)
+    assert average(*argv, "--force")[0] == 0
 
 
-def test_the_folder_of_a_running_training_is_refused(
-    run: RunFolder, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_the_folder_of_a_running_training_is_refused(run: RunFolder, average: Average) -> None:
     with run.lock:
-        assert main([str(run.path), "--last", "2"]) == 4
-    assert "the run folder is in use" in capsys.readouterr().err
+        code, _, error = average("--last", "2")
+    assert (code, "the run folder is in use" in error) == (4, True)

@@ -8,6 +8,7 @@ import re
 import subprocess
 import sys
 import unicodedata
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -28,12 +29,21 @@ pytest.importorskip("ctranslate2")
 LINES = [line for line, _ in pairs()[:10]]
 
 
-def export(capsys: pytest.CaptureFixture[str], *argv: str | Path) -> tuple[int, str]:
-    code = main([str(word) for word in argv])
-    error = capsys.readouterr().err
-    assert "Traceback" not in error
-    assert "internal error" not in error
-    return code, error
+Export = Callable[..., tuple[int, str]]
+
+
+@pytest.fixture
+def export(capsys: pytest.CaptureFixture[str]) -> Export:
+    """Return a function that runs nmt-export: (exit code, standard error)."""
+
+    def export(*argv: str | Path) -> tuple[int, str]:
+        code = main([str(word) for word in argv])
+        error = capsys.readouterr().err
+        assert "Traceback" not in error
+        assert "internal error" not in error
+        return code, error
+
+    return export
 
 
 @pytest.fixture
@@ -45,10 +55,8 @@ def names(folder: Path) -> set[str]:
     return {path.name for path in folder.iterdir()}
 
 
-def test_files_and_location_of_an_export(
-    run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    code, error = export(capsys, run, "--format", "ctranslate2", "--quantization", "int8")
+def test_files_and_location_of_an_export(run: Path, tmp_path: Path, export: Export) -> None:
+    code, error = export(run, "--format", "ctranslate2", "--quantization", "int8")
     assert code == 0
     folder = run / "ctranslate2-int8"
     assert str(folder) in error
@@ -60,57 +68,53 @@ def test_files_and_location_of_an_export(
     metadata = json.loads((folder / "nmt.json").read_text())
     assert (metadata["src"], metadata["tgt"], metadata["quantization"]) == ("gl", "en", "int8")
     assert metadata["decode"]["max_len_offset"] == 4
-    assert export(capsys, run, "--output", tmp_path / "here")[0] == 0
+    assert export(run, "--output", tmp_path / "here")[0] == 0
     assert names(tmp_path / "here") == names(folder)
     assert Translator.load(run, "cpu")  # the run folder still loads
 
 
 def test_an_existing_export_is_replaced_only_with_force(
-    run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    run: Path, tmp_path: Path, export: Export
 ) -> None:
     output = tmp_path / "model"
-    assert export(capsys, run, "--output", output)[0] == 0
+    assert export(run, "--output", output)[0] == 0
     before = (output / "model.bin").read_bytes()
-    code, error = export(capsys, run, "--output", output, "--quantization", "int8")
+    code, error = export(run, "--output", output, "--quantization", "int8")
     assert code == 2
     assert "--force" in error
     assert (output / "model.bin").read_bytes() == before
-    assert export(capsys, run, "--output", output, "--quantization", "int8", "--force")[0] == 0
+    assert export(run, "--output", output, "--quantization", "int8", "--force")[0] == 0
     assert len((output / "model.bin").read_bytes()) < len(before)
     assert names(tmp_path) == {"run", "model"}
 
 
-def test_parents_of_the_output_are_created(
-    run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_parents_of_the_output_are_created(run: Path, tmp_path: Path, export: Export) -> None:
     output = tmp_path / "new" / "folder" / "model"
-    assert export(capsys, run, "--output", output)[0] == 0
+    assert export(run, "--output", output)[0] == 0
     assert (output / "model.bin").is_file()
 
 
 @pytest.mark.parametrize("force", [[], ["--force"]])
 def test_folders_that_are_not_exports_are_never_replaced(
-    run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], force: list[str]
+    run: Path, tmp_path: Path, export: Export, force: list[str]
 ) -> None:
     (tmp_path / "thesis").mkdir()
     (tmp_path / "thesis" / "chapter").write_text("1")
     (tmp_path / "file").write_text("1")
     for output in (tmp_path / "thesis", tmp_path / "file", run):
-        code, error = export(capsys, run, "--output", output, *force)
+        code, error = export(run, "--output", output, *force)
         assert code == 2
         assert "not an exported model" in error
     assert (tmp_path / "thesis" / "chapter").read_text() == "1"
 
 
-def test_one_message_lists_every_obstacle(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_one_message_lists_every_obstacle(tmp_path: Path, export: Export) -> None:
     keys: dict[str, Any] = {
         "normformer": True, "head_scale": True, "post_attn_norm": True, "ffn_norm": True,
         "qkv_norm": True, "res_scale": "ffn", "norm_eps": 0.1,
     }  # fmt: skip
     run = run_folder(made(**keys), tmp_path / "run")
-    code, error = export(capsys, run)
+    code, error = export(run)
     assert code == 2
     found = re.findall(r"^  model\.(\w+): (\S+),", error, re.M)
     assert found == [
@@ -121,23 +125,23 @@ def test_one_message_lists_every_obstacle(
 
 
 def test_a_failed_export_leaves_no_files(
-    run: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    run: Path, export: Export, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def full(*args: Any) -> None:
         raise OSError(28, "No space left on device", "model.bin")
 
     before = names(run)
     monkeypatch.setattr("nmt.export.folder._readme", full)
-    code, error = export(capsys, run)
+    code, error = export(run)
     assert code == 4
     assert "the disk (or your quota) is full" in error
     assert names(run) == before
 
 
 def test_the_old_export_stays_if_the_new_one_cannot_be_renamed(
-    run: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    run: Path, export: Export, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    assert export(capsys, run)[0] == 0
+    assert export(run)[0] == 0
     before = (run / "ctranslate2" / "model.bin").read_bytes()
     rename, failed = os.rename, []
 
@@ -148,16 +152,16 @@ def test_the_old_export_stays_if_the_new_one_cannot_be_renamed(
         rename(source, target)
 
     monkeypatch.setattr(os, "rename", once)
-    assert export(capsys, run, "--force")[0] == 4
+    assert export(run, "--force")[0] == 4
     assert (run / "ctranslate2" / "model.bin").read_bytes() == before
     assert not list(run.glob(".tmp-*"))
 
 
 def test_a_missing_package_is_an_error_with_its_install_command(
-    run: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    run: Path, export: Export, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(sys.modules, "ctranslate2", None)
-    code, error = export(capsys, run)
+    code, error = export(run)
     assert code == 2
     assert 'pip install -c constraints.txt -e ".[ctranslate2]"' in error
 
@@ -186,13 +190,13 @@ def text_of(kind: str) -> tuple[Segmenter, Vocab]:
 
 @pytest.mark.parametrize("kind", SEGMENTERS)
 def test_the_exported_program_translates_like_the_toolkit(
-    kind: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    kind: str, tmp_path: Path, export: Export
 ) -> None:
     """It prints the text of our own search and imports no module of this toolkit."""
     translator = made(words=text_of(kind), logit_mask=kind != "whitespace")
     translator.info = ModelInfo(translator.info.decode.model_copy(update={"beam": 1}))
     folder = tmp_path / "model"
-    assert export(capsys, run_folder(translator, tmp_path / "run"), "--output", folder)[0] == 0
+    assert export(run_folder(translator, tmp_path / "run"), "--output", folder)[0] == 0
     controls = [LINES[0].replace(" ", char, 1) for char in "\r\t\0\x85"]
     forms = [unicodedata.normalize("NFD", "hoxe cho\u00adve, señor\u200b")]
     lines = [*LINES, "", "\u200b", "\ufe0f", "\u3164", *controls, LINES[0]]
@@ -210,13 +214,13 @@ def test_the_exported_program_translates_like_the_toolkit(
 
 @pytest.mark.parametrize("kind", ["fastbpe", "sentencepiece-tokenized"])
 def test_the_exported_program_splits_lines_like_the_toolkit(
-    kind: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    kind: str, tmp_path: Path, export: Export
 ) -> None:
     translator = made(words=text_of(kind))
     translator.info = ModelInfo(translator.info.decode.model_copy(update={"beam": 1}))
     translator.codec.usual = UsualLine(2)
     folder = tmp_path / "model"
-    assert export(capsys, run_folder(translator, tmp_path / "run"), "--output", folder)[0] == 0
+    assert export(run_folder(translator, tmp_path / "run"), "--output", folder)[0] == 0
     sentences = [f"{line.strip(' .?!')}. " for line, _ in pairs()[:5]]
     lines = ["".join(sentences[:count]).strip() for count in range(6)]
     whole = translator.translate(lines, split="line")
@@ -244,13 +248,13 @@ def test_the_exported_program_splits_lines_like_the_toolkit(
 
 
 def test_the_exported_program_has_the_rules_of_codes_of_three_letters(
-    run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    run: Path, tmp_path: Path, export: Export
 ) -> None:
     config = (run / "config.yaml").read_text()
     longer = config.replace("src: gl\n", "src: glg\n").replace("tgt: en\n", "tgt: eng_Latn\n")
     (run / "config.yaml").write_text(longer)
     folder = tmp_path / "model"
-    assert export(capsys, run, "--output", folder)[0] == 0
+    assert export(run, "--output", folder)[0] == 0
     assert json.loads((folder / "nmt.json").read_text())["rules"] == {"eng_Latn": "en", "glg": "gl"}
     words = ["I", "don", "&apos;t", "know", ",", "it", "&apos;s", "Ann", "&apos;s", "."]
     program = (
@@ -263,10 +267,10 @@ def test_the_exported_program_has_the_rules_of_codes_of_three_letters(
 
 
 def test_the_exported_program_names_a_line_that_it_cannot_translate(
-    run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    run: Path, tmp_path: Path, export: Export
 ) -> None:
     folder = tmp_path / "model"
-    assert export(capsys, run, "--output", folder)[0] == 0
+    assert export(run, "--output", folder)[0] == 0
     for bad, problem in (
         (b"o \xff", "not UTF-8: invalid start byte at byte 3 of the line"),
         (b"o " * 3000, "CTranslate2 cannot translate a line of 3,000 pieces: "),
@@ -286,10 +290,10 @@ def test_the_exported_program_names_a_line_that_it_cannot_translate(
 
 @pytest.mark.parametrize("kind", SEGMENTERS)
 def test_the_readme_names_the_packages_that_the_program_imports(
-    kind: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    kind: str, tmp_path: Path, export: Export
 ) -> None:
     run = run_folder(made(words=text_of(kind)), tmp_path / "run")
-    assert export(capsys, run, "--output", tmp_path / "model")[0] == 0
+    assert export(run, "--output", tmp_path / "model")[0] == 0
     readme = (tmp_path / "model" / "README.md").read_text(encoding="utf-8")
     (packages,) = re.findall(r"^pip install (.*)$", readme, re.M)
     ours = {"ctranslate2", "sentencepiece", "sacremoses", "subword-nmt"}

@@ -49,6 +49,13 @@ def to_two(tmp_path_factory) -> Path:
     return joint_run(tmp_path_factory.mktemp("to-two"), "fr", "gl", "fr", ("<2en>", "<2fr>"))
 
 
+@pytest.fixture
+def source(tmp_path) -> Path:
+    """Return a file with a line to translate."""
+    (tmp_path / "in").write_text("1 2\n")
+    return tmp_path / "in"
+
+
 @pytest.mark.parametrize(
     ("dev", "options"),
     [
@@ -69,19 +76,15 @@ def test_the_command_at_the_end_of_a_training_fits_the_dev_set(run, tmp_path, de
     assert main([str(result.run), *shlex.split(options), "--input", str(folder / "dev.gl")]) == 0
 
 
-def test_a_missing_tag_is_noted_with_the_tags(run, tmp_path, capsys):
-    source = tmp_path / "in"
-    source.write_text("1 2\n")
+def test_a_missing_tag_is_noted_with_the_tags(run, source, capsys):
     for more, noted in (([], True), (["--tag", "<it>"], False)):
         assert main([str(run), "--input", str(source), *more]) == 0
         err = capsys.readouterr().err
         assert ('choose one with --tag: "<gl>", "<it>"' in err) == noted
 
 
-def test_ctranslate2_knows_tags_and_languages_of_a_run_too(run, tmp_path, capsys):
+def test_ctranslate2_knows_tags_and_languages_of_a_run_too(run, source, capsys):
     pytest.importorskip("ctranslate2")
-    source = tmp_path / "in"
-    source.write_text("1 2\n")
     argv = [str(run), "--input", str(source), "--engine", "ctranslate2"]
     assert main(argv) == 0
     assert 'choose one with --tag: "<gl>", "<it>"' in capsys.readouterr().err
@@ -89,11 +92,10 @@ def test_ctranslate2_knows_tags_and_languages_of_a_run_too(run, tmp_path, capsys
     assert "its source languages are gl, it" in capsys.readouterr().err
 
 
-def test_a_missing_tag_is_noted_by_both_programs_of_an_export(run, tmp_path, capsys):
+def test_a_missing_tag_is_noted_by_both_programs_of_an_export(run, tmp_path, source, capsys):
     pytest.importorskip("ctranslate2")
-    model, source = tmp_path / "model", tmp_path / "in"
+    model = tmp_path / "model"
     export(nmt.Translator.load(run), model)
-    source.write_text("1 2\n")
     for options, noted in (([], True), (["--tag", "<it>"], False)):
         assert main([str(model), "--input", str(source), *options]) == 0
         assert ('choose one with --tag: "<gl>", "<it>"' in capsys.readouterr().err) == noted
@@ -106,12 +108,10 @@ def test_a_missing_tag_is_noted_by_both_programs_of_an_export(run, tmp_path, cap
         assert (b"choose one with --tag: <gl>, <it>" in ran.stderr) == noted
 
 
-def test_a_model_with_an_entry_without_a_tag_needs_none(run, tmp_path, capsys):
+def test_a_model_with_an_entry_without_a_tag_needs_none(run, tmp_path, source, capsys):
     run = shutil.copytree(run, tmp_path / "run")
     forget_recipe(run)
     config = run / "config.yaml"
-    source = tmp_path / "in"
-    source.write_text("1 2\n")
     config.write_text(config.read_text().replace("tag: <it>", "tag: none"))
     assert main([str(run), "--input", str(source)]) == 0
     assert "--tag" not in capsys.readouterr().err
@@ -138,12 +138,11 @@ def test_the_words_that_nmt_serve_returns_are_those_of_the_source_language(run):
     served.batcher.close()
 
 
-def test_an_export_knows_the_source_languages(run, tmp_path, capsys):
+def test_an_export_knows_the_source_languages(run, tmp_path, source, capsys):
     """In Italian an apostrophe belongs to the word before it."""
     pytest.importorskip("ctranslate2")
-    model, source = tmp_path / "model", tmp_path / "in"
+    model = tmp_path / "model"
     export(nmt.Translator.load(run), model)
-    source.write_text("1 2\n")
     argv = [str(model), "--input", str(source), "--tag", "<it>"]
     assert main([*argv, "--src-lang", "it"]) == 0
     assert main([*argv, "--src-lang", "fr"]) == 2
@@ -171,7 +170,7 @@ def test_an_export_knows_the_source_languages(run, tmp_path, capsys):
 
 
 @pytest.mark.parametrize("more", [[], ["--score-target", "TARGET"]])
-def test_the_flag_reaches_every_kind_of_input(run, tmp_path, monkeypatch, more):
+def test_the_flag_reaches_every_kind_of_input(run, source, monkeypatch, more):
     from nmt.decoding.codec import TextCodec
 
     used = []
@@ -182,10 +181,8 @@ def test_the_flag_reaches_every_kind_of_input(run, tmp_path, monkeypatch, more):
         return real(self, line, src)
 
     monkeypatch.setattr(TextCodec, "source_pieces", source_pieces)
-    for name in ("in", "target"):
-        (tmp_path / name).write_text("1 2\n")
-    words = [word.replace("TARGET", str(tmp_path / "target")) for word in more]
-    assert main([str(run), "--input", str(tmp_path / "in"), "--src-lang", "it", *words]) == 0
+    words = [word.replace("TARGET", str(source)) for word in more]
+    assert main([str(run), "--input", str(source), "--src-lang", "it", *words]) == 0
     assert used == ["it"]
 
 
@@ -217,10 +214,8 @@ def test_the_tag_chooses_the_rules_of_the_target_language(to_two, tmp_path):
     assert [alone.translate("1", tag) for tag in ("<2en>", "<2fr>")] == ["l' homme", "l'homme"]
 
 
-def test_the_tag_names_the_files_of_a_synthetic_corpus(to_two, tmp_path, capsys):
-    text = tmp_path / "in"
-    text.write_text("1 2\n")
-    argv = [str(to_two), "--input", str(text), "--pairs", str(tmp_path / "bt"), "--tag", "<2fr>"]
+def test_the_tag_names_the_files_of_a_synthetic_corpus(to_two, tmp_path, source, capsys):
+    argv = [str(to_two), "--input", str(source), "--pairs", str(tmp_path / "bt"), "--tag", "<2fr>"]
     assert main([*argv, "--max-copied", "1", "--no-repeat-ngram", "1"]) == 0
     assert "bt.gl and " in (err := capsys.readouterr().err)
     assert "bt.fr: 1 of 1 pair kept" in err

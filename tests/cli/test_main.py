@@ -95,7 +95,7 @@ def test_the_package_is_a_program() -> None:
     assert done.stdout == f"nmt average {nmt.__version__}\n"
 
 
-@pytest.mark.parametrize("argv", [["--help"], ["import"], ["--version"]])
+@pytest.mark.parametrize("argv", [["--help"], ["import"]])
 def test_the_lists_load_no_command(argv: list[str]) -> None:
     found, err, seconds = run("main", *argv)
     assert (found, err) == ("0", "")

@@ -36,17 +36,6 @@ def test_every_parser_of_the_project_refuses_parts_of_options() -> None:
                 assert keywords.get("allow_abbrev") == "False", path
 
 
-def test_a_part_of_an_option_is_not_taken_as_another_one(
-    capsys: pytest.CaptureFixture[str],
-) -> None:
-    with pytest.raises(SystemExit) as stop:
-        translate.main(["run", "--max-len", "10"])
-    assert stop.value.code == 2
-    assert capsys.readouterr().err.endswith(
-        "arguments: --max-len 10; did you mean --max-len-offset?\n"
-    )
-
-
 def test_one_thing_has_one_name() -> None:
     for name, parser in PARSERS.items():
         of = options(parser)
@@ -57,17 +46,40 @@ def test_one_thing_has_one_name() -> None:
         assert [o for o in ("--debug", "--version") if o in of] == ["--debug", "--version"], name
 
 
-@pytest.mark.parametrize(
-    ("command", "argv", "message"),
-    [
-        (translate, ["run", "--src", "gl"], "did you mean --src-lang?"),
-        (train, ["x.yaml", "--out", "x"], "recipe keys have no dashes: out=VALUE"),
-    ],
+TRAIN = (
+    ("r.yaml --model.dim 64", "--model.dim 64\n  -> recipe keys have no dashes: model.dim=VALUE"),
+    ("r.yaml --seed=3", "arguments: --seed=3\n  -> recipe keys have no dashes: seed=3\n"),
+    ("r.yaml --out x", "recipe keys have no dashes: out=VALUE\n"),
+    ("--sugest x", "arguments: --sugest; did you mean --suggest?\n"),
+    ("r.yaml --zzz", "arguments: --zzz\n"),
+    ("r.yaml -z", "arguments: -z\n"),
+    # names of other toolkits
+    ("r.yaml --learning-rate 3e-4", "-> use schedule.lr (kind: linear, no_"),
+    ("r.yaml --max-epoch=9", "-> use train.max_validations, which counts"),
+    ("r.yaml --fp16", "-> use precision; an argument KEY=VALUE sets a recipe key\n"),
 )
-def test_a_near_name_is_answered_with_the_option(
-    command, argv: list[str], message: str, capsys: pytest.CaptureFixture[str]
+TRANSLATE = (
+    ("run --model.dim 64", "arguments: --model.dim 64\n"),
+    ("run --beem=4", "arguments: --beem=4; did you mean --beam?\n"),
+    ("run --src gl", "did you mean --src-lang?\n"),
+    ("run --max-len 10", "arguments: --max-len 10; did you mean --max-len-offset?\n"),
+    ("run --num-beams 5", "did you mean --beam?\n"),
+    ("run --lenpen 1", "did you mean --length-alpha?\n"),
+    ("run --max-length 9", "did you mean --max-len-offset?\n"),
+    ("run --num-return-sequences 9", "did you mean --n-best?\n"),
+    ("run --no-repeat-ngram-size 3", "did you mean --no-repeat-ngram?\n"),
+)
+
+
+@pytest.mark.parametrize(
+    ("command", "line", "hint"),
+    [*((train, *row) for row in TRAIN), *((translate, *row) for row in TRANSLATE)],
+)
+def test_an_unknown_option_has_a_hint(
+    command, line: str, hint: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
+    """A part of an option is not taken as another one."""
     with pytest.raises(SystemExit) as stop:
-        command.main(argv)
+        command.main(line.split())
     assert stop.value.code == 2
-    assert message in capsys.readouterr().err
+    assert hint in capsys.readouterr().err

@@ -113,7 +113,7 @@ def test_errors_name_the_entry_and_its_place(data: str, message: str):
 def test_an_entry_has_no_pairs_in_a_language_model(key: str):
     text = f"task: causal_lm\nsrc: en\ndata: {{train: {{path: a, {key}: <x>}}, dev: b}}\n"
     with pytest.raises(
-        UserError, match=rf"data\.train\[0\]: {key} has no effect with task: causal_lm; remove it"
+        UserError, match=rf"data\.train\[0\]\.{key} has no effect with task: causal_lm; remove it"
     ):
         recipe_from_text(text, "r.yaml")
 

@@ -6,7 +6,6 @@ import re
 
 import pytest
 
-from nmt.cli import train, translate
 from nmt.config.load import recipe_from_text
 from nmt.config.other_toolkits import NAMES, VALUES
 from nmt.config.recipe import Recipe, groups
@@ -85,23 +84,3 @@ def test_the_values_of_the_table_are_allowed():
         for value in set(values.values()):
             more = {"linear": needed, "constant": needed[:1]}.get(value, [])
             recipe_from_text(MINIMAL, "r.yaml", [f"{name}={value}", *more])
-
-
-@pytest.mark.parametrize(
-    ("command", "argv", "hint"),
-    [
-        (train, ["r.yaml", "--learning-rate", "3e-4"], "-> use schedule.lr (kind: linear, no_"),
-        (train, ["r.yaml", "--max-epoch=9"], "-> use train.max_validations, which counts"),
-        (train, ["r.yaml", "--fp16"], "-> use precision; an argument KEY=VALUE sets a recipe key"),
-        (translate, ["run", "--num-beams", "5"], "did you mean --beam?"),
-        (translate, ["run", "--lenpen", "1"], "did you mean --length-alpha?"),
-        (translate, ["run", "--max-length", "9"], "did you mean --max-len-offset?"),
-        (translate, ["run", "--num-return-sequences", "9"], "did you mean --n-best?"),
-        (translate, ["run", "--no-repeat-ngram-size", "3"], "did you mean --no-repeat-ngram?"),
-    ],
-)
-def test_an_option_gives_our_key_or_option(command, argv, hint, capsys):
-    with pytest.raises(SystemExit) as caught:
-        command.main(argv)
-    assert caught.value.code == 2
-    assert hint in capsys.readouterr().err

@@ -259,7 +259,7 @@ def test_an_output_is_resumed_with_the_same_reverse_model_only(
     different = {
         "another reverse model": ["--reverse", other],
         "reverse-weight 0.5 (now 2.0)": ["--reverse", back, "--reverse-weight", "2"],
-        "reverse-weight 0.5 (now None)": [],
+        "reverse-weight 0.5 (now 0.0)": [],
     }
     for message, options in different.items():
         code, error = nmt_translate(*argv, "--resume", *options)

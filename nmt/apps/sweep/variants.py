@@ -25,7 +25,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated, Any, Literal, TypeAlias
 
-from pydantic import BeforeValidator, Field
+from pydantic import Field
 
 from nmt import Recipe
 from nmt.config.errors import did_you_mean, format_value, kind_of, quote_value, raise_problems
@@ -41,15 +41,13 @@ from nmt.config.load import (
 )
 from nmt.config.recipe import groups
 from nmt.config.schedules import MAX_UPDATES
-from nmt.config.schema import ConfigBase, as_list, is_none, item_or_list, key, keys_of
+from nmt.config.schema import ConfigBase, in_words, is_none, key, keys_of, list_of
 from nmt.config.yaml import Document, KeyPath, Place, Problem
 from nmt.errors import UserError
 
 Printed: TypeAlias = Annotated[float, Field(ge=0)] | Literal["fails"]
 _FORM = "a number or fails; for several bases, one for each: {gl-en: 18.47, sk-en: fails}"
-Figure: TypeAlias = Annotated[
-    Printed | dict[str, Printed] | None, Field(json_schema_extra={"form": _FORM})
-]
+Figure: TypeAlias = Annotated[Printed | dict[str, Printed] | None, in_words(_FORM)]
 Group: TypeAlias = dict[str, Any]
 _Name: TypeAlias = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$")]
 CORPUS_KEYS = ("src", "tgt", "data", "segment")
@@ -142,8 +140,7 @@ class VariantsKeys(ConfigBase):
     base: Annotated[
         list[str],
         Field(min_length=1),
-        BeforeValidator(as_list),
-        item_or_list({"type": "string"}, "the path of a recipe, or a list of them", minItems=1),
+        list_of(str, "the path of a recipe, or a list of them", 1),
     ] = key(..., "O")
     """recipe or recipes that the variants change; paths are relative to the file"""
     common: Group = key({}, "O")

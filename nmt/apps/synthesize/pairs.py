@@ -184,8 +184,6 @@ class SyntheticCorpus:
     force: bool
     skipped: list[Reason] = field(default_factory=list)
     text_state: tuple[int, int] = (0, 0)
-    # tells --resume that the partial output has another format
-    signature: dict[str, Any] = field(default_factory=lambda: {"pairs": True})
 
     @property
     def name(self) -> str:

@@ -450,7 +450,7 @@ def test_a_partial_output_of_another_kind_is_not_continued(
     argv = ["run", "--input", "mono.en", "--output", "bt"]
     assert translate.main(argv) == 130
     code, err = command("--resume")
-    assert (code, "it was started with pairs None (now True)" in err) == (2, True)
+    assert (code, "it was started with pairs False (now True)" in err) == (2, True)
     assert Path("bt.part").read_text() == "eno owt\n\n"
 
 
