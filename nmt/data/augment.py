@@ -421,7 +421,7 @@ class Augmenter:
             numbers = number * 2**32 + np.arange(len(pairs))
             for i, kinds, draws in list(self.draw(numbers, 0, LEARNING_EPOCH)):
                 pairs[i] = self.change_in(pairs, i, kinds, draws, chunk.corpus.langs)
-            yield Chunk.of(chunk.corpus, list(zip(chunk.numbers.tolist(), pairs, strict=True)))
+            yield Chunk.of(chunk.corpus, pairs, chunk.numbers)
 
     def samples(self, chunk: Chunk) -> list[Pair]:
         """Change each pair of a chunk by one kind, in turn; return those that differ."""

@@ -9,10 +9,10 @@ from __future__ import annotations
 import itertools
 import os
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias, TypeVar
 
 import numpy as np
 
@@ -40,8 +40,6 @@ if TYPE_CHECKING:
 Split: TypeAlias = Literal["dev", "test"]
 # source file and target file; text of one language, for a language model, has only the first
 Sides: TypeAlias = tuple[Path, ...]
-Converted: TypeAlias = tuple[Pair, Pair]  # in the form of the recipe, and as in the files
-NumberedPair: TypeAlias = tuple[int, Pair]  # the number of its line, and the pair
 Result = TypeVar("Result")
 
 
@@ -284,6 +282,20 @@ class InputFiles:
 # ---------------------------------------------------------------- pairs
 
 
+class CorpusPair(NamedTuple):
+    """A pair of a corpus.
+
+    Attributes:
+        number: of its line, from 1.
+        pair: in the text form of the recipe.
+        original: as in the files.
+    """
+
+    number: int
+    pair: Pair
+    original: Pair
+
+
 def read_pairs(sides: Sides, normalized: Counter[str] | None = None) -> Iterator[Pair]:
     """Yield the cleaned lines of both sides.
 
@@ -357,21 +369,20 @@ class ConvertLines:
             return " ".join(self._moses.tokenize(line, lang))
         return self._moses.detokenize(line, lang)
 
-    def __call__(self, pairs: list[Pair]) -> list[Converted]:
-        """Return the pairs of a chunk in the other form, with the originals."""
+    def __call__(self, pairs: list[CorpusPair]) -> list[CorpusPair]:
+        """Convert the pairs of a chunk."""
         src, tgt = self._langs
-        return [((self.line(p[0], src), self.line(p[1], tgt)), p) for p in pairs]
+        return [
+            p._replace(pair=(self.line(p.pair[0], src), self.line(p.pair[1], tgt))) for p in pairs
+        ]
 
 
 def pairs_in_form(
     corpus: Bitext, tokenized: bool, normalized: Counter[str] | None = None
-) -> Iterator[Converted]:
-    """Yield the pairs of a corpus in a text form, with the originals; see ``read_pairs``.
+) -> Iterator[CorpusPair]:
+    """Yield the pairs of a corpus, in the form that ``tokenized`` says; see ``read_pairs``.
 
     Worker processes convert a large corpus.
-
-    Args:
-        tokenized: the form of the first of each two pairs.
     """
     if corpus.table == "corrections":
         pairs = read_corrections(corpus.sides[0], corpus.langs)
@@ -379,10 +390,11 @@ def pairs_in_form(
         pairs = read_term_pairs(corpus.sides[0])
     else:
         pairs = read_pairs(corpus.sides, normalized)
+    numbered = (CorpusPair(number, pair, pair) for number, pair in enumerate(pairs, 1))
     if corpus.tokenized == tokenized:
-        return ((pair, pair) for pair in pairs)
+        return numbered
     work = ConvertLines(tokenized, corpus.langs)
-    return itertools.chain.from_iterable(map_chunks(work, in_chunks(pairs)))
+    return itertools.chain.from_iterable(map_chunks(work, in_chunks(numbered)))
 
 
 def read_in_form(path: Path, lang: str, file_tokenized: bool, tokenized: bool) -> list[str]:
@@ -417,11 +429,18 @@ class Chunk:
     tgt: bytes
 
     @classmethod
-    def of(cls, corpus: Bitext, pairs: list[NumberedPair]) -> Chunk:
-        """Store pairs."""
-        numbers = np.array([number for number, _ in pairs], np.int32)
-        src, tgt = ("\n".join(pair[side] for _, pair in pairs).encode() for side in (0, 1))
-        return cls(corpus, numbers, src, tgt)
+    def of(
+        cls, corpus: Bitext, pairs: Sequence[Pair], numbers: Sequence[int] | np.ndarray = ()
+    ) -> Chunk:
+        """Store pairs.
+
+        Args:
+            numbers: of their lines; empty = 1, 2, 3 and so on.
+        """
+        if not len(numbers):
+            numbers = range(1, len(pairs) + 1)
+        src, tgt = ("\n".join(pair[side] for pair in pairs).encode() for side in (0, 1))
+        return cls(corpus, np.array(numbers, np.int32), src, tgt)
 
     def __len__(self) -> int:
         return len(self.numbers)
@@ -436,11 +455,9 @@ class Chunk:
 
     def repeated(self, copies: np.ndarray) -> Iterator[Chunk]:
         """Yield each pair as often as ``copies`` says: [n] int64."""
-        pairs = zip(self.numbers.tolist(), self.pairs(), strict=True)
-        drawn = itertools.chain.from_iterable(
-            itertools.repeat(pair, n) for pair, n in zip(pairs, copies.tolist(), strict=True)
-        )
-        return (Chunk.of(self.corpus, some) for some in in_chunks(drawn))
+        pairs = list(self.pairs())
+        for some in in_chunks(np.repeat(np.arange(len(self)), copies).tolist()):
+            yield Chunk.of(self.corpus, [pairs[i] for i in some], self.numbers[some])
 
 
 class TrainingText:
@@ -456,10 +473,15 @@ class TrainingText:
         self.chunks: list[list[Chunk]] = []
         self.progress = progress
 
-    def add(self, corpus: Bitext, pairs: Iterable[NumberedPair]) -> None:
+    def add(self, corpus: Bitext, pairs: Iterable[CorpusPair]) -> None:
         """Store the pairs of the next corpus."""
         self.corpora.append(corpus)
-        self.chunks.append([Chunk.of(corpus, some) for some in in_chunks(pairs)])
+        self.chunks.append(
+            [
+                Chunk.of(corpus, [p.pair for p in some], [p.number for p in some])
+                for some in in_chunks(pairs)
+            ]
+        )
 
     @property
     def sizes(self) -> list[int]:

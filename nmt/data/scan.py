@@ -18,8 +18,7 @@ import numpy as np
 from nmt.data.augment import Augmenter, Draws
 from nmt.data.bitext import (
     Bitext,
-    Converted,
-    NumberedPair,
+    CorpusPair,
     RecipeFiles,
     TrainingText,
     pairs_in_form,
@@ -86,7 +85,7 @@ def read_corpora(
     for name, corpus in files.held_out.items():
         check = checks[name] = SplitCheck()
         pairs = list(pairs_in_form(corpus, data.tokenized, check.normalized))
-        held_out[name] = [pair for pair, _ in pairs]  # all lines of a set stay
+        held_out[name] = [found.pair for found in pairs]  # all lines of a set stay
         list(check.filter(corpus, pairs))
         if not check.split.kept:
             raise UserError(
@@ -159,10 +158,9 @@ def read_to_learn_from(
         pairs = pairs_in_form(corpus, data.tokenized)
         shown = counted(pairs, "reading", "pairs", show=progress)
         usable = (
-            (number, (src, tgt))
-            for number, ((src, tgt), _) in enumerate(shown, 1)
-            if not is_blank(src)
-            and not reason_to_drop(src, None if corpus.monolingual else tgt, limits)
+            found
+            for found in shown
+            if not is_blank(found.pair[0]) and not _reason(corpus, found.pair, limits)
         )
         text.add(corpus, usable)
     if not any(text.sizes):
@@ -277,13 +275,12 @@ class SplitCheck:
         self._examples: dict[str, list[str]] = {name: [] for name in self.held_out}
 
     def filter(
-        self, corpus: Bitext, pairs: Iterable[Converted], both_ways: bool = False
-    ) -> Iterator[NumberedPair]:
+        self, corpus: Bitext, pairs: Iterable[CorpusPair], both_ways: bool = False
+    ) -> Iterator[CorpusPair]:
         """Count what is wrong with the pairs of a corpus; yield those with text, not too long.
 
         Args:
-            pairs: in the form of the recipe, with the originals. Whether a text is tokenized is
-                checked in the originals.
+            pairs: whether a text is tokenized is checked in the originals.
             both_ways: compare the pairs with other splits also with their sides exchanged: some
                 split has the other direction.
         """
@@ -294,18 +291,19 @@ class SplitCheck:
         profiles = self.profiles.setdefault(corpus.name, new)
         form = CorpusForm(corpus.name, corpus.tokenized)
         self.forms.append(form)
-        for number, ((src, tgt), original) in enumerate(pairs, 1):
+        for found in pairs:
+            src, tgt = found.pair
             split.pairs += 1
             if monolingual and not src:
                 split.blank = (split.blank or 0) + 1
-                yield number, (src, tgt)
+                yield found
                 continue
-            place = f"{corpus.name}:{number}"
-            if reason := reason_to_drop(src, None if monolingual else tgt, self.limits):
+            place = f"{corpus.name}:{found.number}"
+            if reason := _reason(corpus, found.pair, self.limits):
                 split.dropped.setdefault(reason, Finding()).add(place)
                 continue
             split.kept += 1
-            self._find_suspicious(form, (src, tgt), original, place)
+            self._find_suspicious(form, found, place)
             key = pair_hash(src, tgt)
             self.hashes.append(key)
             if not (self.limits or (monolingual and is_short(src))):
@@ -319,7 +317,7 @@ class SplitCheck:
             self._compare(key, src, tgt, place)
             if both_ways:
                 self._compare(pair_hash(tgt, src), tgt, src, place)
-            yield number, (src, tgt)
+            yield found
 
     def report(self) -> SplitReport:
         """Return the numbers of the split."""
@@ -349,16 +347,16 @@ class SplitCheck:
             for name, hashes in self.held_out.items()
         }
 
-    def _find_suspicious(self, form: CorpusForm, pair: Pair, original: Pair, place: str) -> None:
+    def _find_suspicious(self, form: CorpusForm, found: CorpusPair, place: str) -> None:
         form.kept += 1
         for check in PAIR_CHECKS:
             if check.form is None:
-                if check.pair(*pair):
+                if check.pair(*found.pair):
                     self.split.suspicious[check.name].add(place)
-            elif check.form == form.tokenized and check.pair(*original):
+            elif check.form == form.tokenized and check.pair(*found.original):
                 self.split.suspicious[check.name].add(place)
                 form.signs.setdefault(check.name, Finding()).add(place)
-        for side, line in zip(("src", "tgt"), pair, strict=True):
+        for side, line in zip(SIDES, found.pair, strict=True):
             self.split.other_form[side].add(line, place)
 
     def _compare(self, key: int, src: str, tgt: str, place: str) -> None:
@@ -396,6 +394,11 @@ def reason_to_drop(src: str, tgt: str | None, limits: Limits | None) -> str | No
     if any(len(side) > limits.characters for side in sides):
         return f"longer than {quantity(limits.characters, 'character')}"
     return None
+
+
+def _reason(corpus: Bitext, pair: Pair, limits: Limits | None) -> str | None:
+    src, tgt = pair
+    return reason_to_drop(src, None if corpus.monolingual else tgt, limits)
 
 
 def _test_in_dev(

@@ -25,7 +25,7 @@ from nmt.data.segmenters import learn_segmenter
 from nmt.data.text import Pair
 from nmt.data.vocab import UNK
 from nmt.errors import UserError
-from tests.toy import CORPUS, one_corpus
+from tests.toy import CORPUS, numbered, one_corpus
 
 OTHER = ("Iná veta.", "Another sentence.")
 PAIR = (
@@ -234,7 +234,7 @@ class Corpus:
         config = SentencePieceConfig(vocab_size=300)
         self.segmenter = learn_segmenter(config, False, "none", one.chunks(one_corpus(LINES)))
         text = TrainingText(progress=False)
-        text.add(CORPUS, list(enumerate(LINES, 1)))
+        text.add(CORPUS, numbered(LINES))
         work = EncodeChunk(self.segmenter, 200, augmenter=one)
         self.vocab, _, _ = encode_training(work, text, 1, folder, None, [])
         self.corpus = EncodedCorpus(folder)
@@ -288,7 +288,7 @@ def test_a_pair_that_would_be_too_long_or_unknown_keeps_its_text(tmp_path: Path)
 
 def test_nothing_changes_without_shares(tmp_path: Path):
     text = TrainingText(progress=False)
-    text.add(CORPUS, list(enumerate(LINES, 1)))
+    text.add(CORPUS, numbered(LINES))
     segmenter = learn_segmenter(
         SentencePieceConfig(vocab_size=300), False, "none", one_corpus(LINES)
     )
@@ -346,7 +346,7 @@ def test_each_entry_keeps_its_tags_and_joins_its_own_pairs(tmp_path: Path):
     entries = {"<a>": "alfa {}", "<b>": "beta {}"}
     for tag, line in entries.items():
         pairs = [(line.format(i), line.format(i)) for i in range(10)]
-        text.add(replace(CORPUS, tag=tag, tgt_tag=tag), list(enumerate(pairs, 1)))
+        text.add(replace(CORPUS, tag=tag, tgt_tag=tag), numbered(pairs))
     config = SentencePieceConfig(vocab_size=60)
     segmenter = learn_segmenter(config, False, "none", one.chunks(text.read("")))
     work = EncodeChunk(segmenter, 200, augmenter=one)

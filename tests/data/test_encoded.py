@@ -20,7 +20,7 @@ from nmt.data.encoded import (
 from nmt.data.segmenters.base import Whitespace
 from nmt.data.tokenizer import Moses
 from nmt.errors import MachineError
-from tests.toy import CORPUS
+from tests.toy import CORPUS, numbered
 
 
 def test_vocabulary_size_decides_the_bytes_per_id(tmp_path: Path):
@@ -40,7 +40,7 @@ def test_files_are_flushed_to_the_disk(tmp_path: Path, monkeypatch):
     flushed: list[int] = []
     monkeypatch.setattr(encoded.os, "fsync", lambda file: flushed.append(os.fstat(file).st_ino))
     text = TrainingText(progress=False)
-    text.add(CORPUS, [(1, ("a b", "c")), (3, ("b", "a a"))])
+    text.add(CORPUS, numbered([("a b", "c"), ("b", "a a")]))
     work = EncodeChunk(Whitespace(Moses(tokenized=True)), max_pieces=9)
     encode_training(work, text, 1, tmp_path / "train", None, [])
     files = {(tmp_path / "train" / f"{side}.{part}") for side in SIDES for part in ("ids", "len")}

@@ -235,7 +235,7 @@ class EncodedSample:
         """
         config = SentencePieceConfig(vocab_size=types, byte_fallback=byte_fallback)
         corpus = Bitext("sample", (), (facts.src.lang, facts.tgt.lang), None)
-        text = Chunk.of(corpus, list(enumerate(facts.sample, 1)))
+        text = Chunk.of(corpus, facts.sample)
         segmenter = learn_segmenter(config, facts.tokenized, "none", [text])
         return cls(facts, config, segmenter)
 
