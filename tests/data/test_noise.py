@@ -15,7 +15,7 @@ import pytest
 
 from nmt.config.recipe import FastBpeConfig, SentencePieceConfig, WhitespaceConfig
 from nmt.data import epochs, noise_kernels
-from nmt.data.encoded import SIDES, CorpusWriter, EncodedCorpus, Ragged
+from nmt.data.encoded import SIDES, EncodedCorpus, Ragged, write_corpus
 from nmt.data.epochs import EpochPairs, Epochs
 from nmt.data.mixture import Mixture
 from nmt.data.segmenters import Segmenter, bpe, learn_segmenter
@@ -91,9 +91,8 @@ class Case:
 
 
 def encoded(sentences, vocab: Vocab, folder: Path) -> EncodedCorpus:
-    writer = CorpusWriter(folder, len(vocab))
-    writer.add(*(Ragged.of([vocab.ids(pieces) for pieces in side]) for side in sentences))
-    writer.finish()
+    src, tgt = (Ragged.of([vocab.ids(pieces) for pieces in side]) for side in sentences)
+    write_corpus(folder, len(vocab), [(src, tgt, [])])
     return EncodedCorpus(folder)
 
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import errno
-import os
 import subprocess
 import sys
 from collections import Counter
@@ -18,11 +16,10 @@ from nmt.config.recipe import Recipe
 from nmt.data import workers
 from nmt.data.bitext import missing_files
 from nmt.data.cache import build_cache, noise_parts
-from nmt.data.encoded import CorpusWriter
 from nmt.data.prepare import prepare
 from nmt.data.report import Finding
 from nmt.data.vocab import UNK
-from nmt.errors import MachineError, UserError
+from nmt.errors import UserError
 from nmt.runtime.files import open_file
 
 TRAIN = [(f"o gato {i} come", f"the cat {i} eats") for i in range(200)]
@@ -263,19 +260,6 @@ def test_million_pairs_in_under_two_gigabytes(tmp_path: Path):
     kilobytes = int(done.stdout.split()[-1])
     print(f"peak of {kilobytes / 1e6:.2f} GB")
     assert kilobytes < 2_000_000
-
-
-def test_full_disk_error_has_the_needed_bytes(tmp_path, monkeypatch):
-    def full(*args: object) -> None:
-        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-
-    monkeypatch.setattr(CorpusWriter, "add", full)
-    message = (
-        r"cache/.*: the disk .* is full: [\d.]+ KB needed, .* free\n  -> free some space, then run"
-    )
-    with pytest.raises(MachineError, match=message):
-        prepared(tmp_path)
-    assert not list((tmp_path / ".cache").iterdir())
 
 
 BUILD = """

@@ -465,7 +465,7 @@ def test_disk_full_is_exit_code_4_and_leaves_nothing(corpus: Corpus, monkeypatch
     def full(*_):
         raise OSError(28, "No space left on device", "train.ids")
 
-    monkeypatch.setattr(encoded.CorpusWriter, "add", full)
+    monkeypatch.setattr(encoded, "write_corpus", full)
     corpus.write("r.yaml", "src: gl\ntgt: en\ndata: {train: train, dev: dev}\n")
     assert main([str(corpus.folder / "r.yaml"), f"out={corpus.folder}/run"]) == 4
     message = capsys.readouterr().err
