@@ -23,9 +23,8 @@ from nmt.data.augment import Augmenter
 from nmt.data.bitext import Bitext, Chunk, TrainingText
 from nmt.data.report import Coverage, Finding
 from nmt.data.segmenters import Segmenter
-from nmt.data.segmenters.base import SIDES, Side
 from nmt.data.segmenters.noise import Noise, ReachablePieces
-from nmt.data.text import Pair, is_blank
+from nmt.data.text import SIDES, Pair, Side, is_blank
 from nmt.data.vocab import MAX_TYPES, UNK, Vocab, tag_piece
 from nmt.data.workers import map_chunks
 from nmt.errors import MachineError, UserError

@@ -25,11 +25,11 @@ import numpy as np
 
 from nmt.data.augment import Augmenter, Draws
 from nmt.data.batches import SelectedPairs
-from nmt.data.encoded import SIDES, EncodedCorpus, Side
+from nmt.data.encoded import EncodedCorpus
 from nmt.data.mixture import Mixture, copy_numbers
 from nmt.data.segmenters import Segmenter
 from nmt.data.segmenters.noise import Noise, SideNoise
-from nmt.data.text import Pair
+from nmt.data.text import SIDES, Pair, Side
 from nmt.data.vocab import Vocab, tag_piece
 from nmt.runtime.cpus import available_cpus
 

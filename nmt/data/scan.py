@@ -39,9 +39,9 @@ from nmt.data.report import (
     SplitReport,
     Wording,
 )
-from nmt.data.segmenters.base import SIDES, Segmenter
+from nmt.data.segmenters.base import Segmenter
 from nmt.data.sentences import split_sentences
-from nmt.data.text import Pair, is_blank, quantity
+from nmt.data.text import SIDES, Pair, is_blank, quantity
 from nmt.data.vocab import Vocab
 from nmt.errors import UserError
 from nmt.runtime.progress import counted

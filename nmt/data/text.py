@@ -23,7 +23,7 @@ import zlib
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any, Literal, TypeAlias
 
 from nmt.data.unicode import is_shapeless
 from nmt.errors import MachineError, UserError
@@ -31,6 +31,8 @@ from nmt.runtime.files import open_file
 from nmt.runtime.missing import missing_fix, similar_path, url_of
 
 Pair: TypeAlias = tuple[str, str]  # a source line and a target line
+Side: TypeAlias = Literal["src", "tgt"]
+SIDES: tuple[Side, Side] = ("src", "tgt")
 
 OPENERS: dict[str, Callable[..., Any]] = {
     "": open,

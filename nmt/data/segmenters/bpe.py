@@ -23,9 +23,10 @@ from typing import Any
 from subword_nmt import apply_bpe, learn_bpe
 
 from nmt.data.bitext import Chunk
-from nmt.data.segmenters.base import Segmenter, Side
+from nmt.data.segmenters.base import Segmenter
 from nmt.data.segmenters.extend import learn_symbols
 from nmt.data.segmenters.noise import Merges, Noise, never
+from nmt.data.text import Side
 from nmt.data.tokenizer import Moses
 from nmt.data.workers import map_chunks
 from nmt.errors import UserError

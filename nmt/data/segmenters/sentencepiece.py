@@ -22,10 +22,10 @@ from typing import Any
 import sentencepiece
 
 from nmt.data.bitext import Chunk
-from nmt.data.segmenters.base import SIDES, Segmenter, Side
+from nmt.data.segmenters.base import Segmenter
 from nmt.data.segmenters.extend import learn_symbols
 from nmt.data.segmenters.noise import Merges, Noise, Unigram, never
-from nmt.data.text import clean_line
+from nmt.data.text import SIDES, Side, clean_line
 from nmt.data.tokenizer import Moses
 from nmt.data.workers import map_chunks
 from nmt.errors import UserError
