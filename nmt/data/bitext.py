@@ -107,7 +107,13 @@ def _locate(entry: CorpusEntry | HeldOutEntry, recipe: Recipe) -> list[Path | Us
     """Return the file of each side of an entry, or why it cannot be used."""
     langs = entry.langs(recipe)
     if entry.table:
-        return _locate_table(entry.path, recipe)
+        path = entry.path
+        if not recipe.translates:
+            fix = "remove this entry of data.train"
+            return [UserError("corrections are pairs, not text of one language", at=path, fix=fix)]
+        if not Path(path).is_file():
+            return [UserError("is not a file", at=path, fix=missing_fix(path))]
+        return [Path(path)] * 2
     sides: list[Path | UserError] = []
     for lang in langs if recipe.translates else langs[:1]:
         try:
@@ -115,15 +121,6 @@ def _locate(entry: CorpusEntry | HeldOutEntry, recipe: Recipe) -> list[Path | Us
         except UserError as error:
             sides.append(error)
     return sides
-
-
-def _locate_table(path: str, recipe: Recipe) -> list[Path | UserError]:
-    if not recipe.translates:
-        fix = "remove this entry of data.train"
-        return [UserError("corrections are pairs, not text of one language", at=path, fix=fix)]
-    if not Path(path).is_file():
-        return [UserError("is not a file", at=path, fix=missing_fix(path))]
-    return [Path(path)] * 2
 
 
 @dataclass(frozen=True)
@@ -145,10 +142,7 @@ class RecipeFiles:
 
     @classmethod
     def of(cls, recipe: Recipe, adapting: bool = False) -> RecipeFiles:
-        """Find the files.
-
-        Args:
-            adapting: the segmentation of a parent is adapted, which also reads ``learn``.
+        """Find the files; those of ``learn`` too if the segmentation of a parent is adapted.
 
         Raises:
             UserError: files are missing or not regular files; the error names all of them.
@@ -203,7 +197,7 @@ class RecipeFiles:
         return [*(p for c in corpora for p in (*c.sides, *c.other_refs)), *self.segment]
 
     def hashes_by_role(self, digests: Mapping[Path, str]) -> dict[str, list[str]]:
-        """Return the SHA-256 of each file of train, dev, test and segment; paths do not count."""
+        """Return the SHA-256 of the files of train, dev, test and segment; paths do not count."""
         roles: dict[str, list[Path]] = {
             "train": [path for corpus in self.train for path in corpus.sides],
             "dev": [],
@@ -299,14 +293,11 @@ class CorpusPair(NamedTuple):
 def read_pairs(sides: Sides, normalized: Counter[str] | None = None) -> Iterator[Pair]:
     """Yield the cleaned lines of both sides.
 
-    If there is only one file, targets are empty, and blank lines become empty.
-
-    Args:
-        normalized: counts the lines with each kind of normalization.
+    If there is only one file, targets are empty, and blank lines become empty. ``normalized``
+    counts the lines with each kind of normalization.
 
     Raises:
-        UserError: the files have different numbers of lines, a file has the line ends of old
-            Macs.
+        UserError: the files have different numbers of lines, or the line ends of old Macs.
     """
     sources, *targets = (read_lines(path, normalized=normalized) for path in sides)
     pairs: Iterable[tuple[str | None, str | None]]
@@ -352,11 +343,9 @@ def first_misaligned(pairs: Iterable[Pair]) -> int | None:
 
 
 class ConvertLines:
-    """Convert the lines of a corpus.
+    """Convert the lines of a corpus to the other form: ``tokenized`` says which one.
 
-    Args:
-        tokenized: the form to convert to; tokenized text has escapes such as ``&apos;``.
-        langs: source and target language.
+    Tokenized text has escapes such as ``&apos;``.
     """
 
     def __init__(self, tokenized: bool, langs: tuple[str, str]) -> None:
@@ -398,11 +387,9 @@ def pairs_in_form(
 
 
 def read_in_form(path: Path, lang: str, file_tokenized: bool, tokenized: bool) -> list[str]:
-    """Return the lines of a side of a dev or test set in the form that scores need.
+    """Return the lines of a side of a dev or test set in the form that ``tokenized`` says.
 
-    Args:
-        file_tokenized: whether the file is Moses-tokenized.
-        tokenized: the form to return. Text that has it already stays as it is.
+    Text that has it already stays as it is.
     """
     if file_tokenized == tokenized:
         return list(read_lines(path, clean=False))
@@ -418,8 +405,7 @@ class Chunk:
     """Some pairs of a corpus, as UTF-8: a quarter of the memory of lists of strings.
 
     Attributes:
-        corpus: the files that they are from.
-        numbers: [n] int32, their lines in the files, from 1.
+        numbers: [n] int32, their lines in the files of the corpus, from 1.
         src, tgt: n lines each, with LF between them.
     """
 
@@ -432,11 +418,7 @@ class Chunk:
     def of(
         cls, corpus: Bitext, pairs: Sequence[Pair], numbers: Sequence[int] | np.ndarray = ()
     ) -> Chunk:
-        """Store pairs.
-
-        Args:
-            numbers: of their lines; empty = 1, 2, 3 and so on.
-        """
+        """Store pairs and the numbers of their lines; without numbers, these are 1, 2, 3 ..."""
         if not len(numbers):
             numbers = range(1, len(pairs) + 1)
         src, tgt = ("\n".join(pair[side] for pair in pairs).encode() for side in (0, 1))
@@ -489,11 +471,9 @@ class TrainingText:
         return [sum(map(len, chunks)) for chunks in self.chunks]
 
     def read(self, action: str, copies: np.ndarray | None = None) -> Iterator[Chunk]:
-        """Yield the chunks of all corpora.
+        """Yield the chunks of all corpora, under a progress bar with the title ``action``.
 
-        Args:
-            action: title of the progress bar.
-            copies: [pairs] how often to yield each pair; None = once.
+        ``copies``: [pairs] how often to yield each pair; None = once.
         """
         row = 0
         with progress_bar(action, "pairs", sum(self.sizes), self.progress) as bar:

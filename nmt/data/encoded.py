@@ -233,8 +233,7 @@ class EncodeChunk:
 class CountedSide:
     """The pieces of one side of the training text, as numbers until their ids are known.
 
-    Args:
-        numbers: provisional ids of the pieces of both sides, in order of appearance.
+    ``numbers`` are those of both sides, in order of appearance.
     """
 
     def __init__(self, numbers: dict[str, int]) -> None:
@@ -344,9 +343,6 @@ def encode_held_out(
     """Write every line of a dev or test set, and return its coverage by side.
 
     A blank side has no ids.
-
-    Args:
-        corpus: the set, with its languages and its tags.
     """
     encoded: list[Ragged] = []
     coverage: dict[str, Coverage] = {}

@@ -66,8 +66,7 @@ class TextChanges:
     def draw(self, rows: np.ndarray | None, seed: int, epoch: int) -> ChangedPairs:
         """Change the pairs of an epoch, a pure function of the arguments.
 
-        Args:
-            rows: [n] row of each pair, sorted; None = each row once.
+        ``rows``: [n] row of each pair, sorted; None = each row once.
         """
         rows = np.arange(len(self._corpus)) if rows is None else rows
         changed: ChangedPairs = {}
@@ -136,11 +135,10 @@ class EpochPairs:
     def add_noise(
         self, noise: dict[Side, SideNoise], seed: int, epoch: int, longest: int, threads: int
     ) -> None:
-        """Segment the pairs at random.
+        """Segment the pairs at random, a pure function of ``seed`` and ``epoch``.
 
         Args:
             noise: segments the sentences of each side.
-            seed, epoch: decide the random draws.
             longest: maximum pieces of a side.
             threads: compute the lengths.
         """

@@ -110,9 +110,11 @@ def read_corpora(
         text.add(corpus, train.filter(corpus, shown, both_ways))
         if not train.forms[-1].kept and len(files.train) > 1:
             too_few = f"all {wording.unit}s {wording.blank} or are too long"
+            number, terms = len(text.corpora) - 1, len(text.corpora) - 1 - len(data.train)
+            key = f"data.train[{number}]" if terms < 0 else f"data.terms[{terms}]"
             raise UserError(
                 too_few if train.split.pairs > before else "the files are empty",
-                at=f"{_key_of(recipe, len(text.corpora) - 1)} ({corpus})",
+                at=f"{key} ({corpus})",
                 fix=f"check the files, {LENGTHS}, or remove this entry",
             )
     corpora = {corpus.name: corpus for corpus in files.train} | files.held_out
@@ -132,12 +134,6 @@ def read_corpora(
     return report, text, held_out
 
 
-def _key_of(recipe: Recipe, number: int) -> str:
-    """Return the key of a training corpus: ``data.train[1]``, or ``data.terms[0]``."""
-    terms = number - len(recipe.data.train)
-    return f"data.train[{number}]" if terms < 0 else f"data.terms[{terms}]"
-
-
 def read_to_learn_from(
     corpora: Sequence[Bitext],
     data: DataConfig,
@@ -146,11 +142,8 @@ def read_to_learn_from(
 ) -> TrainingText:
     """Read corpora that only the segmentation is learned from: filtered, and not checked.
 
-    Args:
-        key: recipe key of the corpora, for the error.
-
     Raises:
-        UserError: no pair is left.
+        UserError: no pair is left; ``key`` is where the recipe has the corpora.
     """
     limits = Limits(data.max_len, data.max_pieces)
     text = TrainingText(progress)
@@ -241,8 +234,7 @@ class SplitCheck:
     Attributes:
         split: the numbers so far.
         hashes: of the pairs that passed.
-        comparable: hashes of the pairs that should not be in another split; a short line of text
-            may be.
+        comparable: hashes of pairs that should not be in another split, as a short line may be.
         normalized: for ``read_pairs`` to count into.
         profiles: letter pairs of both sides, by corpus.
         sentences: number of sampled sources with each number of sentences.
@@ -266,7 +258,7 @@ class SplitCheck:
             suspicious={check.name: Finding() for check in PAIR_CHECKS},
             duplicates=0,
             normalized=self.normalized,
-            other_form={"src": OtherForm(), "tgt": OtherForm()},
+            other_form={side: OtherForm() for side in SIDES},
         )
         self.forms: list[CorpusForm] = []
         self.sentences: Counter[int] = Counter()
@@ -380,8 +372,7 @@ def pair_hash(src: str, tgt: str) -> int:
 def reason_to_drop(src: str, tgt: str | None, limits: Limits | None) -> str | None:
     """Return why a pair is left out of training, or None if it is not.
 
-    Args:
-        tgt: None = a line of text, which may have any number of words: blocks divide it.
+    A line of text, with ``tgt`` None, may have any number of words: blocks divide it.
     """
     sides = [src] if tgt is None else [src, tgt]
     if tgt is not None and any(blank := [is_blank(side) for side in sides]):

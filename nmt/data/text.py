@@ -239,9 +239,7 @@ def _cr_fix(file: str) -> str:
 def check_only_line(line: str, name: str, file: str | None = None) -> None:
     """Raise UserError if the only line of a text has carriage returns inside.
 
-    Args:
-        name: of the text, for the error.
-        file: what to convert; None = ``name``.
+    ``name`` is that of the text; ``file`` is what to convert, None = ``name``.
     """
     inside = line.count("\r")
     if inside:

@@ -72,8 +72,7 @@ class Vocab:
     ) -> Vocab:
         """Return the same types with the counts of another text added to their own.
 
-        Args:
-            new: types to append if the vocabulary lacks them.
+        ``new`` types are appended if the vocabulary lacks them.
         """
         types = [*self._types, *sorted(set(new).difference(self._types))]
         added = np.array([(counts_src[t], counts_tgt[t]) for t in types], dtype=np.int64)

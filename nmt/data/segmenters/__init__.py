@@ -39,12 +39,7 @@ def learn_segmenter(
     text: Iterable[Chunk],
     progress: bool = False,
 ) -> Segmenter:
-    """Learn the segmentation of a recipe; see ``Segmenter.learn``.
-
-    Args:
-        config: the recipe's ``segment``.
-        tokenized, normalize: of the recipe's ``data``.
-    """
+    """Learn the segmentation of the recipe's ``segment``; see ``Segmenter.learn``."""
     moses = Moses(tokenized, normalize, exact=not tokenized)
     return SEGMENTERS[config.kind].learn(config, moses, text, progress)
 
@@ -91,7 +86,6 @@ def load_segmenter(folder: Path) -> Segmenter:
 
 
 def _description(segmenter: Segmenter) -> str:
-    """Return the text of segmenter.json."""
     metadata = {
         "kind": _FILE_KINDS.get(segmenter.kind, segmenter.kind),
         "tokenised": segmenter.moses.tokenized,  # the spelling of the file format

@@ -50,12 +50,7 @@ class Segmenter(ABC):
 
     @abstractmethod
     def encode(self, line: str, lang: str, side: Side = "src") -> list[str]:
-        """Return the pieces of a line.
-
-        Args:
-            lang: its language.
-            side: the side of the model that it is for; a segmenter may have codes for each.
-        """
+        """Return the pieces of a line; a segmenter may have codes for each side."""
 
     @abstractmethod
     def decode_tokenized(self, pieces: Sequence[str], lang: str) -> str:

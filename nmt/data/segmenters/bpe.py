@@ -169,7 +169,6 @@ def piece_of(symbol: str) -> str:
 
 
 def _symbol_of(piece: str) -> str:
-    """Return a piece as the merges write it."""
     return piece.removesuffix(JOINER) if piece.endswith(JOINER) else piece + WORD_END
 
 
@@ -189,7 +188,6 @@ def count_words(moses: Moses, chunk: Chunk) -> Counter[str]:
 
 
 def _count_all(moses: Moses, text: Iterable[Chunk]) -> Counter[str]:
-    """Count the words of both sides of a text, in worker processes."""
     counts: Counter[str] = Counter()
     for of_chunk in map_chunks(functools.partial(count_words, moses), text):
         counts.update(of_chunk)
@@ -243,8 +241,7 @@ def learn_codes(
 ) -> list[tuple[str, str]]:
     """Return joint merges, from the counts of the words of both sides (Sennrich et al. 2016).
 
-    Args:
-        progress: show subword-nmt's bar on a terminal.
+    ``progress``: show subword-nmt's bar on a terminal.
     """
     # the time grows with the square of the length of a word
     words = {word: count for word, count in words.items() if len(word) <= MAX_WORD_LENGTH}

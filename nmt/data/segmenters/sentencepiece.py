@@ -256,7 +256,6 @@ class SentencePiece(Segmenter):
     def _count_words(
         self, known: Collection[str], text: Iterable[Chunk]
     ) -> dict[Side, Counter[tuple[str, ...]]]:
-        """Return the words of a text for each model, as symbols, with their counts."""
         words: dict[Side, Counter[tuple[str, ...]]] = {side: Counter() for side in self._models()}
         for of_chunk in map_chunks(functools.partial(_count_words, self, known), text):
             for side, counts in of_chunk.items():
@@ -366,7 +365,6 @@ def load_model(model: bytes) -> Any:
 def _count_words(
     segmenter: SentencePiece, known: Collection[str], chunk: Chunk
 ) -> dict[Side, Counter[tuple[str, ...]]]:
-    """Count the words of each side of a chunk, as symbols."""
     return {
         side: Counter(
             tuple(word) for line in lines for word in segmenter.words_of(line, lang, side, known)
@@ -406,7 +404,6 @@ def _require_type(key: str, kind: str, needed: str, other: str, instead: str) ->
 
 
 def _training_error(reason: str, config: Any) -> UserError:
-    """Return SentencePiece's error in terms of the recipe."""
     if found := re.search(r"smaller than required_chars\. \d+ vs (\d+)", reason):
         needed = "one for each character"
         if config.byte_fallback:
@@ -510,12 +507,10 @@ def edit_model(data: bytes, kept: Collection[str], added: Mapping[str, float]) -
 
 
 def _message(field: int, data: bytes) -> bytes:
-    """Return a field that holds text or a message."""
     return _number(field << 3 | 2) + _number(len(data)) + data
 
 
 def _number(value: int) -> bytes:
-    """Return an integer of 7 bits a byte, lowest first."""
     data = bytearray()
     while value > 0x7F:
         data.append(value & 0x7F | 0x80)
@@ -524,7 +519,7 @@ def _number(value: int) -> bytes:
 
 
 def _fields(data: bytes) -> Iterator[tuple[int, Any]]:
-    """Yield the number and the value of each field of a message."""
+    """Yield the number and the value of each field of a message of protocol buffers."""
     place = 0
     while place < len(data):
         tag, place = _varint(data, place)
@@ -541,7 +536,7 @@ def _fields(data: bytes) -> Iterator[tuple[int, Any]]:
 
 
 def _varint(data: bytes, place: int) -> tuple[int, int]:
-    """Return an integer of 7 bits a byte, lowest first, and the place after it."""
+    """Read an integer of 7 bits a byte, lowest first; return it and the place after it."""
     value = shift = 0
     while True:
         value |= (data[place] & 0x7F) << shift
