@@ -110,14 +110,12 @@ def typos(pair: Pair, context: Context) -> Pair:
     """
     neighbors = _neighbors(context.langs[0])
     parts = _split_protected(pair[0])
-    places = [
-        (part, word.start() + i)
-        for part in range(0, len(parts), 2)
-        for word in _LONG_WORD.finditer(parts[part])
-        if (i := 1 + context.draws.below(len(word[0]) - 1))
-        and _base(word[0][i]) in neighbors
-        and unicodedata.combining(word[0][i - 1]) == 0
-    ]
+    places = []
+    for part in range(0, len(parts), 2):
+        for word in _LONG_WORD.finditer(parts[part]):
+            i = 1 + context.draws.below(len(word[0]) - 1)
+            if _base(word[0][i]) in neighbors and not unicodedata.combining(word[0][i - 1]):
+                places.append((part, word.start() + i))
     if not places:
         return pair
     certain = context.draws.below(len(places))
@@ -412,16 +410,13 @@ class Augmenter:
     def samples(self, chunk: Chunk) -> list[Pair]:
         """Change each pair of a chunk by one kind, in turn; return those that differ."""
         pairs, kinds = list(chunk.pairs()), list(self.shares)
-        sampled = (
-            (
-                pair,
-                self.change_in(
-                    pairs, i, [kinds[i % len(kinds)]], Draws(number), chunk.corpus.langs
-                ),
-            )
-            for i, (pair, number) in enumerate(zip(pairs, chunk.numbers.tolist(), strict=True))
-        )
-        return [changed for pair, changed in sampled if changed != pair]
+        found = []
+        for i, number in enumerate(chunk.numbers.tolist()):
+            kind = kinds[i % len(kinds)]
+            changed = self.change_in(pairs, i, [kind], Draws(number), chunk.corpus.langs)
+            if changed != pairs[i]:
+                found.append(changed)
+        return found
 
     def change_in(
         self,

@@ -169,21 +169,30 @@ class SentencePiece(Segmenter):
         """
         if not config.dropout and config.sampling_alpha is None:
             return None
+        key, needed = ("dropout", "bpe") if config.dropout else ("sampling_alpha", "unigram")
         if self._target_model is not None:
-            key = "dropout" if config.dropout else "sampling_alpha"
             raise UserError(
                 "this segmenter has a model for each side, and noise is for one of both",
                 at=f"segment.{key}",
                 fix=f"remove segment.{key}",
             )
         kind, scores = read_model(self._model)
+        if kind != needed:
+            instead = {
+                "unigram": " and set segment.sampling_alpha=0.2",
+                "bpe": " and set segment.dropout=0.1",
+            }
+            learn = f", or set segment.model_type={needed} and segment.model=learn"
+            raise UserError(
+                f"requires a SentencePiece model of type {needed}; this model is of type {kind}",
+                at=f"segment.{key}",
+                fix=f"remove segment.{key}{instead.get(kind, learn)}",
+            )
         model: Merges | Unigram
         if config.dropout:
-            _require_type("dropout", kind, "bpe", "unigram", "sampling_alpha=0.2")
             merged = scores | read_model(self._model, UNUSED)[1]
             model = Merges(config.dropout, _merges(merged), together=False)
         else:
-            _require_type("sampling_alpha", kind, "unigram", "bpe", "dropout=0.1")
             model = Unigram(config.sampling_alpha, scores)
         return Noise(
             model,
@@ -391,16 +400,6 @@ def _merges(scores: Mapping[str, float]) -> dict[tuple[str, str], int]:
 
 def _begins_word(piece: str) -> bool:
     return piece.startswith(SPACE)
-
-
-def _require_type(key: str, kind: str, needed: str, other: str, instead: str) -> None:
-    if kind == needed:
-        return
-    fix = f"remove segment.{key}, or set segment.model_type={needed} and segment.model=learn"
-    if kind == other:
-        fix = f"remove segment.{key} and set segment.{instead}"
-    what = f"requires a SentencePiece model of type {needed}; this model is of type {kind}"
-    raise UserError(what, at=f"segment.{key}", fix=fix)
 
 
 def _training_error(reason: str, config: Any) -> UserError:
