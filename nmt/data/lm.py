@@ -205,11 +205,7 @@ class PackedText(ABC):
         return self.stream.read(int(self.blocks.first[row]), int(self.blocks.last[row]))
 
     def batches(
-        self,
-        batch_tokens: int,
-        seed: int,
-        epoch: int,
-        weights: Sequence[float] | None = None,
+        self, batch_tokens: int, seed: int, epoch: int, weights: Sequence[float] | None = None
     ) -> list[np.ndarray]:
         """Return the batches of an epoch as arrays of examples: a pure function of the arguments.
 

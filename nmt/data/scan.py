@@ -16,13 +16,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from nmt.data.augment import Augmenter, Draws
-from nmt.data.bitext import (
-    Bitext,
-    CorpusPair,
-    RecipeFiles,
-    TrainingText,
-    pairs_in_form,
-)
+from nmt.data.bitext import Bitext, CorpusPair, RecipeFiles, TrainingText, pairs_in_form
 from nmt.data.checks import PAIR_CHECKS
 from nmt.data.languages import LanguageProfile, Profiles, base_language, check_languages
 from nmt.data.near_duplicates import EXAMPLES, RecurringTexts, is_short
@@ -135,10 +129,7 @@ def read_corpora(
 
 
 def read_to_learn_from(
-    corpora: Sequence[Bitext],
-    data: DataConfig,
-    progress: bool,
-    key: str = "segment.learn_from",
+    corpora: Sequence[Bitext], data: DataConfig, progress: bool, key: str = "segment.learn_from"
 ) -> TrainingText:
     """Read corpora that only the segmentation is learned from: filtered, and not checked.
 

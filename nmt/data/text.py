@@ -159,10 +159,7 @@ def _no_side(prefix: str, lang: str) -> UserError:
 
 
 def read_lines(
-    path: Path,
-    clean: bool = True,
-    normalized: Counter[str] | None = None,
-    errors: str = "strict",
+    path: Path, clean: bool = True, normalized: Counter[str] | None = None, errors: str = "strict"
 ) -> Iterator[str]:
     """Yield the lines of a UTF-8 file, plain or compressed (.gz, .xz, .bz2).
 

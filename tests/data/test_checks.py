@@ -137,9 +137,7 @@ def test_held_out_side_in_the_training_data_is_a_warning():
     dev = [*LONG[:4], ("Grazas.", "Thank you."), ("nada que ver niso", "nothing like it here")]
     train = [("outra fonte", tgt) for _, tgt in LONG[:2]] + [("grazas", "Thank you.")]
     check = checked(
-        [*train, *LONG[5:6]],
-        held_out={"dev": set(checked(dev).hashes)},
-        recurring=recurring(dev),
+        [*train, *LONG[5:6]], held_out={"dev": set(checked(dev).hashes)}, recurring=recurring(dev)
     )
     overlap = check.overlap()
     found = overlap["dev"]

@@ -33,11 +33,7 @@ _OLD_FORMS: dict[str, dict[str, Any]] = {"none": {"nfc": False}, "nfc": {"nfc": 
 
 
 def learn_segmenter(
-    config: Any,
-    tokenized: bool,
-    normalize: str,
-    text: Iterable[Chunk],
-    progress: bool = False,
+    config: Any, tokenized: bool, normalize: str, text: Iterable[Chunk], progress: bool = False
 ) -> Segmenter:
     """Learn the segmentation of the recipe's ``segment``; see ``Segmenter.learn``."""
     moses = Moses(tokenized, normalize, exact=not tokenized)
