@@ -254,8 +254,8 @@ class SplitCheck:
         self.forms: list[CorpusForm] = []
         self.sentences: Counter[int] = Counter()
         self.profiles: dict[str, Profiles] = {}
-        self._shared: dict[str, set[int]] = {name: set() for name in self.held_out}
-        self._examples: dict[str, list[str]] = {name: [] for name in self.held_out}
+        # hashes of the pairs of each split that occur here, with the first place and its text
+        self._shared: dict[str, dict[int, str]] = {name: {} for name in self.held_out}
 
     def filter(
         self, corpus: Bitext, pairs: Iterable[CorpusPair], both_ways: bool = False
@@ -317,18 +317,14 @@ class SplitCheck:
 
     def overlap(self) -> dict[str, Overlap]:
         """Return which distinct pairs and texts of each held-out split occur here."""
-        return {
-            name: Overlap(
-                pairs=len(self._shared[name]),
-                share=len(self._shared[name]) / max(1, len(hashes)),
-                examples=self._examples[name],
-                **{
-                    side: texts.report(name)
-                    for side, texts in zip(("sources", "targets"), self.recurring, strict=True)
-                },
-            )
-            for name, hashes in self.held_out.items()
-        }
+        found = {}
+        for name, hashes in self.held_out.items():
+            shared = self._shared[name]
+            sources, targets = (texts.report(name) for texts in self.recurring)
+            share = len(shared) / max(1, len(hashes))
+            examples = list(shared.values())[:EXAMPLES]
+            found[name] = Overlap(len(shared), share, examples, sources, targets)
+        return found
 
     def _find_suspicious(self, form: CorpusForm, found: CorpusPair, place: str) -> None:
         form.kept += 1
@@ -345,11 +341,9 @@ class SplitCheck:
     def _compare(self, key: int, src: str, tgt: str, place: str) -> None:
         """Find a pair, whose hash is ``key``, and its sides in the other splits."""
         for name, hashes in self.held_out.items():
-            if key in hashes:
-                examples = self._examples[name]
-                if key not in self._shared[name] and len(examples) < EXAMPLES:
-                    examples.append(f"{place}: {src} ||| {tgt}" if tgt else f"{place}: {src}")
-                self._shared[name].add(key)
+            if key in hashes and key not in self._shared[name]:
+                text = f"{src} ||| {tgt}" if tgt else src
+                self._shared[name][key] = f"{place}: {text}"
         for texts, line in zip(self.recurring, (src, tgt), strict=False):
             texts.add(line, place)
 
