@@ -166,7 +166,7 @@ def encode_step(folder: Path) -> dict[str, float]:
     prepared = prepare(recipe, progress=False)
     sides = (folder / "train.xx", folder / "train.yy")
     corpus = Bitext("scale", sides, (recipe.src, recipe.tgt), None)
-    chunk = Chunk.of(corpus, list(enumerate(islice(read_pairs(sides), 10_000), 1)))
+    chunk = Chunk.of(corpus, list(islice(read_pairs(sides), 10_000)))
     work = EncodeChunk(prepared.segmenter, recipe.data.max_pieces)
     work(chunk)
     started, rounds = time.process_time(), 20

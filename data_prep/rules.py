@@ -31,7 +31,7 @@ from nmt.data.languages import MIN_SCRIPT_SHARE
 from nmt.data.near_duplicates import RecurringTexts, is_short, normalized
 from nmt.data.text import is_blank
 
-_LEFTOVERS = [c.pair for c in PAIR_CHECKS if c.pair and ("@@" in c.name or "escapes" in c.name)]
+_LEFTOVERS = [c.pair for c in PAIR_CHECKS if "@@" in c.name or "escapes" in c.name]
 
 
 class HeldOut:

@@ -9,7 +9,7 @@ from typing import Any
 
 import yaml
 
-from nmt.data.bitext import Bitext, Chunk
+from nmt.data.bitext import Bitext, Chunk, CorpusPair
 from nmt.data.workers import in_chunks
 
 SPLITS = {"train": 200, "dev": 20, "test": 20}
@@ -33,7 +33,12 @@ CORPUS = Bitext("toy", (), ("gl", "en"), None)
 
 def one_corpus(pairs: Sequence[tuple[str, str]]) -> list[Chunk]:
     """Return pairs as ``learn_segmenter`` takes them."""
-    return [Chunk.of(CORPUS, list(some)) for some in in_chunks(enumerate(pairs, 1))]
+    return [Chunk.of(CORPUS, some) for some in in_chunks(pairs)]
+
+
+def numbered(pairs: Sequence[tuple[str, str]]) -> list[CorpusPair]:
+    """Return pairs as ``TrainingText.add`` takes them."""
+    return [CorpusPair(number, pair, pair) for number, pair in enumerate(pairs, 1)]
 
 
 def reverse(line: str) -> str:

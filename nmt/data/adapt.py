@@ -11,45 +11,21 @@ import functools
 import itertools
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from itertools import chain
 from typing import Any, TypeAlias
 
 from nmt.config.recipe import Recipe
 from nmt.data.bitext import Chunk, RecipeFiles, TrainingText
-from nmt.data.encoded import SIDES
 from nmt.data.prepare import read_mixture
 from nmt.data.scan import read_to_learn_from
 from nmt.data.segmenters import Segmenter
+from nmt.data.text import SIDES
 from nmt.data.vocab import SPECIALS, TAG_MARK, UNK, Vocab
 from nmt.data.workers import map_chunks
 
 Text: TypeAlias = tuple[Segmenter, Vocab]
 SHOWN = 8  # new pieces that a line names
-
-
-@dataclass
-class Change:
-    """How the training text is segmented before and after: the sides of its lines.
-
-    Attributes:
-        lines: sides with text.
-        changed: sides that have other pieces.
-        pieces, unknown: before and after.
-    """
-
-    lines: int = 0
-    changed: int = 0
-    pieces: list[int] = field(default_factory=lambda: [0, 0])
-    unknown: list[int] = field(default_factory=lambda: [0, 0])
-
-    def add(self, other: Change) -> None:
-        """Add the numbers of another text."""
-        self.lines += other.lines
-        self.changed += other.changed
-        for part in (0, 1):
-            self.pieces[part] += other.pieces[part]
-            self.unknown[part] += other.unknown[part]
 
 
 @dataclass(frozen=True)
@@ -102,12 +78,11 @@ def adapt(
         own = own.with_types({*kept, *(t for t in own.types if t.startswith(TAG_MARK))})
     change = _change(train, (segmenter, vocab), (own_segmenter, own))
     types = [len(vocab) - len(SPECIALS), len(own) - len(SPECIALS)]
-    record = {"types": types, "new_pieces": len(parts), "training_text": asdict(change)}
+    record = {"types": types, "new_pieces": len(parts), "training_text": change}
     return own_segmenter, own, Adaptation(parts, record, _lines(recipe, change, types, parts))
 
 
 def _encode(segmenter: Segmenter, chunk: Chunk) -> Iterator[list[str]]:
-    """Yield the pieces of each source, then of each target."""
     for side, lines, lang in zip(SIDES, chunk.sides(), chunk.corpus.langs, strict=True):
         for line in lines:
             yield segmenter.encode(line, lang, side)
@@ -118,30 +93,35 @@ def _pieces_of(segmenter: Segmenter, chunk: Chunk) -> set[str]:
 
 
 def _pieces(segmenter: Segmenter, texts: Sequence[TrainingText]) -> set[str]:
-    """Return the pieces of some texts."""
     chunks = chain.from_iterable(text.read("finding pieces") for text in texts)
     return set().union(*map_chunks(functools.partial(_pieces_of, segmenter), chunks))
 
 
-def _compare(before: Text, after: Text, chunk: Chunk) -> Change:
-    change = Change()
+def _compare(before: Text, after: Text, chunk: Chunk) -> Counter[str]:
+    counts: Counter[str] = Counter()
     for old, new in zip(_encode(before[0], chunk), _encode(after[0], chunk), strict=True):
-        change.lines += bool(old)
-        change.changed += old != new
-        for part, pieces, (_, vocab) in ((0, old, before), (1, new, after)):
-            change.pieces[part] += len(pieces)
-            change.unknown[part] += vocab.ids(pieces).count(UNK)
+        counts["lines"] += bool(old)
+        counts["changed"] += old != new
+        for when, pieces, (_, vocab) in (("before", old, before), ("after", new, after)):
+            counts[f"pieces {when}"] += len(pieces)
+            counts[f"unknown {when}"] += vocab.ids(pieces).count(UNK)
+    return counts
+
+
+def _change(text: TrainingText, before: Text, after: Text) -> dict[str, Any]:
+    """Count the sides of lines with text and those with other pieces; pieces before and after."""
+    counts: Counter[str] = Counter()
+    for part in map_chunks(functools.partial(_compare, before, after), text.read("comparing")):
+        counts.update(part)
+    change: dict[str, Any] = {key: counts[key] for key in ("lines", "changed")}
+    for key in ("pieces", "unknown"):
+        change[key] = [counts[f"{key} before"], counts[f"{key} after"]]
     return change
 
 
-def _change(text: TrainingText, before: Text, after: Text) -> Change:
-    total = Change()
-    for part in map_chunks(functools.partial(_compare, before, after), text.read("comparing")):
-        total.add(part)
-    return total
-
-
-def _lines(recipe: Recipe, change: Change, types: list[int], parts: Collection[str]) -> list[str]:
+def _lines(
+    recipe: Recipe, change: Mapping[str, Any], types: list[int], parts: Collection[str]
+) -> list[str]:
     lines = []
     if recipe.init.vocab == "extend":
         shown = ", ".join(itertools.islice(parts, SHOWN)) + (", ..." if len(parts) > SHOWN else "")
@@ -150,12 +130,11 @@ def _lines(recipe: Recipe, change: Change, types: list[int], parts: Collection[s
             + (f" ({shown})" if parts else "; the pieces of the parent fit this text")
         )
     lines.append(f"  pieces: {types[0]:,} in the parent, {types[1]:,} here")
-    shares = [n / max(1, all_) for n, all_ in zip(change.unknown, change.pieces, strict=True)]
+    (before, after), (unknown, still_unknown) = change["pieces"], change["unknown"]
     lines.append(
-        "  training text: {:,} -> {:,} pieces, {:.2%} -> {:.2%} of them unknown; ".format(
-            *change.pieces, *shares
-        )
-        + f"{change.changed / max(1, change.lines):.1%} of {change.lines:,} sentences have other "
-        "pieces"
+        f"  training text: {before:,} -> {after:,} pieces, {unknown / max(1, before):.2%} -> "
+        f"{still_unknown / max(1, after):.2%} of them unknown; "
+        f"{change['changed'] / max(1, change['lines']):.1%} of {change['lines']:,} sentences have "
+        "other pieces"
     )
     return lines

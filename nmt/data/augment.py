@@ -39,11 +39,7 @@ _MAY_BE_PROTECTED = re.compile(r"[{@%<&]|://|www\.")  # much faster than the exp
 
 
 class Draws:
-    """Random decisions about one pair.
-
-    Args:
-        seed: decides all of them.
-    """
+    """Random decisions about one pair, all from a seed."""
 
     def __init__(self, seed: int) -> None:
         self._random = Random(seed).random  # the same numbers in every version of Python
@@ -114,14 +110,12 @@ def typos(pair: Pair, context: Context) -> Pair:
     """
     neighbors = _neighbors(context.langs[0])
     parts = _split_protected(pair[0])
-    places = [
-        (part, word.start() + i)
-        for part in range(0, len(parts), 2)
-        for word in _LONG_WORD.finditer(parts[part])
-        if (i := 1 + context.draws.below(len(word[0]) - 1))
-        and _base(word[0][i]) in neighbors
-        and unicodedata.combining(word[0][i - 1]) == 0
-    ]
+    places = []
+    for part in range(0, len(parts), 2):
+        for word in _LONG_WORD.finditer(parts[part]):
+            i = 1 + context.draws.below(len(word[0]) - 1)
+            if _base(word[0][i]) in neighbors and not unicodedata.combining(word[0][i - 1]):
+                places.append((part, word.start() + i))
     if not places:
         return pair
     certain = context.draws.below(len(places))
@@ -273,7 +267,6 @@ def _base(letter: str) -> str:
 
 
 def _typo(text: str, i: int, neighbors: Mapping[str, str], draws: Draws) -> str:
-    """Put a typing error at letter ``i`` of a text."""
     letter = text[i]
     near = draws.choice(neighbors[_base(letter)])
     near = near.upper() if letter.isupper() else near
@@ -327,7 +320,6 @@ TOKENS: tuple[Callable[[Draws], str], ...] = (
 
 
 def _words(token: str, lang: str, context: Context) -> str:
-    """Return an inserted text in the form of the lines."""
     if not context.tokenized:
         return token
     return unescaped(" ".join(moses.words_of(token, lang)))
@@ -347,9 +339,7 @@ def unescaped(line: str) -> str:
 
 
 class Augmenter:
-    """Draw which pairs change, and change them.
-
-    All is a pure function of the keys and of the number of a pair.
+    """Draw which pairs change, and change them: a function of the keys and the number of a pair.
 
     Args:
         shares: of the pairs that each kind changes.
@@ -365,8 +355,7 @@ class Augmenter:
     ) -> Iterator[tuple[int, list[str], Draws]]:
         """Yield the position of each pair that changes, its kinds in order, and its draws.
 
-        Args:
-            numbers: [n] int64, a number for each pair.
+        ``numbers``: [n] int64, a number for each pair.
         """
         keys = np.random.SeedSequence([seed, epoch, 3]).generate_state(len(KINDS) + 1, np.uint64)
         with np.errstate(over="ignore"):
@@ -389,12 +378,7 @@ class Augmenter:
         langs: tuple[str, str],
         other: Callable[[Draws], Pair],
     ) -> Pair:
-        """Return a pair as some kinds change it.
-
-        Args:
-            langs: of the corpus.
-            other: draws another pair of it.
-        """
+        """Return a pair of a corpus as some kinds change it; ``other`` draws another one."""
 
         def another() -> Pair:
             src, tgt = other(draws)
@@ -421,21 +405,18 @@ class Augmenter:
             numbers = number * 2**32 + np.arange(len(pairs))
             for i, kinds, draws in list(self.draw(numbers, 0, LEARNING_EPOCH)):
                 pairs[i] = self.change_in(pairs, i, kinds, draws, chunk.corpus.langs)
-            yield Chunk.of(chunk.corpus, list(zip(chunk.numbers.tolist(), pairs, strict=True)))
+            yield Chunk.of(chunk.corpus, pairs, chunk.numbers)
 
     def samples(self, chunk: Chunk) -> list[Pair]:
         """Change each pair of a chunk by one kind, in turn; return those that differ."""
         pairs, kinds = list(chunk.pairs()), list(self.shares)
-        sampled = (
-            (
-                pair,
-                self.change_in(
-                    pairs, i, [kinds[i % len(kinds)]], Draws(number), chunk.corpus.langs
-                ),
-            )
-            for i, (pair, number) in enumerate(zip(pairs, chunk.numbers.tolist(), strict=True))
-        )
-        return [changed for pair, changed in sampled if changed != pair]
+        found = []
+        for i, number in enumerate(chunk.numbers.tolist()):
+            kind = kinds[i % len(kinds)]
+            changed = self.change_in(pairs, i, [kind], Draws(number), chunk.corpus.langs)
+            if changed != pairs[i]:
+                found.append(changed)
+        return found
 
     def change_in(
         self,
@@ -458,7 +439,7 @@ _GOLDEN = np.uint64(0x9E3779B97F4A7C15)
 
 
 def _mixed(z: np.ndarray) -> np.ndarray:
-    """Return the random numbers of SplitMix64 (Steele et al. 2014) for its states: [n] uint64."""
+    """SplitMix64 (Steele et al. 2014): the random numbers of its states, [n] uint64."""
     z = (z ^ (z >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
     z = (z ^ (z >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
     return z ^ (z >> np.uint64(31))

@@ -62,13 +62,9 @@ class Buckets:
     steps: int
 
     def fit(self, src_len: np.ndarray, tgt_len: np.ndarray, batch_tokens: int) -> Bucket | None:
-        """Return the smallest bucket for a batch.
+        """Return the smallest bucket for a batch with these lengths, [B] each, including EOS.
 
-        Args:
-            src_len, tgt_len: [B], lengths including EOS.
-
-        Returns:
-            None for a pair that is longer than ``batch_tokens`` or than any bucket.
+        None for a pair that is longer than ``batch_tokens`` or than any bucket.
         """
         longest = max(int(src_len.max()), int(tgt_len.max()))
         if longest > self.max_lengths[-1] or longest * len(src_len) > batch_tokens:

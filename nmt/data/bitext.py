@@ -9,10 +9,10 @@ from __future__ import annotations
 import itertools
 import os
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias, TypeVar
 
 import numpy as np
 
@@ -40,8 +40,6 @@ if TYPE_CHECKING:
 Split: TypeAlias = Literal["dev", "test"]
 # source file and target file; text of one language, for a language model, has only the first
 Sides: TypeAlias = tuple[Path, ...]
-Converted: TypeAlias = tuple[Pair, Pair]  # in the form of the recipe, and as in the files
-NumberedPair: TypeAlias = tuple[int, Pair]  # the number of its line, and the pair
 Result = TypeVar("Result")
 
 
@@ -109,7 +107,13 @@ def _locate(entry: CorpusEntry | HeldOutEntry, recipe: Recipe) -> list[Path | Us
     """Return the file of each side of an entry, or why it cannot be used."""
     langs = entry.langs(recipe)
     if entry.table:
-        return _locate_table(entry.path, recipe)
+        path = entry.path
+        if not recipe.translates:
+            fix = "remove this entry of data.train"
+            return [UserError("corrections are pairs, not text of one language", at=path, fix=fix)]
+        if not Path(path).is_file():
+            return [UserError("is not a file", at=path, fix=missing_fix(path))]
+        return [Path(path)] * 2
     sides: list[Path | UserError] = []
     for lang in langs if recipe.translates else langs[:1]:
         try:
@@ -117,15 +121,6 @@ def _locate(entry: CorpusEntry | HeldOutEntry, recipe: Recipe) -> list[Path | Us
         except UserError as error:
             sides.append(error)
     return sides
-
-
-def _locate_table(path: str, recipe: Recipe) -> list[Path | UserError]:
-    if not recipe.translates:
-        fix = "remove this entry of data.train"
-        return [UserError("corrections are pairs, not text of one language", at=path, fix=fix)]
-    if not Path(path).is_file():
-        return [UserError("is not a file", at=path, fix=missing_fix(path))]
-    return [Path(path)] * 2
 
 
 @dataclass(frozen=True)
@@ -147,10 +142,7 @@ class RecipeFiles:
 
     @classmethod
     def of(cls, recipe: Recipe, adapting: bool = False) -> RecipeFiles:
-        """Find the files.
-
-        Args:
-            adapting: the segmentation of a parent is adapted, which also reads ``learn``.
+        """Find the files; those of ``learn`` too if the segmentation of a parent is adapted.
 
         Raises:
             UserError: files are missing or not regular files; the error names all of them.
@@ -205,7 +197,7 @@ class RecipeFiles:
         return [*(p for c in corpora for p in (*c.sides, *c.other_refs)), *self.segment]
 
     def hashes_by_role(self, digests: Mapping[Path, str]) -> dict[str, list[str]]:
-        """Return the SHA-256 of each file of train, dev, test and segment; paths do not count."""
+        """Return the SHA-256 of the files of train, dev, test and segment; paths do not count."""
         roles: dict[str, list[Path]] = {
             "train": [path for corpus in self.train for path in corpus.sides],
             "dev": [],
@@ -284,17 +276,28 @@ class InputFiles:
 # ---------------------------------------------------------------- pairs
 
 
+class CorpusPair(NamedTuple):
+    """A pair of a corpus.
+
+    Attributes:
+        number: of its line, from 1.
+        pair: in the text form of the recipe.
+        original: as in the files.
+    """
+
+    number: int
+    pair: Pair
+    original: Pair
+
+
 def read_pairs(sides: Sides, normalized: Counter[str] | None = None) -> Iterator[Pair]:
     """Yield the cleaned lines of both sides.
 
-    If there is only one file, targets are empty, and blank lines become empty.
-
-    Args:
-        normalized: counts the lines with each kind of normalization.
+    If there is only one file, targets are empty, and blank lines become empty. ``normalized``
+    counts the lines with each kind of normalization.
 
     Raises:
-        UserError: the files have different numbers of lines, a file has the line ends of old
-            Macs.
+        UserError: the files have different numbers of lines, or the line ends of old Macs.
     """
     sources, *targets = (read_lines(path, normalized=normalized) for path in sides)
     pairs: Iterable[tuple[str | None, str | None]]
@@ -340,11 +343,9 @@ def first_misaligned(pairs: Iterable[Pair]) -> int | None:
 
 
 class ConvertLines:
-    """Convert the lines of a corpus.
+    """Convert the lines of a corpus to the other form: ``tokenized`` says which one.
 
-    Args:
-        tokenized: the form to convert to; tokenized text has escapes such as ``&apos;``.
-        langs: source and target language.
+    Tokenized text has escapes such as ``&apos;``.
     """
 
     def __init__(self, tokenized: bool, langs: tuple[str, str]) -> None:
@@ -357,21 +358,20 @@ class ConvertLines:
             return " ".join(self._moses.tokenize(line, lang))
         return self._moses.detokenize(line, lang)
 
-    def __call__(self, pairs: list[Pair]) -> list[Converted]:
-        """Return the pairs of a chunk in the other form, with the originals."""
+    def __call__(self, pairs: list[CorpusPair]) -> list[CorpusPair]:
+        """Convert the pairs of a chunk."""
         src, tgt = self._langs
-        return [((self.line(p[0], src), self.line(p[1], tgt)), p) for p in pairs]
+        return [
+            p._replace(pair=(self.line(p.pair[0], src), self.line(p.pair[1], tgt))) for p in pairs
+        ]
 
 
 def pairs_in_form(
     corpus: Bitext, tokenized: bool, normalized: Counter[str] | None = None
-) -> Iterator[Converted]:
-    """Yield the pairs of a corpus in a text form, with the originals; see ``read_pairs``.
+) -> Iterator[CorpusPair]:
+    """Yield the pairs of a corpus, in the form that ``tokenized`` says; see ``read_pairs``.
 
     Worker processes convert a large corpus.
-
-    Args:
-        tokenized: the form of the first of each two pairs.
     """
     if corpus.table == "corrections":
         pairs = read_corrections(corpus.sides[0], corpus.langs)
@@ -379,18 +379,17 @@ def pairs_in_form(
         pairs = read_term_pairs(corpus.sides[0])
     else:
         pairs = read_pairs(corpus.sides, normalized)
+    numbered = (CorpusPair(number, pair, pair) for number, pair in enumerate(pairs, 1))
     if corpus.tokenized == tokenized:
-        return ((pair, pair) for pair in pairs)
+        return numbered
     work = ConvertLines(tokenized, corpus.langs)
-    return itertools.chain.from_iterable(map_chunks(work, in_chunks(pairs)))
+    return itertools.chain.from_iterable(map_chunks(work, in_chunks(numbered)))
 
 
 def read_in_form(path: Path, lang: str, file_tokenized: bool, tokenized: bool) -> list[str]:
-    """Return the lines of a side of a dev or test set in the form that scores need.
+    """Return the lines of a side of a dev or test set in the form that ``tokenized`` says.
 
-    Args:
-        file_tokenized: whether the file is Moses-tokenized.
-        tokenized: the form to return. Text that has it already stays as it is.
+    Text that has it already stays as it is.
     """
     if file_tokenized == tokenized:
         return list(read_lines(path, clean=False))
@@ -406,8 +405,7 @@ class Chunk:
     """Some pairs of a corpus, as UTF-8: a quarter of the memory of lists of strings.
 
     Attributes:
-        corpus: the files that they are from.
-        numbers: [n] int32, their lines in the files, from 1.
+        numbers: [n] int32, their lines in the files of the corpus, from 1.
         src, tgt: n lines each, with LF between them.
     """
 
@@ -417,11 +415,14 @@ class Chunk:
     tgt: bytes
 
     @classmethod
-    def of(cls, corpus: Bitext, pairs: list[NumberedPair]) -> Chunk:
-        """Store pairs."""
-        numbers = np.array([number for number, _ in pairs], np.int32)
-        src, tgt = ("\n".join(pair[side] for _, pair in pairs).encode() for side in (0, 1))
-        return cls(corpus, numbers, src, tgt)
+    def of(
+        cls, corpus: Bitext, pairs: Sequence[Pair], numbers: Sequence[int] | np.ndarray = ()
+    ) -> Chunk:
+        """Store pairs and the numbers of their lines; without numbers, these are 1, 2, 3 ..."""
+        if not len(numbers):
+            numbers = range(1, len(pairs) + 1)
+        src, tgt = ("\n".join(pair[side] for pair in pairs).encode() for side in (0, 1))
+        return cls(corpus, np.array(numbers, np.int32), src, tgt)
 
     def __len__(self) -> int:
         return len(self.numbers)
@@ -436,11 +437,9 @@ class Chunk:
 
     def repeated(self, copies: np.ndarray) -> Iterator[Chunk]:
         """Yield each pair as often as ``copies`` says: [n] int64."""
-        pairs = zip(self.numbers.tolist(), self.pairs(), strict=True)
-        drawn = itertools.chain.from_iterable(
-            itertools.repeat(pair, n) for pair, n in zip(pairs, copies.tolist(), strict=True)
-        )
-        return (Chunk.of(self.corpus, some) for some in in_chunks(drawn))
+        pairs = list(self.pairs())
+        for some in in_chunks(np.repeat(np.arange(len(self)), copies).tolist()):
+            yield Chunk.of(self.corpus, [pairs[i] for i in some], self.numbers[some])
 
 
 class TrainingText:
@@ -456,10 +455,15 @@ class TrainingText:
         self.chunks: list[list[Chunk]] = []
         self.progress = progress
 
-    def add(self, corpus: Bitext, pairs: Iterable[NumberedPair]) -> None:
+    def add(self, corpus: Bitext, pairs: Iterable[CorpusPair]) -> None:
         """Store the pairs of the next corpus."""
         self.corpora.append(corpus)
-        self.chunks.append([Chunk.of(corpus, some) for some in in_chunks(pairs)])
+        self.chunks.append(
+            [
+                Chunk.of(corpus, [p.pair for p in some], [p.number for p in some])
+                for some in in_chunks(pairs)
+            ]
+        )
 
     @property
     def sizes(self) -> list[int]:
@@ -467,11 +471,9 @@ class TrainingText:
         return [sum(map(len, chunks)) for chunks in self.chunks]
 
     def read(self, action: str, copies: np.ndarray | None = None) -> Iterator[Chunk]:
-        """Yield the chunks of all corpora.
+        """Yield the chunks of all corpora, under a progress bar with the title ``action``.
 
-        Args:
-            action: title of the progress bar.
-            copies: [pairs] how often to yield each pair; None = once.
+        ``copies``: [pairs] how often to yield each pair; None = once.
         """
         row = 0
         with progress_bar(action, "pairs", sum(self.sizes), self.progress) as bar:

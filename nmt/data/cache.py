@@ -76,8 +76,7 @@ def data_hash(
 def _entry_parts(recipe: Recipe, learned: bool) -> dict[str, Any]:
     """Return the settings of entries that change the data; nothing for path prefixes alone.
 
-    Args:
-        learned: the segmentation is learned, on the weighted mixture of the entries.
+    ``learned``: the segmentation is learned, on the weighted mixture of the entries.
     """
     data = recipe.data
     parts: dict[str, Any] = {}

@@ -1,7 +1,6 @@
-"""The corpus checks: one table of what is measured, its threshold, the sentence and the fix.
+"""The corpus checks: PAIR_CHECKS look at each pair of lines, CHECKS at the numbers of the report.
 
-To add one, add a row: ``_pair_check`` looks at each pair of lines, ``Check`` at the numbers of the
-report. Raise VERSION if report.json gets other numbers.
+To add one, add a row to one of these tables. Raise VERSION if report.json gets other numbers.
 """
 
 from __future__ import annotations
@@ -9,10 +8,17 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from itertools import groupby, islice
+from itertools import groupby
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
-from nmt.data.report import MIN_HELD_OUT, CorpusForm, CorpusReport, Finding, recurrences
+from nmt.data.report import (
+    MIN_HELD_OUT,
+    CorpusForm,
+    CorpusReport,
+    Finding,
+    SplitReport,
+    recurrences,
+)
 from nmt.data.text import quantity
 from nmt.data.unicode import NOT_NFC
 from nmt.errors import UserError
@@ -26,6 +32,8 @@ VERSION = "5"
 SMALLEST_VOCAB = 500  # types that the advice about unknown pieces recommends
 MIN_FORM = 20  # pairs; in fewer, signs of another form are no error
 
+# ---------------------------------------------------------------- pairs
+
 _ESCAPE = re.compile(r"&(?:quot|apos|amp|lt|gt|#91|#93);")
 _ENDS = frozenset(".?!")
 _SPACE_BEFORE_STOP = re.compile(r"\s\.$")  # French has a space before "?" and "!"
@@ -33,57 +41,27 @@ _NO_SPACE_BEFORE_MARK = re.compile(r"\w[.?!]$")
 
 
 @dataclass(frozen=True)
-class Checked:
-    """What a check measures: a report, and the keys of the recipe that it depends on."""
-
-    report: CorpusReport
-    data: DataConfig
-    segment: SegmentConfig
-
-
-# the share that is compared with the threshold, under "share", and what the sentence names
-Measured: TypeAlias = dict[str, Any]
-Measure: TypeAlias = Callable[[Checked, str], Iterator[Measured]]
-
-
-@dataclass(frozen=True)
-class Check:
-    """A row of the table.
+class PairCheck:
+    """A property of some pairs.
 
     Attributes:
-        name: what is found; of a check of pairs also its key in report.json.
-        about: what is measured at a time: the "corpus", a "split" or an "entry" of data.train.
-        measure: yields what it finds in one of these.
-        threshold: share above which there is a message; None = ``data.max_overlap``.
-        sentence, fix: templates of the message.
-        error: scores would be meaningless; "mixed" = if entries are in different forms.
-        pair: whether a source and its target, "" in text of one language, have the property.
-        form: the pairs to look at: of text that should be tokenized, or not; None = all.
+        name: its key in report.json.
+        pair: whether a source and its target, "" in text of one language, have it.
+        threshold: share of the pairs above which there is a message.
+        meaning: follows "12 pairs" in the message.
+        fix: what to do.
+        form: look only at text that should be tokenized, or not, as the files have it; None = at
+            all text, in the form of the recipe.
+        entry_fix: what to do if there are several entries of data.train; each has a message.
     """
 
     name: str
-    about: str
-    measure: Measure
-    threshold: float | None
-    sentence: str
-    fix: str = ""
-    error: bool | Literal["mixed"] = False
-    pair: Callable[[str, str], bool] | None = None
+    pair: Callable[[str, str], bool]
+    threshold: float
+    meaning: str
+    fix: str
     form: bool | None = None
-
-    def messages(self, checked: Checked, subject: str) -> Iterator[str]:
-        """Yield the message of each measured share above the threshold."""
-        threshold = checked.data.max_overlap if self.threshold is None else self.threshold
-        template = f"{self.sentence}; {self.fix}" if self.fix else self.sentence
-        wording = checked.report.wording
-        for measured in self.measure(checked, subject):
-            if measured["share"] > threshold:
-                yield template.format(
-                    name=subject, unit=wording.unit, both=wording.both, **measured
-                )
-
-
-# ---------------------------------------------------------------- pairs
+    entry_fix: str = ""
 
 
 def _much_longer(src: str, tgt: str) -> bool:
@@ -96,148 +74,113 @@ def _has_escapes(src: str, tgt: str) -> bool:
 
 
 def _at_end(pattern: re.Pattern[str]) -> Callable[[str, str], bool]:
-    """Return whether a side ends as a pattern; the last character decides for most lines."""
+    """Look at the end of both sides; the last character decides for most lines."""
     return lambda *sides: any(line[-1:] in _ENDS and pattern.search(line) for line in sides)
 
 
-def _pair_check(
-    name: str,
-    pair: Callable[[str, str], bool],
-    threshold: float,
-    meaning: str,
-    fix: str,
-    form: bool | None = None,
-) -> Check:
-    """Return a check of the pairs of each split; ``meaning`` follows "12 pairs" in a sentence."""
+ESCAPES = "HTML escapes (&quot; &apos; ...)"
+ALREADY_TOKENIZED = "already tokenized (space before a full stop)"
+NOT_TOKENIZED = "not tokenized though data.tokenized is true"
 
-    def measure(checked: Checked, split_name: str) -> Iterator[Measured]:
-        split = checked.report.splits[split_name]
-        by_entry = split.forms and form is not None  # each entry has its own sentence
-        if (finding := split.suspicious.get(name)) and not by_entry:
-            yield _counted(finding, split.checked, checked.report.wording.unit)
-
-    sentence = f"{{name}}: {{count}} ({{share:.1%}}) {meaning}, first at {{first}}"
-    return Check(name, "split", measure, threshold, sentence, fix, pair=pair, form=form)
-
-
-def _entry_check(check: Check, fix: str) -> Check:
-    """Return the same check for each of several entries of data.train."""
-
-    def measure(checked: Checked, entry: str) -> Iterator[Measured]:
-        form = _forms(checked.report)[int(entry)]
-        if finding := form.signs.get(check.name):
-            unit = checked.report.wording.unit
-            yield {"corpus": form.name, **_counted(finding, form.kept, unit)}
-
-    sentence = check.sentence.replace("{name}", "data.train[{name}] ({corpus})")
-    return Check(check.name, "entry", measure, check.threshold, sentence, fix, error="mixed")
-
-
-def _counted(finding: Finding, total: int, unit: str) -> Measured:
-    count = quantity(finding.count, unit)
-    return {"share": finding.count / total, "count": count, "first": finding.lines[0]}
-
-
-def _forms(report: CorpusReport) -> list[CorpusForm]:
-    """Return the forms of the training corpora, if there are several."""
-    return next((split.forms for split in report.splits.values() if split.forms), [])
-
-
-def _is_mixed(report: CorpusReport) -> bool:
-    """Return whether some training corpora, not all, are evidently not as their entries say."""
-    others = [
-        form.kept >= MIN_FORM
-        and any(
-            form.signs[check.name].count > (check.threshold or 0) * form.kept
-            for check in FORM_CHECKS
-            if check.name in form.signs and check.name != ESCAPES
-        )
-        for form in _forms(report)
-        if form.kept
-    ]
-    return any(others) and not all(others)
-
+PAIR_CHECKS = [
+    PairCheck(
+        "same text on both sides",
+        lambda src, tgt: src == tgt,
+        0.1,
+        "with the same text on both sides",
+        "check that the two files are different, and remove untranslated pairs",
+    ),
+    PairCheck(
+        "one side over 3 times as long",
+        _much_longer,
+        0.05,
+        "with one side over 3 times as long as the other",
+        "check that line n of one file is the translation of line n of the other",
+    ),
+    PairCheck(
+        "already BPE-encoded (@@)",
+        lambda src, tgt: "@@ " in src or "@@ " in tgt,
+        0.001,
+        "containing @@, like text that is already BPE-encoded",
+        "use the text before BPE, or undo it: sed -E 's/@@( |$)//g'",
+    ),
+    PairCheck(
+        ESCAPES,
+        _has_escapes,
+        0.01,
+        "containing HTML escapes such as &quot;",
+        "replace them by their characters, or set data.tokenized=true if the text is "
+        "Moses-tokenized",
+        form=False,
+        entry_fix="replace them by their characters, or set tokenized: true in this entry if the "
+        "text is Moses-tokenized",
+    ),
+    PairCheck(
+        ALREADY_TOKENIZED,
+        _at_end(_SPACE_BEFORE_STOP),
+        0.3,
+        "with a space before the last full stop, like tokenized text",
+        "set data.tokenized=true if the corpus is Moses-tokenized",
+        form=False,
+        entry_fix="set tokenized: true in this entry",
+    ),
+    PairCheck(
+        NOT_TOKENIZED,
+        _at_end(_NO_SPACE_BEFORE_MARK),
+        0.3,
+        "without a space before the last punctuation mark, like text that is not tokenized",
+        "set data.tokenized=false if the corpus is plain text",
+        form=True,
+        entry_fix="set tokenized: false in this entry",
+    ),
+]
 
 # ---------------------------------------------------------------- numbers of the report
 
 
-def _overlap(checked: Checked, _: str) -> Iterator[Measured]:
+@dataclass(frozen=True)
+class Checked:
+    """What a check looks at: a report, and the keys of the recipe that it depends on."""
+
+    report: CorpusReport
+    data: DataConfig
+    segment: SegmentConfig
+
+
+# of a split, an entry of data.train or the corpus, with its name: shares that are compared with
+# the threshold of the check, each with a message
+Found: TypeAlias = Iterator[tuple[float, str]]
+
+
+def _overlap(checked: Checked, *_: Any) -> Found:
+    unit, limit = checked.report.wording.unit, checked.data.max_overlap
     for split, overlap in checked.report.overlap.items():
-        yield {
-            "split": split,
-            "share": overlap.share,
-            "pairs": overlap.pairs,
-            "example": next(iter(overlap.examples), ""),
-            "limit": checked.data.max_overlap,
-        }
+        message = (
+            f"{split}: {overlap.share:.1%} of the {unit}s ({overlap.pairs:,}) are also in the "
+            f"training data, for example {next(iter(overlap.examples), '')}; remove them from the "
+            f"training data, or raise data.max_overlap (now {limit:g})"
+        )
+        yield overlap.share, message
 
 
-def _sentences(key: str) -> Measure:
-    def measure(checked: Checked, _: str) -> Iterator[Measured]:
-        for text in getattr(checked.report.languages, key):
-            yield {"share": 1.0, "text": text}
-
-    return measure
+def _wrong_languages(checked: Checked, *_: Any) -> Found:
+    for text in checked.report.languages.failures:
+        yield 1.0, text
 
 
-def _test_in_dev(checked: Checked, _: str) -> Iterator[Measured]:
-    shared = checked.report.test_in_dev
-    yield {"share": shared.share, "pairs": shared.pairs}
+def _doubtful_languages(checked: Checked, *_: Any) -> Found:
+    for text in checked.report.languages.warnings:
+        yield 1.0, text
 
 
-def _recurrence(checked: Checked, _: str) -> Iterator[Measured]:
-    for text, found in recurrences(checked.report):
-        too_many = found.same > checked.data.max_overlap * found.of
-        example = next(iter(found.examples), "")
-        yield {"share": 1.0 if too_many else found.share, "text": text, "example": example}
-
-
-def _few_pairs(checked: Checked, name: str) -> Iterator[Measured]:
-    kept = checked.report.splits[name].kept
-    if name != "train" and kept < MIN_HELD_OUT:
-        yield {"share": 1.0, "count": quantity(kept, checked.report.wording.unit)}
-
-
-def _other_form(references: bool) -> Measure:
-    """Measure the lines that the Unicode form ``clean`` changes.
-
-    The form of the recipe may leave them, or it does not apply: references are scored as they are.
-    """
-
-    def measure(checked: Checked, name: str) -> Iterator[Measured]:
-        split, form = checked.report.splits[name], checked.data.normalize
-        wording = checked.report.wording
-        for side, other in split.other_form.items():
-            stays = form == "none" or (form == "nfc" and set(other.changes) != {NOT_NFC})
-            is_reference = name != "train" and side == "tgt" and not wording.monolingual
-            if is_reference and not stays if references else stays:
-                yield {
-                    **_counted(other.lines, split.checked, f"{wording.sides[side]}line"),
-                    "changes": other,
-                    "form": form,
-                }
-
-    return measure
-
-
-def _coverage(key: str, in_train: bool) -> Measure:
-    """Measure the pieces of each side that are unknown or lacking."""
-
-    def measure(checked: Checked, name: str) -> Iterator[Measured]:
-        if in_train == (name == "train"):
-            for side, coverage in (checked.report.splits[name].coverage or {}).items():
-                yield {
-                    "share": getattr(coverage, key),
-                    "side": checked.report.wording.sides[side],
-                    "pieces": " ".join(coverage.pieces),
-                }
-
-    return measure
-
-
-def _unknown_sources(checked: Checked, name: str) -> Iterator[Measured]:
-    for source in islice(_coverage("unknown", in_train=False)(checked, name), 1):
-        yield {**source, "cause": _cause_of_unknown(checked)}
+def _unknown_sources(checked: Checked, name: str, split: SplitReport) -> Found:
+    if name != "train" and split.coverage:
+        side, coverage = next(iter(split.coverage.items()))
+        message = (
+            f"{name}: {coverage.unknown:.0%} of the {checked.report.wording.sides[side]}pieces are "
+            f"unknown (UNK), for example {' '.join(coverage.pieces)}; {_cause_of_unknown(checked)}"
+        )
+        yield coverage.unknown, message
 
 
 def _cause_of_unknown(checked: Checked) -> str:
@@ -249,207 +192,208 @@ def _cause_of_unknown(checked: Checked) -> str:
     segment, train = checked.segment, checked.report.splits.get("train")
     if train is not None and train.coverage is not None:  # init.vocab: parent or extend
         return "the vocabulary of the parent does not fit it, so set init.vocab=new or extend"
-    size = train.kept if train else 0
-    pairs = quantity(size, checked.report.wording.unit)
     check = "check that its language and script are those of the training data"
-    if segment.kind == "sentencepiece" and segment.file is None:
-        smaller = max(SMALLEST_VOCAB, size // 200 * 100)
-        if segment.vocab_size > max(size, smaller):
-            return (
-                f"segment.vocab_size ({segment.vocab_size:,}) is probably too large for "
-                f"{pairs}, so most pieces are complete words: set segment.vocab_size={smaller}; if "
-                f"that does not help, {check}"
-            )
+    if segment.kind != "sentencepiece" or segment.file is not None:
+        return f"{check}, and that segment.codes or segment.model fits the corpus"
+    size = train.kept if train else 0
+    smaller = max(SMALLEST_VOCAB, size // 200 * 100)
+    if segment.vocab_size <= max(size, smaller):
         return check
-    return f"{check}, and that segment.codes or segment.model fits the corpus"
+    pairs = quantity(size, checked.report.wording.unit)
+    return (
+        f"segment.vocab_size ({segment.vocab_size:,}) is probably too large for {pairs}, so most "
+        f"pieces are complete words: set segment.vocab_size={smaller}; if that does not help, "
+        f"{check}"
+    )
 
 
-def _round_trip(checked: Checked, _: str) -> Iterator[Measured]:
+def _test_in_dev(checked: Checked, *_: Any) -> Found:
+    shared = checked.report.test_in_dev
+    message = (
+        f"test: {shared.share:.1%} of the {checked.report.wording.unit}s ({shared.pairs:,}) are "
+        "also in dev, which selects the best checkpoint, so test scores are too high; use another "
+        "data.test"
+    )
+    yield shared.share, message
+
+
+def _recurring_texts(checked: Checked, *_: Any) -> Found:
+    for text, found in recurrences(checked.report):
+        too_many = found.same > checked.data.max_overlap * found.of
+        example = next(iter(found.examples), "")
+        yield 1.0 if too_many else found.share, f"{text}, for example {example}"
+
+
+def _few_pairs(checked: Checked, name: str, split: SplitReport) -> Found:
+    if name != "train" and split.kept < MIN_HELD_OUT:
+        wording = checked.report.wording
+        message = (
+            f"{name}: only {quantity(split.kept, wording.unit)} with text{wording.both}, so its "
+            f"scores are unreliable; use at least {MIN_HELD_OUT}"
+        )
+        yield 1.0, message
+
+
+def _frequency(finding: Finding, total: int, noun: str, meaning: str) -> tuple[float, str]:
+    share = finding.count / total
+    count = f"{quantity(finding.count, noun)} ({share:.1%})"
+    return share, f"{count} {meaning}, first at {finding.lines[0]}"
+
+
+def _of_pairs(check: PairCheck) -> Callable[[Checked, str, SplitReport], Found]:
+    """Report a property of the pairs of a split."""
+
+    def find(checked: Checked, name: str, split: SplitReport) -> Found:
+        finding = split.suspicious.get(check.name)
+        if finding and not (split.forms and check.entry_fix):
+            unit = checked.report.wording.unit
+            share, text = _frequency(finding, split.checked, unit, check.meaning)
+            yield share, f"{name}: {text}; {check.fix}"
+
+    return find
+
+
+def _of_entries(check: PairCheck) -> Callable[[Checked, str, CorpusForm], Found]:
+    """Report a property of the pairs of an entry of data.train."""
+
+    def find(checked: Checked, name: str, form: CorpusForm) -> Found:
+        if finding := form.signs.get(check.name):
+            unit = checked.report.wording.unit
+            share, text = _frequency(finding, form.kept, unit, check.meaning)
+            yield share, f"{name} ({form.name}): {text}; {check.entry_fix}"
+
+    return find
+
+
+def _other_form(checked: Checked, name: str, split: SplitReport) -> Found:
+    """Report the lines that the Unicode form ``clean`` changes.
+
+    The form of the recipe may leave them, or it does not apply: references are scored as they are.
+    """
+    form, wording = checked.data.normalize, checked.report.wording
+    for side, other in split.other_form.items():
+        stays = form == "none" or (form == "nfc" and set(other.changes) != {NOT_NFC})
+        if stays:
+            reason = "text that looks equal differs for the model; set data.normalize=clean"
+        elif name != "train" and side == "tgt" and not wording.monolingual:
+            reason = (
+                "these are references, which are compared as they are, and the model writes the "
+                f"form {form}, so scores are too low; convert the file if no published score uses "
+                "it"
+            )
+        else:
+            continue
+        noun = f"{wording.sides[side]}line"
+        meaning = "not in the Unicode form clean"
+        share, text = _frequency(other.lines, split.checked, noun, meaning)
+        yield share, f"{name}: {text} ({other}): {reason}"
+
+
+def _lacked_by_parent(checked: Checked, name: str, split: SplitReport) -> Found:
+    for side, coverage in (split.coverage or {}).items() if name == "train" else ():
+        message = (
+            f"train: the vocabulary of the parent lacks {coverage.unknown:.1%} of the "
+            f"{checked.report.wording.sides[side]}pieces, for example {' '.join(coverage.pieces)}; "
+            "they become UNK; set init.vocab=new or init.vocab=extend"
+        )
+        yield coverage.unknown, message
+
+
+def _lacked_by_training(checked: Checked, name: str, split: SplitReport) -> Found:
+    for side, coverage in (split.coverage or {}).items() if name != "train" else ():
+        message = (
+            f"{name}: {coverage.lacking:.0%} of the {checked.report.wording.sides[side]}pieces are "
+            f"not in the training data, for example {' '.join(coverage.pieces)}; expect lower "
+            "scores, or add training data of this kind"
+        )
+        yield coverage.lacking, message
+
+
+def _round_trip(checked: Checked, *_: Any) -> Found:
     trip = checked.report.splits["train"].round_trip if "train" in checked.report.splits else None
     if trip and checked.segment.kind != "sentencepiece":
-        lines = quantity(trip.lines, "target line")
         share = trip.changed / trip.lines
-        yield {"share": share, "lines": lines, "before": trip.before, "after": trip.after}
+        message = (
+            f"train: {share:.1%} of {quantity(trip.lines, 'target line')} are others after they "
+            f"were tokenized and detokenized, for example {trip.before!r} becomes {trip.after!r}; "
+            "a model cannot write them; set segment.kind=sentencepiece, which changes no line"
+        )
+        yield share, message
 
 
-def _over_batch(checked: Checked, _: str) -> Iterator[Measured]:
+def _over_batch(checked: Checked, *_: Any) -> Found:
     if over := checked.report.over_batch_tokens:
-        yield {
-            "share": over / checked.report.splits["train"].kept,
-            "count": quantity(over, "pair"),
-            "are": "is" if over == 1 else "are",
-            "limit": quantity(checked.data.batch_tokens, "piece"),
-        }
+        share = over / checked.report.splits["train"].kept
+        are = "is" if over == 1 else "are"
+        limit = quantity(checked.data.batch_tokens, "piece")
+        message = (
+            f"train: {quantity(over, 'pair')} ({share:.1%}) {are} longer than data.batch_tokens "
+            f"({limit}), so each is a batch of its own; raise data.batch_tokens or lower "
+            "data.max_pieces"
+        )
+        yield share, message
 
 
 # ---------------------------------------------------------------- the table
 
-# the names of checks of pairs are part of the format of report.json
-ESCAPES = "HTML escapes (&quot; &apos; ...)"
-ALREADY_TOKENIZED = "already tokenized (space before a full stop)"
-NOT_TOKENIZED = "not tokenized though data.tokenized is true"
-_FORM = "{name}: {count} ({share:.1%}) not in the Unicode form clean, first at {first} ({changes})"
 
-FORM_CHECKS = [
-    _pair_check(
-        ESCAPES,
-        _has_escapes,
-        0.01,
-        "containing HTML escapes such as &quot;",
-        "replace them by their characters, or set data.tokenized=true if the text is "
-        "Moses-tokenized",
-        form=False,
-    ),
-    _pair_check(
-        ALREADY_TOKENIZED,
-        _at_end(_SPACE_BEFORE_STOP),
-        0.3,
-        "with a space before the last full stop, like tokenized text",
-        "set data.tokenized=true if the corpus is Moses-tokenized",
-        form=False,
-    ),
-    _pair_check(
-        NOT_TOKENIZED,
-        _at_end(_NO_SPACE_BEFORE_MARK),
-        0.3,
-        "without a space before the last punctuation mark, like text that is not tokenized",
-        "set data.tokenized=false if the corpus is plain text",
-        form=True,
-    ),
-]
+@dataclass(frozen=True)
+class Check:
+    """A row of the table.
+
+    Attributes:
+        about: what ``find`` looks at, one at a time: the "corpus", a "split", or an "entry" of
+            several of data.train.
+        threshold: share above which there is a message; None = ``data.max_overlap``.
+        error: scores would be meaningless; "mixed" = if entries are in different forms.
+    """
+
+    about: Literal["corpus", "split", "entry"]
+    find: Callable[[Checked, str, Any], Found]
+    threshold: float | None
+    error: bool | Literal["mixed"] = False
+
+
 CHECKS = [
-    Check(
-        "pairs of a held-out split in the training data",
-        "corpus",
-        _overlap,
-        None,
-        "{split}: {share:.1%} of the {unit}s ({pairs:,}) are also in the training data, for "
-        "example {example}",
-        "remove them from the training data, or raise data.max_overlap (now {limit:g})",
-        error=True,
+    Check("corpus", _overlap, None, error=True),
+    Check("corpus", _wrong_languages, 0, error=True),
+    Check("split", _unknown_sources, 0.5, error=True),
+    Check("corpus", _doubtful_languages, 0),
+    Check("corpus", _test_in_dev, None),
+    Check("corpus", _recurring_texts, 0.1),
+    Check("split", _few_pairs, 0),
+    *(Check("split", _of_pairs(check), check.threshold) for check in PAIR_CHECKS),
+    Check("split", _other_form, 0),
+    Check("split", _lacked_by_parent, 0.02),
+    Check("split", _lacked_by_training, 0.1),
+    *(
+        Check("entry", _of_entries(check), check.threshold, error="mixed")
+        for check in PAIR_CHECKS
+        if check.entry_fix
     ),
-    Check("wrong languages", "corpus", _sentences("failures"), 0, "{text}", error=True),
-    Check(
-        "unknown source pieces",
-        "split",
-        _unknown_sources,
-        0.5,
-        "{name}: {share:.0%} of the {side}pieces are unknown (UNK), for example {pieces}",
-        "{cause}",
-        error=True,
-    ),
-    Check("doubtful languages", "corpus", _sentences("warnings"), 0, "{text}"),
-    Check(
-        "test pairs in dev",
-        "corpus",
-        _test_in_dev,
-        None,
-        "test: {share:.1%} of the {unit}s ({pairs:,}) are also in dev, which selects the best "
-        "checkpoint, so test scores are too high",
-        "use another data.test",
-    ),
-    Check(
-        "texts of a side in the training data",
-        "corpus",
-        _recurrence,
-        0.1,
-        "{text}, for example {example}",
-    ),
-    Check(
-        "a small held-out split",
-        "split",
-        _few_pairs,
-        0,
-        "{name}: only {count} with text{both}, so its scores are unreliable",
-        f"use at least {MIN_HELD_OUT}",
-    ),
-    _pair_check(
-        "same text on both sides",
-        lambda src, tgt: src == tgt,
-        0.1,
-        "with the same text on both sides",
-        "check that the two files are different, and remove untranslated pairs",
-    ),
-    _pair_check(
-        "one side over 3 times as long",
-        _much_longer,
-        0.05,
-        "with one side over 3 times as long as the other",
-        "check that line n of one file is the translation of line n of the other",
-    ),
-    _pair_check(
-        "already BPE-encoded (@@)",
-        lambda src, tgt: "@@ " in src or "@@ " in tgt,
-        0.001,
-        "containing @@, like text that is already BPE-encoded",
-        "use the text before BPE, or undo it: sed -E 's/@@( |$)//g'",
-    ),
-    *FORM_CHECKS,
-    Check(
-        "text in another Unicode form",
-        "split",
-        _other_form(references=False),
-        0,
-        f"{_FORM}: text that looks equal differs for the model",
-        "set data.normalize=clean",
-    ),
-    Check(
-        "references in another Unicode form",
-        "split",
-        _other_form(references=True),
-        0,
-        f"{_FORM}: these are references, which are compared as they are, and the model writes the "
-        "form {form}, so scores are too low",
-        "convert the file if no published score uses it",
-    ),
-    Check(
-        "pieces that the parent lacks",
-        "split",
-        _coverage("unknown", in_train=True),
-        0.02,
-        "train: the vocabulary of the parent lacks {share:.1%} of the {side}pieces, for example "
-        "{pieces}; they become UNK",
-        "set init.vocab=new or init.vocab=extend",
-    ),
-    Check(
-        "pieces that the training data lacks",
-        "split",
-        _coverage("lacking", in_train=False),
-        0.1,
-        "{name}: {share:.0%} of the {side}pieces are not in the training data, for example "
-        "{pieces}",
-        "expect lower scores, or add training data of this kind",
-    ),
-    *map(
-        _entry_check,
-        FORM_CHECKS,
-        (
-            "replace them by their characters, or set tokenized: true in this entry if the text "
-            "is Moses-tokenized",
-            "set tokenized: true in this entry",
-            "set tokenized: false in this entry",
-        ),
-    ),
-    Check(
-        "lines that the tokenizer changes",
-        "corpus",
-        _round_trip,
-        0.01,
-        "train: {share:.1%} of {lines} are others after they were tokenized and detokenized, for "
-        "example {before!r} becomes {after!r}; a model cannot write them",
-        "set segment.kind=sentencepiece, which changes no line",
-    ),
-    Check(
-        "pairs longer than a batch",
-        "corpus",
-        _over_batch,
-        0,
-        "train: {count} ({share:.1%}) {are} longer than data.batch_tokens ({limit}), so each is a "
-        "batch of its own",
-        "raise data.batch_tokens or lower data.max_pieces",
-    ),
+    Check("corpus", _round_trip, 0.01),
+    Check("corpus", _over_batch, 0),
 ]
-PAIR_CHECKS = [check for check in CHECKS if check.pair is not None]
+
+
+def _entries(report: CorpusReport) -> list[CorpusForm]:
+    """Return the forms of the entries of data.train, if there are several."""
+    return next((split.forms for split in report.splits.values() if split.forms), [])
+
+
+def _is_mixed(report: CorpusReport) -> bool:
+    """Return whether some entries, not all, are evidently not as they say."""
+    others = [
+        form.kept >= MIN_FORM
+        and any(
+            form.signs[check.name].count > check.threshold * form.kept
+            for check in PAIR_CHECKS
+            if check.name in form.signs and check.name != ESCAPES
+        )
+        for form in _entries(report)
+        if form.kept
+    ]
+    return any(others) and not all(others)
 
 
 def failures(report: CorpusReport, data: DataConfig, segment: SegmentConfig) -> list[str]:
@@ -464,21 +408,23 @@ def warnings(report: CorpusReport, data: DataConfig, segment: SegmentConfig) -> 
 
 def _messages(checked: Checked, errors: bool) -> list[str]:
     """Return the messages in the order of the table, but all about one split or entry together."""
-    mixed = _is_mixed(checked.report)
-    subjects = {
-        "corpus": ["corpus"],
-        "split": list(checked.report.splits),
-        "entry": [str(number) for number in range(len(_forms(checked.report)))],
+    report, messages = checked.report, []
+    mixed = _is_mixed(report)
+    subjects: dict[str, dict[str, Any]] = {
+        "corpus": {"corpus": report},
+        "split": report.splits,
+        "entry": {f"data.train[{number}]": form for number, form in enumerate(_entries(report))},
     }
-    return [
-        message
-        for about, group in groupby(CHECKS, key=lambda check: check.about)
-        for checks in [list(group)]
-        for subject in subjects[about]
-        for check in checks
-        if (mixed if check.error == "mixed" else check.error) == errors
-        for message in check.messages(checked, subject)
-    ]
+    for about, group in groupby(CHECKS, key=lambda check: check.about):
+        checks = list(group)
+        for name, subject in subjects[about].items():
+            for check in checks:
+                if (mixed if check.error == "mixed" else check.error) != errors:
+                    continue
+                limit = checked.data.max_overlap if check.threshold is None else check.threshold
+                found = check.find(checked, name, subject)
+                messages += [message for share, message in found if share > limit]
+    return messages
 
 
 def raise_on_failures(

@@ -11,10 +11,11 @@ from __future__ import annotations
 import json
 import os
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import ExitStack
 from itertools import chain, compress
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 
@@ -22,9 +23,8 @@ from nmt.data.augment import Augmenter
 from nmt.data.bitext import Bitext, Chunk, TrainingText
 from nmt.data.report import Coverage, Finding
 from nmt.data.segmenters import Segmenter
-from nmt.data.segmenters.base import SIDES, Side
 from nmt.data.segmenters.noise import Noise, ReachablePieces
-from nmt.data.text import Pair, is_blank
+from nmt.data.text import SIDES, Pair, Side, is_blank
 from nmt.data.vocab import MAX_TYPES, UNK, Vocab, tag_piece
 from nmt.data.workers import map_chunks
 from nmt.errors import MachineError, UserError
@@ -62,7 +62,7 @@ class EncodedCorpus:
     """
 
     def __init__(self, folder: Path) -> None:
-        """Open what ``CorpusWriter`` wrote.
+        """Open what ``write_corpus`` wrote.
 
         Raises:
             MachineError: a file is missing or does not have the size that was written.
@@ -117,54 +117,48 @@ class EncodedCorpus:
         return self._text[side][ends[row - 1] + 1 if row else 0 : ends[row]].tobytes().decode()
 
 
-class CorpusWriter:
-    """Write pairs of id sequences to a folder; ``finish`` completes it."""
+# ids of the sources and of the targets of some pairs, and their lines; empty = they are not written
+EncodedPairs: TypeAlias = tuple[Ragged, Ragged, Sequence[Pair]]
 
-    def __init__(self, folder: Path, types: int, text: bool = False) -> None:
-        """Create the files.
 
-        Args:
-            types: size of the vocabulary, which decides the bytes per id.
-            text: write the lines too.
-        """
-        folder.mkdir(parents=True, exist_ok=True)
-        self._folder = folder
-        self._id_type = np.dtype(np.uint16 if types <= 1 << 16 else np.int32)
-        self._files = {
-            f"{side}.{part}": open(folder / f"{side}.{part}", "wb")  # noqa: SIM115
-            for side in SIDES
-            for part in (("ids", "len", "text") if text else ("ids", "len"))
-        }
-        self._counts = dict.fromkeys(self._files, 0)
+def write_corpus(
+    folder: Path,
+    types: int,
+    chunks: Iterable[EncodedPairs],
+    sizes: Sequence[int] | None = None,
+    text: bool = False,
+) -> None:
+    """Write an encoded corpus, corpus.json last.
 
-    def add(self, src: Ragged, tgt: Ragged, pairs: Sequence[Pair] | None = None) -> None:
-        """Append pairs, and their lines if the corpus has them."""
-        for i, side in enumerate(SIDES if pairs is not None else ()):
-            text = "".join(f"{pair[i]}\n" for pair in pairs or ()).encode()
-            self._files[f"{side}.text"].write(text)
-            self._counts[f"{side}.text"] += len(text)
-        for side, rows in zip(SIDES, (src, tgt), strict=True):
-            for part, array in (("ids", rows.ids.astype(self._id_type)), ("len", rows.lengths)):
-                self._files[f"{side}.{part}"].write(array.tobytes())
-                self._counts[f"{side}.{part}"] += len(array)
-
-    def finish(self, sizes: Sequence[int] | None = None) -> None:
-        """Flush the files to the disk, and write corpus.json.
-
-        Args:
-            sizes: pairs of each entry of a training corpus.
-        """
-        for file in self._files.values():
+    Args:
+        types: size of the vocabulary, which decides the bytes per id.
+        sizes: pairs of each entry of a training corpus.
+        text: write the lines too.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    id_type = np.dtype(np.uint16 if types <= 1 << 16 else np.int32)
+    parts = {"ids": id_type.name, "len": "int32"} | ({"text": "uint8"} if text else {})
+    metadata: dict[str, Any] = {
+        f"{side}.{part}": (parts[part], 0) for side in SIDES for part in parts
+    }
+    with ExitStack() as stack:
+        files = {name: stack.enter_context(open(folder / name, "wb")) for name in metadata}
+        for src, tgt, pairs in chunks:
+            for i, (side, rows) in enumerate(zip(SIDES, (src, tgt), strict=True)):
+                arrays = {"ids": rows.ids.astype(id_type), "len": rows.lengths}
+                if text:
+                    lines = "".join(f"{pair[i]}\n" for pair in pairs).encode()
+                    arrays["text"] = np.frombuffer(lines, np.uint8)
+                for part, array in arrays.items():
+                    kind, count = metadata[name := f"{side}.{part}"]
+                    files[name].write(array.tobytes())
+                    metadata[name] = kind, count + len(array)
+        for file in files.values():
             file.flush()
             os.fsync(file.fileno())  # the sizes in corpus.json must hold after a power cut
-            file.close()
-        kinds = {"ids": self._id_type.name, "len": "int32", "text": "uint8"}
-        metadata: dict[str, Any] = {
-            name: (kinds[name[4:]], count) for name, count in self._counts.items()
-        }
-        if sizes is not None:
-            metadata["sizes"] = list(sizes)
-        (self._folder / "corpus.json").write_text(json.dumps(metadata), encoding="utf-8")
+    if sizes is not None:
+        metadata["sizes"] = list(sizes)
+    (folder / "corpus.json").write_text(json.dumps(metadata), encoding="utf-8")
 
 
 class Pieces(NamedTuple):
@@ -196,8 +190,7 @@ class EncodeChunk:
 
     Args:
         max_pieces: longest side of a pair, without tags; longer pairs are left out.
-        noise: collect the pieces that this noise can make of the pairs.
-        augmenter: also collect the pieces of each pair as one of its kinds changes it.
+        noise, augmenter: collect the pieces that they can make of the pairs.
     """
 
     def __init__(
@@ -213,41 +206,34 @@ class EncodeChunk:
 
     def __call__(self, chunk: Chunk) -> tuple[dict[Side, Pieces], list[int]]:
         """Return the pieces of the pairs by side, and the positions of pairs that are left out."""
-        encode, (src_lang, tgt_lang) = self.segmenter.encode, chunk.corpus.langs
-        src_lines, tgt_lines = chunk.sides()
-        src = [encode(line, src_lang) for line in src_lines]
-        tgt = [encode(line, tgt_lang, "tgt") for line in tgt_lines]
+        corpus, encode = chunk.corpus, self.segmenter.encode
+        src, tgt = (
+            [encode(line, lang, side) for line in lines]
+            for side, lang, lines in zip(SIDES, corpus.langs, chunk.sides(), strict=True)
+        )
         longest = map(max, map(len, src), map(len, tgt))
         left_out = [i for i, length in enumerate(longest) if length > self._max_pieces]
         for i in reversed(left_out):
             del src[i], tgt[i]
-        reachable: dict[Side, set[str]] = {"src": set(), "tgt": set()}
-        texts: list[tuple[Side, list[list[str]]]] = [("src", src), ("tgt", tgt)]
-        if self.augmenter:
-            changed = self.augmenter.samples(chunk)
-            for i, (side, lang) in enumerate(zip(SIDES, chunk.corpus.langs, strict=True)):
-                pieces_of = [encode(pair[i], lang, side) for pair in changed]
-                reachable[side].update(*pieces_of)
-                texts.append((side, pieces_of))
-        if self._reachable:
-            for side, sentences in texts:
-                reachable[side] |= self._reachable[side](sentences)
-        if tag := tag_piece(chunk.corpus.tag):
-            src = [tag + sentence for sentence in src]
-        if tag := tag_piece(chunk.corpus.tgt_tag):
-            tgt = [tag + sentence for sentence in tgt]
-        pieces: dict[Side, Pieces] = {
-            "src": Pieces.of(src, reachable["src"]),
-            "tgt": Pieces.of(tgt, reachable["tgt"]),
-        }
+        changed = self.augmenter.samples(chunk) if self.augmenter else []
+        pieces: dict[Side, Pieces] = {}
+        for i, (side, sentences, tag) in enumerate(
+            zip(SIDES, (src, tgt), (corpus.tag, corpus.tgt_tag), strict=True)
+        ):
+            others = [encode(pair[i], corpus.langs[i], side) for pair in changed]
+            reachable = set(chain.from_iterable(others))
+            if self._reachable:
+                reachable |= self._reachable[side]([*sentences, *others])
+            if first := tag_piece(tag):
+                sentences = [first + sentence for sentence in sentences]
+            pieces[side] = Pieces.of(sentences, reachable)
         return pieces, left_out
 
 
 class CountedSide:
     """The pieces of one side of the training text, as numbers until their ids are known.
 
-    Args:
-        numbers: provisional ids of the pieces of both sides, in order of appearance.
+    ``numbers`` are those of both sides, in order of appearance.
     """
 
     def __init__(self, numbers: dict[str, int]) -> None:
@@ -328,15 +314,16 @@ def encode_training(
             at="segment.kind",
             fix="set segment.kind to fastbpe or sentencepiece, or raise segment.min_count",
         )
-    writer = CorpusWriter(folder, len(vocab), text=encode_chunk.augmenter is not None)
+    text_too = encode_chunk.augmenter is not None
     ids = np.array(vocab.ids(numbers), np.int32)
-    rows = zip(*(side.encoded(ids) for side in sides.values()), strict=True)
-    for (_, chunk), drops, (src_rows, tgt_rows) in zip(chunks, dropped, rows, strict=True):
-        kept = None
-        if encode_chunk.augmenter:
-            kept = [pair for i, pair in enumerate(chunk.pairs()) if i not in drops]
-        writer.add(src_rows, tgt_rows, kept)
-    writer.finish(sizes)
+
+    def encoded_pairs() -> Iterator[EncodedPairs]:
+        rows = zip(*(side.encoded(ids) for side in sides.values()), strict=True)
+        for (_, chunk), drops, (src_rows, tgt_rows) in zip(chunks, dropped, rows, strict=True):
+            pairs = enumerate(chunk.pairs() if text_too else ())
+            yield src_rows, tgt_rows, [pair for i, pair in pairs if i not in drops]
+
+    write_corpus(folder, len(vocab), encoded_pairs(), sizes, text_too)
     unknown: dict[str, Coverage] = {}
     if fixed is not None:
         unknown = {side: _unknown(vocab, counted.counts) for side, counted in sides.items()}
@@ -356,9 +343,6 @@ def encode_held_out(
     """Write every line of a dev or test set, and return its coverage by side.
 
     A blank side has no ids.
-
-    Args:
-        corpus: the set, with its languages and its tags.
     """
     encoded: list[Ragged] = []
     coverage: dict[str, Coverage] = {}
@@ -382,9 +366,7 @@ def encode_held_out(
             lacking=float(lacking.mean()),
             pieces=[piece for piece, _ in Counter(pieces).most_common(SHOWN_PIECES)],
         )
-    writer = CorpusWriter(folder, len(vocab))
-    writer.add(encoded[0], encoded[1])
-    writer.finish()
+    write_corpus(folder, len(vocab), [(encoded[0], encoded[1], [])])
     return coverage
 
 

@@ -19,36 +19,25 @@ from __future__ import annotations
 import threading
 from collections.abc import Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from typing import NamedTuple
+from typing import TypeAlias
 
 import numpy as np
 
 from nmt.data.augment import Augmenter, Draws
 from nmt.data.batches import SelectedPairs
-from nmt.data.encoded import SIDES, EncodedCorpus, Ragged, Side
+from nmt.data.encoded import EncodedCorpus
 from nmt.data.mixture import Mixture, copy_numbers
 from nmt.data.segmenters import Segmenter
 from nmt.data.segmenters.noise import Noise, SideNoise
-from nmt.data.text import Pair
+from nmt.data.text import SIDES, Pair, Side
 from nmt.data.vocab import Vocab, tag_piece
 from nmt.runtime.cpus import available_cpus
 
 CHUNK = 10_000  # pairs segmented in one call
 KEPT_EPOCHS = 3  # an update may need two, and the next one is made meanwhile
 
-
-class ChangedPairs(NamedTuple):
-    """The m pairs of an epoch whose text is changed.
-
-    Attributes:
-        slots: [n] int32, number of each pair of the epoch among them; -1 = unchanged.
-        sides: their pieces on each side.
-        starts: [m + 1] int64 each, where the pieces of each pair begin.
-    """
-
-    slots: np.ndarray
-    sides: dict[Side, Ragged]
-    starts: dict[Side, np.ndarray]
+# the ids of the pairs of an epoch whose text is changed, by the index of the pair in the epoch
+ChangedPairs: TypeAlias = dict[int, dict[Side, np.ndarray]]
 
 
 class TextChanges:
@@ -77,24 +66,18 @@ class TextChanges:
     def draw(self, rows: np.ndarray | None, seed: int, epoch: int) -> ChangedPairs:
         """Change the pairs of an epoch, a pure function of the arguments.
 
-        Args:
-            rows: [n] row of each pair, sorted; None = each row once.
+        ``rows``: [n] row of each pair, sorted; None = each row once.
         """
         rows = np.arange(len(self._corpus)) if rows is None else rows
-        numbers = rows + len(self._corpus) * copy_numbers(rows)
-        slots = np.full(len(rows), -1, np.int32)
-        changed: dict[Side, list[list[int]]] = {side: [] for side in SIDES}
+        changed: ChangedPairs = {}
+        numbers = _numbers(rows, len(self._corpus))
         for i, kinds, draws in self._augmenter.draw(numbers, seed, epoch):
-            if encoded := self._encode(int(rows[i]), kinds, draws):
-                slots[i] = len(changed["src"])
-                for side, ids in zip(SIDES, encoded, strict=True):
-                    changed[side].append(ids)
-        sides = {side: Ragged.of(ids) for side, ids in changed.items()}
-        starts = {s: np.cumsum([0, *of.lengths.tolist()]) for s, of in sides.items()}
-        return ChangedPairs(slots, sides, starts)
+            if ids := self._encode(int(rows[i]), kinds, draws):
+                changed[i] = ids
+        return changed
 
-    def _encode(self, row: int, kinds: Sequence[str], draws: Draws) -> list[list[int]] | None:
-        """Return the ids of a changed pair; None if it stays as it is."""
+    def _encode(self, row: int, kinds: Sequence[str], draws: Draws) -> dict[Side, np.ndarray]:
+        """Return the ids of a changed pair; empty if it stays as it is."""
         entry = int(np.searchsorted(self._ends, row, "right"))
         langs, tags = self._entries[entry]
         size = self._corpus.sizes[entry]
@@ -105,17 +88,22 @@ class TextChanges:
         pair = self._pair(row)
         changed = self._augmenter.change(pair, kinds, draws, langs, other)
         if changed == pair:
-            return None
-        encoded = []
+            return {}
+        encoded: dict[Side, np.ndarray] = {}
         for side, line, lang, tag in zip(SIDES, changed, langs, tags, strict=True):
             ids = self._vocab.ids([*tag_piece(tag), *self._segmenter.encode(line, lang, side)])
             if not ids or len(ids) > self._longest or not self._known[side][ids].all():
-                return None
-            encoded.append(ids)
+                return {}
+            encoded[side] = np.array(ids, self._corpus.ids(side).dtype)
         return encoded
 
     def _pair(self, row: int) -> Pair:
         return self._corpus.line("src", row), self._corpus.line("tgt", row)
+
+
+def _numbers(rows: np.ndarray, size: int) -> np.ndarray:
+    """Number the pairs of an epoch, so that each copy of a row has draws of its own: [n]."""
+    return rows + size * copy_numbers(rows)
 
 
 class EpochPairs:
@@ -124,7 +112,7 @@ class EpochPairs:
     Args:
         corpus: the pairs of all epochs.
         rows: [n] row of each pair in the corpus, sorted; None = each row once.
-        changed: the pairs with changed text; None = there are none.
+        changed: the pairs with changed text.
 
     Attributes:
         rows: as given.
@@ -132,87 +120,47 @@ class EpochPairs:
     """
 
     def __init__(
-        self,
-        corpus: EncodedCorpus,
-        rows: np.ndarray | None,
-        changed: ChangedPairs | None = None,
+        self, corpus: EncodedCorpus, rows: np.ndarray | None, changed: ChangedPairs | None = None
     ) -> None:
         self._corpus, self.rows, self._changed = corpus, rows, changed
+        self._noisy: np.ndarray | None = None
         self.src_len, self.tgt_len = corpus.src_len, corpus.tgt_len
         if rows is not None:
             self.src_len, self.tgt_len = self.src_len[rows], self.tgt_len[rows]
-        if changed is not None:
-            slots = changed.slots
-            self.src_len, self.tgt_len = (
-                np.where(slots < 0, old, np.append(changed.sides[side].lengths, 0)[slots])
-                for side, old in zip(SIDES, (self.src_len, self.tgt_len), strict=True)
-            )
+        if changed:
+            self.src_len, self.tgt_len = self.src_len.copy(), self.tgt_len.copy()
+            for i, ids in changed.items():
+                self.src_len[i], self.tgt_len[i] = len(ids["src"]), len(ids["tgt"])
 
-    def rows_of(self, indices: np.ndarray) -> np.ndarray:
-        """Return the rows of pairs in the corpus."""
-        return indices if self.rows is None else self.rows[indices]
-
-    def select(self, indices: np.ndarray) -> SelectedPairs:
-        """Return pairs, by index."""
-        pairs = zip(self.ids("src", indices), self.ids("tgt", indices), strict=True)
-        return SelectedPairs(dict(zip(indices.tolist(), pairs, strict=True)))
-
-    def ids(self, side: Side, indices: np.ndarray) -> list[np.ndarray]:
-        """Return the ids of a side of pairs, by index, before noise."""
-        rows = self.rows_of(indices).tolist()
-        ids_of = self._corpus.src if side == "src" else self._corpus.tgt
-        found = [ids_of(row) for row in rows]
-        if self._changed is not None:
-            ids, starts = self._changed.sides[side].ids, self._changed.starts[side]
-            for i, slot in enumerate(self._changed.slots[indices].tolist()):
-                if slot >= 0:
-                    found[i] = ids[starts[slot] : starts[slot + 1]].astype(found[i].dtype)
-        return found
-
-
-class NoisyPairs(EpochPairs):
-    """The pairs of one epoch, segmented at random.
-
-    Args:
-        corpus: the pairs without noise.
-        noise: segments the sentences of each side.
-        seed, epoch: decide the random draws.
-        longest: maximum pieces of a side.
-        threads: compute the lengths.
-        changed: the pairs with changed text.
-    """
-
-    def __init__(
-        self,
-        corpus: EncodedCorpus,
-        rows: np.ndarray | None,
-        noise: dict[Side, SideNoise],
-        seed: int,
-        epoch: int,
-        longest: int,
-        threads: int,
-        changed: ChangedPairs | None = None,
+    def add_noise(
+        self, noise: dict[Side, SideNoise], seed: int, epoch: int, longest: int, threads: int
     ) -> None:
-        super().__init__(corpus, rows, changed)
+        """Segment the pairs at random, a pure function of ``seed`` and ``epoch``.
+
+        Args:
+            noise: segments the sentences of each side.
+            longest: maximum pieces of a side.
+            threads: compute the lengths.
+        """
+        n = len(self.src_len)
         self._noise = noise
         self._keys = {
             side: np.random.SeedSequence([seed, epoch, i]).generate_state(1, np.uint64)[0]
             for i, side in enumerate(SIDES)
         }
-        n = len(self.src_len)
-        # each copy of a pair has a number of its own, from which its noise is drawn
-        self._numbers = np.arange(n) if rows is None else rows + len(corpus) * copy_numbers(rows)
+        rows = np.arange(n) if self.rows is None else self.rows
+        self._draws = _numbers(rows, len(self._corpus))
         self._plain_lengths = {"src": self.src_len, "tgt": self.tgt_len}
         self.src_len, self.tgt_len = self.src_len.copy(), self.tgt_len.copy()
-        self._noisy = np.zeros(n, bool)
+        noisy = self._noisy = np.zeros(n, bool)
 
         def measure(first: int) -> None:
             chunk = np.arange(first, min(first + CHUNK, n))
-            new = [self._segment(side, chunk)[1] for side in SIDES]
-            noisy = np.maximum(*new) <= longest
-            self._noisy[chunk] = noisy
-            for lengths, noisy_lengths in zip((self.src_len, self.tgt_len), new, strict=True):
-                lengths[chunk[noisy]] = noisy_lengths[noisy]
+            src_len, tgt_len = (self._segment(side, chunk)[1] for side in SIDES)
+            fits = np.maximum(src_len, tgt_len) <= longest
+            noisy[chunk] = fits
+            self.src_len[chunk[fits]] = src_len[fits]
+            self.tgt_len[chunk[fits]] = tgt_len[fits]
 
         chunks = range(0, n, CHUNK)
         if threads == 1:  # no pool, because a command would wait for its threads when it ends
@@ -222,24 +170,37 @@ class NoisyPairs(EpochPairs):
             with ThreadPoolExecutor(threads) as pool:
                 list(pool.map(measure, chunks))
 
+    def rows_of(self, indices: np.ndarray) -> np.ndarray:
+        """Return the rows of pairs in the corpus."""
+        return indices if self.rows is None else self.rows[indices]
+
     def select(self, indices: np.ndarray) -> SelectedPairs:
-        """Return pairs with noise, by index."""
-        plain = super().select(indices)
-        noisy = indices[self._noisy[indices]]
-        if not len(noisy):
-            return plain
-        sides = []
-        for side in SIDES:
-            ids, lengths = self._segment(side, noisy)
-            sides.append(np.split(ids, np.cumsum(lengths)[:-1]))
-        pairs = zip(*sides, strict=True)
-        return SelectedPairs({**plain.pairs, **dict(zip(noisy.tolist(), pairs, strict=True))})
+        """Return pairs, by index."""
+        plain = zip(self._ids("src", indices), self._ids("tgt", indices), strict=True)
+        pairs = dict(zip(indices.tolist(), plain, strict=True))
+        if self._noisy is not None and len(noisy := indices[self._noisy[indices]]):
+            sides = []
+            for side in SIDES:
+                ids, lengths = self._segment(side, noisy)
+                sides.append(np.split(ids, np.cumsum(lengths)[:-1]))
+            pairs.update(zip(noisy.tolist(), zip(*sides, strict=True), strict=True))
+        return SelectedPairs(pairs)
+
+    def _ids(self, side: Side, indices: np.ndarray) -> list[np.ndarray]:
+        """Return the ids of a side of pairs, before noise."""
+        rows = self.rows_of(indices).tolist()
+        found = [self._corpus.ids(side, row, row + 1) for row in rows]
+        if self._changed:
+            for place, i in enumerate(indices.tolist()):
+                if i in self._changed:
+                    found[place] = self._changed[i][side]
+        return found
 
     def _segment(self, side: Side, indices: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Return the concatenated ids of pairs with noise, and the length of each."""
-        ids = np.concatenate(self.ids(side, indices))
+        ids = np.concatenate(self._ids(side, indices))
         lengths = self._plain_lengths[side][indices]
-        return self._noise[side](ids, lengths, self._numbers[indices], self._keys[side])
+        return self._noise[side](ids, lengths, self._draws[indices], self._keys[side])
 
 
 class Epochs:
@@ -297,10 +258,8 @@ class Epochs:
 
     def _make(self, epoch: int, threads: int) -> EpochPairs:
         rows = None if self._mixture is None else self._mixture.rows(self._seed, epoch)
-        changes = self._changes
-        changed = None if changes is None else changes.draw(rows, self._seed, epoch)
-        if self._noise is None:
-            return EpochPairs(self._corpus, rows, changed)
-        return NoisyPairs(
-            self._corpus, rows, self._sides, self._seed, epoch, self._longest, threads, changed
-        )
+        changed = self._changes.draw(rows, self._seed, epoch) if self._changes else None
+        pairs = EpochPairs(self._corpus, rows, changed)
+        if self._noise is not None:
+            pairs.add_noise(self._sides, self._seed, epoch, self._longest, threads)
+        return pairs

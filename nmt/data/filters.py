@@ -120,11 +120,7 @@ def different_digits(src: str, tgt: str) -> float:
 
 
 class LanguageOdds:
-    """Decide which of two languages a line is in, by letter pairs.
-
-    Args:
-        profile, other: letter pairs of the two texts.
-    """
+    """Decide which of two languages a line is in, by the letter pairs of a text of each."""
 
     def __init__(self, profile: LanguageProfile, other: LanguageProfile) -> None:
         self._log_odds = {

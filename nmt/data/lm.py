@@ -42,8 +42,8 @@ class TokenStream:
         """Store a view of the lines.
 
         Args:
-            ids: [sum of lengths] ids of all lines, without EOS; it may be memory-mapped.
-            lengths: [lines] number of ids of each line.
+            ids: [sum of lengths], without EOS; it may be memory-mapped.
+            lengths: [lines].
             sizes: lines of each entry of the corpus.
         """
         self._ids, self._sizes = ids, list(sizes)
@@ -177,11 +177,7 @@ class PackedText(ABC):
     Example e of an epoch is block e % n. The copies of a block of a weighted entry are the examples
     e, e + n, ..., so that each has masks or noise of its own.
 
-    Args:
-        stream: the text.
-        blocks: its blocks.
-        length: maximum tokens of a block.
-        targets: [n] int64, predictions of each block. A mean loss divides by their sum.
+    ``targets``: [n] int64, predictions of each block. A mean loss divides by their sum.
     """
 
     def __init__(
@@ -196,8 +192,7 @@ class PackedText(ABC):
     def collate(self, examples: np.ndarray, epoch: int, batch_tokens: int = 0) -> FlatBatch:
         """Return the batch of these examples of an epoch: a pure function.
 
-        Args:
-            batch_tokens: as given to ``batches``; pad the batch to a bucket. 0 = no padding.
+        ``batch_tokens`` is that of ``batches``; the batch is padded to a bucket. 0 = no padding.
         """
 
     def rows_of(self, examples: np.ndarray) -> np.ndarray:
@@ -210,19 +205,13 @@ class PackedText(ABC):
         return self.stream.read(int(self.blocks.first[row]), int(self.blocks.last[row]))
 
     def batches(
-        self,
-        batch_tokens: int,
-        seed: int,
-        epoch: int,
-        weights: Sequence[float] | None = None,
+        self, batch_tokens: int, seed: int, epoch: int, weights: Sequence[float] | None = None
     ) -> list[np.ndarray]:
         """Return the batches of an epoch as arrays of examples: a pure function of the arguments.
 
         Each has ``blocks_of_batch(batch_tokens)`` examples, the last one the rest. Blocks with
-        nothing to predict are left out.
-
-        Args:
-            weights: how often an epoch has the blocks of each entry, on average; None = once.
+        nothing to predict are left out. An epoch has the blocks of each entry as often as
+        ``weights`` says, on average; None = once.
         """
         rows = np.arange(len(self))
         if weights is not None:
@@ -300,10 +289,8 @@ def mask_tokens(
     PAD, BOS, EOS and UNK are never chosen. The number of chosen tokens is ``count_chosen``.
 
     Args:
-        ids: [L] ids of the block.
-        mask: id of the mask.
+        ids: [L].
         types: [K] ids that a random type is drawn from.
-        rng: random draws.
 
     Returns:
         The input [L], and the places of the chosen tokens in ascending order.
@@ -324,8 +311,6 @@ class MaskedText(PackedText):
     """Blocks of complete lines for a masked language model.
 
     Args:
-        stream: the text.
-        length: maximum tokens of a block.
         mask: id of the mask, a type that no text has.
         types: [K] ids that a random type is drawn from: the ordinary types of the text.
         seed: of the masks, which are a function of (seed, epoch, example).
@@ -424,9 +409,8 @@ def infill(ids: np.ndarray, starts: np.ndarray, mask: int, rng: np.random.Genera
     All arrangements of the spans between the words that stay are equally likely.
 
     Args:
-        ids: [L] ids.
+        ids: [L].
         starts: [words] places where words start.
-        mask: id of the mask.
     """
     lengths = span_lengths(len(starts), rng)
     # an arrangement is a row of slots, each for a span or for a word that stays
@@ -452,10 +436,8 @@ class DenoisedText(PackedText):
     EOS. Blank lines are left out, so that no target begins with EOS.
 
     Args:
-        stream: the text.
         length: maximum tokens of a block, at least 3.
         mask: id of the mask, a type that no text has.
-        edges: where words begin and end.
         seed: of the noise, which is a function of (seed, epoch, example).
     """
 

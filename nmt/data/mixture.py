@@ -80,11 +80,7 @@ def mixture_of(
 
 
 def copy_numbers(rows: np.ndarray) -> np.ndarray:
-    """Return the number of each row among its copies, from 0: [n] -> [n] int64.
-
-    Args:
-        rows: sorted.
-    """
+    """Number the copies of each row from 0, for sorted rows: [n] -> [n] int64."""
     return np.arange(len(rows)) - np.searchsorted(rows, rows)
 
 

@@ -78,8 +78,7 @@ def _word(ids, first, end, words):
 def _take_word(ids, place, end, words, symbols, out, written):
     """Write the symbols of the word at ``place``, or copy a word that is not split to ``out``.
 
-    Returns:
-        The end of the word, its number of symbols (0 = it was copied), and the new ``written``.
+    Returns the end of the word, its number of symbols (0 = it was copied), and the new ``written``.
     """
     last, size = _word(ids, place, end, words)
     if size == 0 or size > MAX_SYMBOLS:
@@ -103,7 +102,6 @@ def merge(ids, lengths, numbers, key, words, merges, out, out_lengths):
         ids: [sum of lengths] the pieces of the sentences.
         lengths: [n] int32.
         numbers: [n] int64, number of each sentence.
-        key: uint64.
         words, merges: ``Words`` and ``MergeArrays``.
         out: receives the pieces; as large as the number of symbols.
         out_lengths: [n] int32, receives the number of pieces of each sentence.

@@ -220,8 +220,7 @@ def _learn(
 def read_mixture(text: TrainingText, temperature: float) -> Iterator[Chunk]:
     """Yield the weighted mixture of some corpora to learn a segmentation from.
 
-    Args:
-        temperature: 1 for ``segment.learn_from``: recipes that have the same learn the same.
+    The temperature of ``segment.learn_from`` is 1: recipes that have the same learn the same.
     """
     mixture = mixture_of([corpus.weight for corpus in text.corpora], text.sizes, temperature)
     copies = None if mixture is None else mixture.copies(LEARNING_SEED, epoch=0)

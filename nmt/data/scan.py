@@ -16,14 +16,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from nmt.data.augment import Augmenter, Draws
-from nmt.data.bitext import (
-    Bitext,
-    Converted,
-    NumberedPair,
-    RecipeFiles,
-    TrainingText,
-    pairs_in_form,
-)
+from nmt.data.bitext import Bitext, CorpusPair, RecipeFiles, TrainingText, pairs_in_form
 from nmt.data.checks import PAIR_CHECKS
 from nmt.data.languages import LanguageProfile, Profiles, base_language, check_languages
 from nmt.data.near_duplicates import EXAMPLES, RecurringTexts, is_short
@@ -40,9 +33,9 @@ from nmt.data.report import (
     SplitReport,
     Wording,
 )
-from nmt.data.segmenters.base import SIDES, Segmenter
+from nmt.data.segmenters.base import Segmenter
 from nmt.data.sentences import split_sentences
-from nmt.data.text import Pair, is_blank, quantity
+from nmt.data.text import SIDES, Pair, is_blank, quantity
 from nmt.data.vocab import Vocab
 from nmt.errors import UserError
 from nmt.runtime.progress import counted
@@ -86,7 +79,7 @@ def read_corpora(
     for name, corpus in files.held_out.items():
         check = checks[name] = SplitCheck()
         pairs = list(pairs_in_form(corpus, data.tokenized, check.normalized))
-        held_out[name] = [pair for pair, _ in pairs]  # all lines of a set stay
+        held_out[name] = [found.pair for found in pairs]  # all lines of a set stay
         list(check.filter(corpus, pairs))
         if not check.split.kept:
             raise UserError(
@@ -111,9 +104,11 @@ def read_corpora(
         text.add(corpus, train.filter(corpus, shown, both_ways))
         if not train.forms[-1].kept and len(files.train) > 1:
             too_few = f"all {wording.unit}s {wording.blank} or are too long"
+            number, terms = len(text.corpora) - 1, len(text.corpora) - 1 - len(data.train)
+            key = f"data.train[{number}]" if terms < 0 else f"data.terms[{terms}]"
             raise UserError(
                 too_few if train.split.pairs > before else "the files are empty",
-                at=f"{_key_of(recipe, len(text.corpora) - 1)} ({corpus})",
+                at=f"{key} ({corpus})",
                 fix=f"check the files, {LENGTHS}, or remove this entry",
             )
     corpora = {corpus.name: corpus for corpus in files.train} | files.held_out
@@ -133,25 +128,13 @@ def read_corpora(
     return report, text, held_out
 
 
-def _key_of(recipe: Recipe, number: int) -> str:
-    """Return the key of a training corpus: ``data.train[1]``, or ``data.terms[0]``."""
-    terms = number - len(recipe.data.train)
-    return f"data.train[{number}]" if terms < 0 else f"data.terms[{terms}]"
-
-
 def read_to_learn_from(
-    corpora: Sequence[Bitext],
-    data: DataConfig,
-    progress: bool,
-    key: str = "segment.learn_from",
+    corpora: Sequence[Bitext], data: DataConfig, progress: bool, key: str = "segment.learn_from"
 ) -> TrainingText:
     """Read corpora that only the segmentation is learned from: filtered, and not checked.
 
-    Args:
-        key: recipe key of the corpora, for the error.
-
     Raises:
-        UserError: no pair is left.
+        UserError: no pair is left; ``key`` is where the recipe has the corpora.
     """
     limits = Limits(data.max_len, data.max_pieces)
     text = TrainingText(progress)
@@ -159,10 +142,9 @@ def read_to_learn_from(
         pairs = pairs_in_form(corpus, data.tokenized)
         shown = counted(pairs, "reading", "pairs", show=progress)
         usable = (
-            (number, (src, tgt))
-            for number, ((src, tgt), _) in enumerate(shown, 1)
-            if not is_blank(src)
-            and not reason_to_drop(src, None if corpus.monolingual else tgt, limits)
+            found
+            for found in shown
+            if not is_blank(found.pair[0]) and not _reason(corpus, found.pair, limits)
         )
         text.add(corpus, usable)
     if not any(text.sizes):
@@ -243,8 +225,7 @@ class SplitCheck:
     Attributes:
         split: the numbers so far.
         hashes: of the pairs that passed.
-        comparable: hashes of the pairs that should not be in another split; a short line of text
-            may be.
+        comparable: hashes of pairs that should not be in another split, as a short line may be.
         normalized: for ``read_pairs`` to count into.
         profiles: letter pairs of both sides, by corpus.
         sentences: number of sampled sources with each number of sentences.
@@ -268,22 +249,21 @@ class SplitCheck:
             suspicious={check.name: Finding() for check in PAIR_CHECKS},
             duplicates=0,
             normalized=self.normalized,
-            other_form={"src": OtherForm(), "tgt": OtherForm()},
+            other_form={side: OtherForm() for side in SIDES},
         )
         self.forms: list[CorpusForm] = []
         self.sentences: Counter[int] = Counter()
         self.profiles: dict[str, Profiles] = {}
-        self._shared: dict[str, set[int]] = {name: set() for name in self.held_out}
-        self._examples: dict[str, list[str]] = {name: [] for name in self.held_out}
+        # hashes of the pairs of each split that occur here, with the first place and its text
+        self._shared: dict[str, dict[int, str]] = {name: {} for name in self.held_out}
 
     def filter(
-        self, corpus: Bitext, pairs: Iterable[Converted], both_ways: bool = False
-    ) -> Iterator[NumberedPair]:
+        self, corpus: Bitext, pairs: Iterable[CorpusPair], both_ways: bool = False
+    ) -> Iterator[CorpusPair]:
         """Count what is wrong with the pairs of a corpus; yield those with text, not too long.
 
         Args:
-            pairs: in the form of the recipe, with the originals. Whether a text is tokenized is
-                checked in the originals.
+            pairs: whether a text is tokenized is checked in the originals.
             both_ways: compare the pairs with other splits also with their sides exchanged: some
                 split has the other direction.
         """
@@ -294,18 +274,19 @@ class SplitCheck:
         profiles = self.profiles.setdefault(corpus.name, new)
         form = CorpusForm(corpus.name, corpus.tokenized)
         self.forms.append(form)
-        for number, ((src, tgt), original) in enumerate(pairs, 1):
+        for found in pairs:
+            src, tgt = found.pair
             split.pairs += 1
             if monolingual and not src:
                 split.blank = (split.blank or 0) + 1
-                yield number, (src, tgt)
+                yield found
                 continue
-            place = f"{corpus.name}:{number}"
-            if reason := reason_to_drop(src, None if monolingual else tgt, self.limits):
+            place = f"{corpus.name}:{found.number}"
+            if reason := _reason(corpus, found.pair, self.limits):
                 split.dropped.setdefault(reason, Finding()).add(place)
                 continue
             split.kept += 1
-            self._find_suspicious(form, (src, tgt), original, place)
+            self._find_suspicious(form, found, place)
             key = pair_hash(src, tgt)
             self.hashes.append(key)
             if not (self.limits or (monolingual and is_short(src))):
@@ -319,7 +300,7 @@ class SplitCheck:
             self._compare(key, src, tgt, place)
             if both_ways:
                 self._compare(pair_hash(tgt, src), tgt, src, place)
-            yield number, (src, tgt)
+            yield found
 
     def report(self) -> SplitReport:
         """Return the numbers of the split."""
@@ -336,40 +317,33 @@ class SplitCheck:
 
     def overlap(self) -> dict[str, Overlap]:
         """Return which distinct pairs and texts of each held-out split occur here."""
-        return {
-            name: Overlap(
-                pairs=len(self._shared[name]),
-                share=len(self._shared[name]) / max(1, len(hashes)),
-                examples=self._examples[name],
-                **{
-                    side: texts.report(name)
-                    for side, texts in zip(("sources", "targets"), self.recurring, strict=True)
-                },
-            )
-            for name, hashes in self.held_out.items()
-        }
+        found = {}
+        for name, hashes in self.held_out.items():
+            shared = self._shared[name]
+            sources, targets = (texts.report(name) for texts in self.recurring)
+            share = len(shared) / max(1, len(hashes))
+            examples = list(shared.values())[:EXAMPLES]
+            found[name] = Overlap(len(shared), share, examples, sources, targets)
+        return found
 
-    def _find_suspicious(self, form: CorpusForm, pair: Pair, original: Pair, place: str) -> None:
+    def _find_suspicious(self, form: CorpusForm, found: CorpusPair, place: str) -> None:
         form.kept += 1
         for check in PAIR_CHECKS:
-            assert check.pair is not None, "PAIR_CHECKS has no others"
             if check.form is None:
-                if check.pair(*pair):
+                if check.pair(*found.pair):
                     self.split.suspicious[check.name].add(place)
-            elif check.form == form.tokenized and check.pair(*original):
+            elif check.form == form.tokenized and check.pair(*found.original):
                 self.split.suspicious[check.name].add(place)
                 form.signs.setdefault(check.name, Finding()).add(place)
-        for side, line in zip(("src", "tgt"), pair, strict=True):
+        for side, line in zip(SIDES, found.pair, strict=True):
             self.split.other_form[side].add(line, place)
 
     def _compare(self, key: int, src: str, tgt: str, place: str) -> None:
         """Find a pair, whose hash is ``key``, and its sides in the other splits."""
         for name, hashes in self.held_out.items():
-            if key in hashes:
-                examples = self._examples[name]
-                if key not in self._shared[name] and len(examples) < EXAMPLES:
-                    examples.append(f"{place}: {src} ||| {tgt}" if tgt else f"{place}: {src}")
-                self._shared[name].add(key)
+            if key in hashes and key not in self._shared[name]:
+                text = f"{src} ||| {tgt}" if tgt else src
+                self._shared[name][key] = f"{place}: {text}"
         for texts, line in zip(self.recurring, (src, tgt), strict=False):
             texts.add(line, place)
 
@@ -383,8 +357,7 @@ def pair_hash(src: str, tgt: str) -> int:
 def reason_to_drop(src: str, tgt: str | None, limits: Limits | None) -> str | None:
     """Return why a pair is left out of training, or None if it is not.
 
-    Args:
-        tgt: None = a line of text, which may have any number of words: blocks divide it.
+    A line of text, with ``tgt`` None, may have any number of words: blocks divide it.
     """
     sides = [src] if tgt is None else [src, tgt]
     if tgt is not None and any(blank := [is_blank(side) for side in sides]):
@@ -397,6 +370,11 @@ def reason_to_drop(src: str, tgt: str | None, limits: Limits | None) -> str | No
     if any(len(side) > limits.characters for side in sides):
         return f"longer than {quantity(limits.characters, 'character')}"
     return None
+
+
+def _reason(corpus: Bitext, pair: Pair, limits: Limits | None) -> str | None:
+    src, tgt = pair
+    return reason_to_drop(src, None if corpus.monolingual else tgt, limits)
 
 
 def _test_in_dev(

@@ -36,8 +36,7 @@ class UsualLine:
 def usual_sentences(counts: Mapping[int, int]) -> int | None:
     """Return the smallest number of sentences that USUAL_SHARE of the lines do not exceed.
 
-    Args:
-        counts: number of lines with each number of sentences; empty = not known.
+    ``counts``: number of lines with each number of sentences; empty = not known.
     """
     ordered = sorted(counts)
     covered = itertools.accumulate(counts[number] for number in ordered)
@@ -88,8 +87,7 @@ def _has_word(text: str) -> bool:
 def join_in_parts(sentences: Sequence[str], fits: Callable[[Sequence[str]], bool]) -> list[str]:
     """Join sentences to parts that fit, by halving the line as often as necessary.
 
-    Args:
-        fits: returns whether several sentences may be a part; a single one always is.
+    ``fits`` says whether several sentences may be a part; a single one always is.
     """
     if len(sentences) == 1 or fits(sentences):
         return ["".join(sentences)]
@@ -98,13 +96,10 @@ def join_in_parts(sentences: Sequence[str], fits: Callable[[Sequence[str]], bool
 
 
 def join_translations(translations: Sequence[str], sources: Sequence[str]) -> str:
-    """Join the translations of the parts of a line, with the white space between their sources.
+    """Join the translations of the parts of a line, with the white space behind their sources.
 
-    Where the source has none, as in Chinese, it is a space. Where the translation ends with a mark
-    of such a script, it is nothing.
-
-    Args:
-        sources: each with the white space behind it; empty = not known.
+    Where a source has none, as in Chinese, it is a space. Where the translation ends with a mark
+    of such a script, it is nothing. Without sources, the white space is not known.
     """
     text = translations[0]
     for source, translation in zip(sources, translations[1:], strict=False):

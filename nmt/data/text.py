@@ -23,7 +23,7 @@ import zlib
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any, Literal, TypeAlias
 
 from nmt.data.unicode import is_shapeless
 from nmt.errors import MachineError, UserError
@@ -31,6 +31,8 @@ from nmt.runtime.files import open_file
 from nmt.runtime.missing import missing_fix, similar_path, url_of
 
 Pair: TypeAlias = tuple[str, str]  # a source line and a target line
+Side: TypeAlias = Literal["src", "tgt"]
+SIDES: tuple[Side, Side] = ("src", "tgt")
 
 OPENERS: dict[str, Callable[..., Any]] = {
     "": open,
@@ -157,10 +159,7 @@ def _no_side(prefix: str, lang: str) -> UserError:
 
 
 def read_lines(
-    path: Path,
-    clean: bool = True,
-    normalized: Counter[str] | None = None,
-    errors: str = "strict",
+    path: Path, clean: bool = True, normalized: Counter[str] | None = None, errors: str = "strict"
 ) -> Iterator[str]:
     """Yield the lines of a UTF-8 file, plain or compressed (.gz, .xz, .bz2).
 
@@ -237,9 +236,7 @@ def _cr_fix(file: str) -> str:
 def check_only_line(line: str, name: str, file: str | None = None) -> None:
     """Raise UserError if the only line of a text has carriage returns inside.
 
-    Args:
-        name: of the text, for the error.
-        file: what to convert; None = ``name``.
+    ``name`` is that of the text; ``file`` is what to convert, None = ``name``.
     """
     inside = line.count("\r")
     if inside:

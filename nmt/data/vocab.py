@@ -15,10 +15,10 @@ import math
 from collections import Counter
 from collections.abc import Collection, Iterable, Sequence
 from pathlib import Path
-from typing import Literal
 
 import numpy as np
 
+from nmt.data.text import Side
 from nmt.errors import UserError
 from nmt.runtime.files import LARGE, open_file, write_atomic
 
@@ -72,8 +72,7 @@ class Vocab:
     ) -> Vocab:
         """Return the same types with the counts of another text added to their own.
 
-        Args:
-            new: types to append if the vocabulary lacks them.
+        ``new`` types are appended if the vocabulary lacks them.
         """
         types = [*self._types, *sorted(set(new).difference(self._types))]
         added = np.array([(counts_src[t], counts_tgt[t]) for t in types], dtype=np.int64)
@@ -120,7 +119,7 @@ class Vocab:
         """The tags that a target may begin with, sorted."""
         return self._tags_of("tgt")
 
-    def _tags_of(self, side: Literal["src", "tgt"]) -> list[str]:
+    def _tags_of(self, side: Side) -> list[str]:
         types = (t for t in self.pieces(self.types_of(side).nonzero()[0]) if t != MASK)
         return sorted(t.removeprefix(TAG_MARK) for t in types if t.startswith(TAG_MARK))
 
@@ -129,23 +128,26 @@ class Vocab:
         """The ids of the types that no text can produce: the tags and MASK."""
         return self.ids(t for t in self._types if t.startswith(TAG_MARK))
 
-    def types_of(self, side: Literal["src", "tgt"]) -> np.ndarray:
+    def types_of(self, side: Side) -> np.ndarray:
         """Return the types of one side of the training text, EOS and UNK (A's code): [V] bool."""
         mask = np.zeros(len(self), dtype=bool)
         mask[[EOS, UNK]] = True
         mask[len(SPECIALS) :] = self._counts[:, 0 if side == "src" else 1] > 0
         return mask
 
-    def readable(self) -> dict[Literal["src", "tgt"], np.ndarray]:
+    def readable(self) -> dict[Side, np.ndarray]:
         """Return by side the types that text of training may have, [V] bool.
 
         These are all types on the source side; on the target side, those that the model may
         predict. UNK is on neither.
         """
-        known = {"src": np.ones(len(self), dtype=bool), "tgt": self.types_of("tgt")}
+        known: dict[Side, np.ndarray] = {
+            "src": np.ones(len(self), dtype=bool),
+            "tgt": self.types_of("tgt"),
+        }
         for types in known.values():
             types[UNK] = False
-        return known  # type: ignore[return-value]
+        return known
 
     def rows_in(self, other: Vocab) -> tuple[np.ndarray, np.ndarray]:
         """Return the ids of the common types, in this vocabulary and in another one: [n] each."""
@@ -159,7 +161,7 @@ class Vocab:
         here, there = np.array(pairs, dtype=np.int64).T
         return here, there
 
-    def share_of_text(self, ids: np.ndarray, side: Literal["src", "tgt"]) -> float:
+    def share_of_text(self, ids: np.ndarray, side: Side) -> float:
         """Return the share of the tokens of one side that have these types; NaN without text."""
         counts = np.zeros(len(self))
         counts[len(SPECIALS) :] = self._counts[:, 0 if side == "src" else 1]

@@ -40,9 +40,6 @@ def in_chunks(items: Iterable[Item]) -> Iterator[list[Item]]:
 def map_chunks(work: Work[Job, Result], chunks: Iterable[Job]) -> Iterator[Result]:
     """Yield ``work(chunk)`` for each chunk; worker processes do the work of many chunks.
 
-    Args:
-        work: a picklable callable.
-
     Raises:
         MachineError: a worker process was killed.
     """
@@ -98,9 +95,6 @@ class Prefetcher(Generic[T]):
     """Run an iterator ahead in one thread: same items, same order.
 
     Use as a context manager, which ends the thread. The consumer gets an error of the iterator.
-
-    Args:
-        items: iterated over in the thread.
     """
 
     def __init__(self, items: Iterable[T]) -> None:

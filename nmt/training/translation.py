@@ -72,7 +72,7 @@ class Translation(Task[Transformer, Batch]):
                 prepared.train,
                 prepared.segmenter,
                 prepared.vocab,
-                [(entry.langs(self.recipe), entry.tags(self.recipe)) for entry in data.train],
+                [(entry.langs(self.recipe), entry.tags(self.recipe)) for entry in data.training],
                 longest,
             )
         return Epochs(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import io
 from collections import Counter
 from itertools import chain, pairwise
@@ -47,6 +48,7 @@ RARE = ["abc zzz", "o", "a e i o u", "abacaba", "vvvvvv", "zuz uzu"] + [
 ]
 
 
+@functools.cache
 def learned(kind: str) -> Segmenter:
     corpus = one_corpus([(line, line.upper()) for line in OLD])
     if kind != "two models":

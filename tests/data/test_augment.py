@@ -23,8 +23,9 @@ from nmt.data.encoded import EncodeChunk, EncodedCorpus, encode_training
 from nmt.data.epochs import Epochs, TextChanges
 from nmt.data.segmenters import learn_segmenter
 from nmt.data.text import Pair
+from nmt.data.vocab import UNK
 from nmt.errors import UserError
-from tests.toy import CORPUS, one_corpus
+from tests.toy import CORPUS, numbered, one_corpus
 
 OTHER = ("Iná veta.", "Another sentence.")
 PAIR = (
@@ -233,7 +234,7 @@ class Corpus:
         config = SentencePieceConfig(vocab_size=300)
         self.segmenter = learn_segmenter(config, False, "none", one.chunks(one_corpus(LINES)))
         text = TrainingText(progress=False)
-        text.add(CORPUS, list(enumerate(LINES, 1)))
+        text.add(CORPUS, numbered(LINES))
         work = EncodeChunk(self.segmenter, 200, augmenter=one)
         self.vocab, _, _ = encode_training(work, text, 1, folder, None, [])
         self.corpus = EncodedCorpus(folder)
@@ -278,15 +279,16 @@ def test_a_pair_that_would_be_too_long_or_unknown_keeps_its_text(tmp_path: Path)
     one = Augmenter({"copies": 1.0}, False)
     changes = TextChanges(one, corpus.corpus, corpus.segmenter, lacking, entries, 200)
     drawn = changes.draw(None, 1, 0)
-    assert 0 < np.count_nonzero(drawn.slots < 0) < 60
+    assert 0 < len(drawn) < 60
     allowed = lacking.types_of("tgt")
-    assert allowed[drawn.sides["tgt"].ids].all()
-    assert 3 not in drawn.sides["src"].ids  # UNK
+    for ids in drawn.values():
+        assert allowed[ids["tgt"]].all()
+        assert UNK not in ids["src"]
 
 
 def test_nothing_changes_without_shares(tmp_path: Path):
     text = TrainingText(progress=False)
-    text.add(CORPUS, list(enumerate(LINES, 1)))
+    text.add(CORPUS, numbered(LINES))
     segmenter = learn_segmenter(
         SentencePieceConfig(vocab_size=300), False, "none", one_corpus(LINES)
     )
@@ -344,7 +346,7 @@ def test_each_entry_keeps_its_tags_and_joins_its_own_pairs(tmp_path: Path):
     entries = {"<a>": "alfa {}", "<b>": "beta {}"}
     for tag, line in entries.items():
         pairs = [(line.format(i), line.format(i)) for i in range(10)]
-        text.add(replace(CORPUS, tag=tag, tgt_tag=tag), list(enumerate(pairs, 1)))
+        text.add(replace(CORPUS, tag=tag, tgt_tag=tag), numbered(pairs))
     config = SentencePieceConfig(vocab_size=60)
     segmenter = learn_segmenter(config, False, "none", one.chunks(text.read("")))
     work = EncodeChunk(segmenter, 200, augmenter=one)
@@ -354,12 +356,11 @@ def test_each_entry_keeps_its_tags_and_joins_its_own_pairs(tmp_path: Path):
     changes = TextChanges(one, corpus, segmenter, vocab, langs_and_tags, 200)
     rows = np.repeat(np.arange(20), 2)  # each pair twice, as a weight does
     drawn = changes.draw(rows, 1, 0)
-    assert drawn.slots.tolist() == list(range(40))
+    assert sorted(drawn) == list(range(40))
     found = []
     for i, row in enumerate(rows.tolist()):
         for side in ("src", "tgt"):
-            ids, starts = drawn.sides[side].ids, drawn.starts[side]
-            tag, *pieces = vocab.pieces(ids[starts[i] : starts[i + 1]])
+            tag, *pieces = vocab.pieces(drawn[i][side])
             words = segmenter.decode(pieces, "en").split()
             assert tag.strip() == ("<a>" if row < 10 else "<b>")
             assert [words[0], words[2]] == ["alfa" if row < 10 else "beta"] * 2

@@ -21,7 +21,7 @@ from nmt.data.batches import (
     make_batches,
     updates,
 )
-from nmt.data.encoded import CorpusWriter, EncodedCorpus, Ragged
+from nmt.data.encoded import EncodedCorpus, Ragged, write_corpus
 from nmt.data.vocab import BOS, EOS, PAD
 from nmt.model.layout import Layout
 from nmt.training.loss import label_smoothed_loss
@@ -36,9 +36,8 @@ def lengths() -> tuple[np.ndarray, np.ndarray]:
 
 
 def corpus_of(folder: Path, pairs: list[tuple[list[int], list[int]]]) -> EncodedCorpus:
-    writer = CorpusWriter(folder, 100)
-    writer.add(Ragged.of([s for s, _ in pairs]), Ragged.of([t for _, t in pairs]))
-    writer.finish()
+    src, tgt = (Ragged.of([pair[side] for pair in pairs]) for side in (0, 1))
+    write_corpus(folder, 100, [(src, tgt, [])])
     return EncodedCorpus(folder)
 
 

@@ -27,6 +27,7 @@ from nmt.data.report import (
 )
 from nmt.data.scan import Limits, SplitCheck, pair_hash, reason_to_drop
 from nmt.data.sentences import UsualLine
+from tests.toy import numbered
 
 BPE = FastBpeConfig()
 PLAIN = [(f"fonte {i}", f"source {i}") for i in range(2 * MIN_HELD_OUT)]
@@ -36,7 +37,7 @@ NOTHING = Recurrence(of=0, same=0, near=0, share=0.0, examples=[])
 def add(check: SplitCheck, pairs, name: str = "train", tokenized: bool = False) -> list[int]:
     """Check pairs; return the lines of those that passed."""
     corpus = Bitext(name, (), ("glg", "en"), None, tokenized)
-    return [number for number, _ in check.filter(corpus, [(pair, pair) for pair in pairs])]
+    return [passed.number for passed in check.filter(corpus, numbered(pairs))]
 
 
 def checked(pairs, tokenized: bool = False, **keys) -> SplitCheck:
@@ -136,9 +137,7 @@ def test_held_out_side_in_the_training_data_is_a_warning():
     dev = [*LONG[:4], ("Grazas.", "Thank you."), ("nada que ver niso", "nothing like it here")]
     train = [("outra fonte", tgt) for _, tgt in LONG[:2]] + [("grazas", "Thank you.")]
     check = checked(
-        [*train, *LONG[5:6]],
-        held_out={"dev": set(checked(dev).hashes)},
-        recurring=recurring(dev),
+        [*train, *LONG[5:6]], held_out={"dev": set(checked(dev).hashes)}, recurring=recurring(dev)
     )
     overlap = check.overlap()
     found = overlap["dev"]

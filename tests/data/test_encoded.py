@@ -11,24 +11,22 @@ from nmt.data import encoded
 from nmt.data.bitext import TrainingText
 from nmt.data.encoded import (
     SIDES,
-    CorpusWriter,
     EncodeChunk,
     EncodedCorpus,
     Ragged,
     encode_training,
+    write_corpus,
 )
 from nmt.data.segmenters.base import Whitespace
 from nmt.data.tokenizer import Moses
 from nmt.errors import MachineError
-from tests.toy import CORPUS
+from tests.toy import CORPUS, numbered
 
 
 def test_vocabulary_size_decides_the_bytes_per_id(tmp_path: Path):
     for types, size in ((1000, 2), (70_000, 4)):
         folder = tmp_path / str(types)
-        writer = CorpusWriter(folder, types)
-        writer.add(Ragged.of([[types - 1, 4]]), Ragged.of([[5]]))
-        writer.finish()
+        write_corpus(folder, types, [(Ragged.of([[types - 1, 4]]), Ragged.of([[5]]), [])])
         corpus = EncodedCorpus(folder)
         assert (folder / "src.ids").stat().st_size == 2 * size
         assert corpus.src(0).tolist() == [types - 1, 4]
@@ -40,7 +38,7 @@ def test_files_are_flushed_to_the_disk(tmp_path: Path, monkeypatch):
     flushed: list[int] = []
     monkeypatch.setattr(encoded.os, "fsync", lambda file: flushed.append(os.fstat(file).st_ino))
     text = TrainingText(progress=False)
-    text.add(CORPUS, [(1, ("a b", "c")), (3, ("b", "a a"))])
+    text.add(CORPUS, numbered([("a b", "c"), ("b", "a a")]))
     work = EncodeChunk(Whitespace(Moses(tokenized=True)), max_pieces=9)
     encode_training(work, text, 1, tmp_path / "train", None, [])
     files = {(tmp_path / "train" / f"{side}.{part}") for side in SIDES for part in ("ids", "len")}
@@ -51,9 +49,7 @@ def test_files_are_flushed_to_the_disk(tmp_path: Path, monkeypatch):
 
 @pytest.mark.parametrize("name", ["src.ids", "tgt.len", "corpus.json"])
 def test_truncated_or_missing_file_is_an_error(tmp_path: Path, name: str):
-    writer = CorpusWriter(tmp_path, 100)
-    writer.add(Ragged.of([[5, 6]]), Ragged.of([[7]]))
-    writer.finish()
+    write_corpus(tmp_path, 100, [(Ragged.of([[5, 6]]), Ragged.of([[7]]), [])])
     (tmp_path / name).write_bytes((tmp_path / name).read_bytes()[:-1])
     with pytest.raises(MachineError, match="damaged"):
         EncodedCorpus(tmp_path)

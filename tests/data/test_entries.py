@@ -227,14 +227,6 @@ def test_a_test_set_is_found_in_a_dev_set_of_the_other_direction(tmp_path: Path)
     assert (p.report.test_in_dev.pairs, p.report.test_in_dev.share) == (5, 1.0)
 
 
-def test_all_missing_files_of_entries_are_named(tmp_path: Path):
-    train = [str(tmp_path / "gl"), {"path": str(tmp_path / "gone"), "src": "es"}]
-    with pytest.raises(UserError) as error:
-        prepared(tmp_path, train)
-    assert f"{tmp_path / 'gone'}.es: no such file" in str(error.value)
-    assert f"{tmp_path / 'gone'}.en: no such file" in str(error.value)
-
-
 @pytest.mark.parametrize("pairs", [[], [("", "a"), ("b", " ")]])
 def test_an_entry_without_a_usable_pair_is_an_error(pairs: list[tuple[str, str]], tmp_path: Path):
     bt = write(tmp_path / "bt", pairs)

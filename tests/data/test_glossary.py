@@ -7,11 +7,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 
 from nmt.config.load import load_recipe
 from nmt.data.glossary import read_glossary
 from nmt.data.prepare import Prepared, prepare
 from nmt.errors import UserError
+from nmt.training.tasks import make_task
 from tests.toy import toy_corpus, toy_recipe
 
 TEXT = "\ufeffkôň\thorse\r\n\r\nnov* súbor\tnew file\ta note\r\nkôň\tsteed\nkôň\thorse\n"
@@ -83,6 +85,17 @@ def test_terms_are_an_ordinary_entry_of_the_training_data(tmp_path: Path) -> Non
     assert same.data_hash != p.data_hash
     (tmp_path / "terms.tsv").write_text("e-mail\tmail\n", "utf-8")
     assert prepared(tmp_path, "terms.tsv").content != same.content
+
+
+def test_terms_may_be_changed_in_each_epoch(tmp_path: Path) -> None:
+    (tmp_path / "terms.tsv").write_text("aa\tbb\ncc\tdd\n", "utf-8")
+    segment = {"kind": "fastbpe", "merges": 20}
+    toy_corpus(tmp_path)
+    data = {"terms": "terms.tsv", "augment": {"join": 1.0}, "checks": "warn"}
+    recipe = load_recipe(toy_recipe(tmp_path, {"data": data, "segment": segment}))
+    task = make_task(recipe, prepare(recipe, progress=False), torch.device("cpu"), "fp32")
+    [batch] = [rows for rows in task.plan(0) if 201 in rows]
+    assert task.make_batch(0, batch, pad=False).tokens == task.tokens(0, batch)
 
 
 @pytest.mark.parametrize(

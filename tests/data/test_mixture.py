@@ -6,13 +6,7 @@ import numpy as np
 import pytest
 
 from nmt.data.batches import make_batches
-from nmt.data.mixture import (
-    Mixture,
-    copy_numbers,
-    mixture_of,
-    sampling_weights,
-    shuffle_copies,
-)
+from nmt.data.mixture import Mixture, copy_numbers, mixture_of, sampling_weights, shuffle_copies
 from nmt.errors import UserError
 
 

@@ -5,13 +5,7 @@ from __future__ import annotations
 import pytest
 
 from nmt.data import near_duplicates
-from nmt.data.near_duplicates import (
-    NearIndex,
-    Recurrence,
-    RecurringTexts,
-    is_short,
-    normalized,
-)
+from nmt.data.near_duplicates import NearIndex, Recurrence, RecurringTexts, is_short, normalized
 
 TEXTS = [
     "The commission will examine the proposal in the second half of the year.",

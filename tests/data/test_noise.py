@@ -15,8 +15,8 @@ import pytest
 
 from nmt.config.recipe import FastBpeConfig, SentencePieceConfig, WhitespaceConfig
 from nmt.data import epochs, noise_kernels
-from nmt.data.encoded import SIDES, CorpusWriter, EncodedCorpus, Ragged
-from nmt.data.epochs import Epochs, NoisyPairs
+from nmt.data.encoded import SIDES, EncodedCorpus, Ragged, write_corpus
+from nmt.data.epochs import EpochPairs, Epochs
 from nmt.data.mixture import Mixture
 from nmt.data.segmenters import Segmenter, bpe, learn_segmenter
 from nmt.data.segmenters.bpe import FastBpe, WordSplitter
@@ -81,7 +81,9 @@ class Case:
     ):
         noise = self.noise if model is None else replace(self.noise, model=model)
         sides = {s: SideNoise(noise, self.vocab, self.vocab.types_of(s)) for s in SIDES}
-        return NoisyPairs(self.corpus, rows, sides, seed, epoch, longest, threads)
+        pairs = EpochPairs(self.corpus, rows)
+        pairs.add_noise(sides, seed, epoch, longest, threads)
+        return pairs
 
     def pieces(self, corpus, row: int) -> tuple[list[str], list[str]]:
         pairs = corpus.select(np.array([row]))
@@ -89,9 +91,8 @@ class Case:
 
 
 def encoded(sentences, vocab: Vocab, folder: Path) -> EncodedCorpus:
-    writer = CorpusWriter(folder, len(vocab))
-    writer.add(*(Ragged.of([vocab.ids(pieces) for pieces in side]) for side in sentences))
-    writer.finish()
+    src, tgt = (Ragged.of([vocab.ids(pieces) for pieces in side]) for side in sentences)
+    write_corpus(folder, len(vocab), [(src, tgt, [])])
     return EncodedCorpus(folder)
 
 
@@ -393,7 +394,8 @@ def test_a_vocabulary_without_noise_is_enough(case: Case, tmp_path: Path):
     vocab = vocabulary(case.sentences, None)
     corpus = encoded(case.sentences, vocab, tmp_path)
     sides = {s: SideNoise(case.noise, vocab, vocab.types_of(s)) for s in SIDES}
-    noisy, changed = NoisyPairs(corpus, None, sides, 1, 0, 1000, threads=1), 0
+    noisy, changed = EpochPairs(corpus, None), 0
+    noisy.add_noise(sides, 1, 0, 1000, threads=1)
     for row, pair in enumerate(PAIRS):
         pairs = noisy.select(np.array([row]))
         for side, ids, line in zip(SIDES, (pairs.src(row), pairs.tgt(row)), pair, strict=True):
@@ -484,13 +486,13 @@ def test_copies_of_a_weighted_pair_have_noise_of_their_own(case: Case):
 
 def test_the_next_epoch_is_made_in_the_background(tmp_path: Path, monkeypatch):
     case, made = Case("fastbpe", tmp_path), []
-    real = NoisyPairs.__init__
+    real = EpochPairs.add_noise
 
-    def init(self, corpus, rows, noise, seed, epoch, *rest) -> None:
+    def add_noise(self, noise, seed, epoch, *rest) -> None:
         made.append(epoch)
-        real(self, corpus, rows, noise, seed, epoch, *rest)
+        real(self, noise, seed, epoch, *rest)
 
-    monkeypatch.setattr(NoisyPairs, "__init__", init)
+    monkeypatch.setattr(EpochPairs, "add_noise", add_noise)
     found = Epochs(case.corpus, case.vocab, None, case.noise, seed=1, longest=1000)
     for epoch in (4, 4, 5, 6, 9):
         expected = case.epoch(epoch=epoch)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import errno
-import os
 import subprocess
 import sys
 from collections import Counter
@@ -15,32 +13,23 @@ import pytest
 
 from nmt.cli import prepare as command
 from nmt.config.recipe import Recipe
-from nmt.data import workers
 from nmt.data.bitext import missing_files
 from nmt.data.cache import build_cache, noise_parts
-from nmt.data.encoded import CorpusWriter
 from nmt.data.prepare import prepare
 from nmt.data.report import Finding
 from nmt.data.vocab import UNK
-from nmt.errors import MachineError, UserError
+from nmt.errors import UserError
 from nmt.runtime.files import open_file
+from tests.data.test_entries import write
 
 TRAIN = [(f"o gato {i} come", f"the cat {i} eats") for i in range(200)]
 DEV = [("o gato come", "the cat eats"), ("", "blank source"), ("o zz come", "the zz eats")]
 
 
-def write(folder: Path, name: str, pairs: list[tuple[str, str]]) -> str:
-    folder.mkdir(exist_ok=True)
-    for lang, side in (("gl", 0), ("en", 1)):
-        text = "".join(pair[side] + "\n" for pair in pairs)
-        (folder / f"{name}.{lang}").write_text(text, encoding="utf-8")
-    return str(folder / name)
-
-
 def recipe_for(folder: Path, train=TRAIN, dev=DEV, test=None, **keys) -> Recipe:
-    data = {"train": write(folder, "train", train), "dev": write(folder, "dev", dev)}
+    data = {"train": write(folder / "train", train), "dev": write(folder / "dev", dev)}
     if test is not None:
-        data["test"] = write(folder, "test", test)
+        data["test"] = write(folder / "test", test)
     data |= {"tokenized": True} | keys.pop("data", {})
     values = {"src": "gl", "tgt": "en", "out": str(folder / "run"), "data": data}
     return Recipe.model_validate(values | {"segment": {"merges": 30}} | keys)
@@ -136,14 +125,6 @@ def test_unequal_files_report_both_counts_and_a_line(tmp_path: Path):
     assert not list(tmp_path.glob(".cache/*"))
 
 
-def test_an_empty_dev_set_or_no_pair_left_is_an_error(tmp_path: Path):
-    with pytest.raises(UserError, match=r"data\.dev"):
-        prepared(tmp_path / "a", dev=[("", "")])
-    with pytest.raises(UserError) as error:
-        prepared(tmp_path / "b", train=[("", "x"), ("a b c", "d")], data={"max_len": 2})
-    assert "source blank: 1, longer than 2 words: 1" in str(error.value)
-
-
 def test_missing_files_are_named(tmp_path: Path):
     recipe = recipe_for(tmp_path)
     assert missing_files(recipe) == []
@@ -178,16 +159,6 @@ def test_the_text_is_read_twice(tmp_path: Path, monkeypatch):
     assert (opened["train.gl"], opened["train.en"]) == (2, 2)  # to hash it, and to check it
     prepared(tmp_path, **keys)
     assert opened["train.gl"] == 3  # only hashed
-
-
-def test_worker_processes_give_the_same_ids(tmp_path: Path, monkeypatch):
-    alone = prepared(tmp_path / "a")
-    monkeypatch.setattr(workers, "MIN_PARALLEL_CHUNKS", 1)
-    monkeypatch.setattr(workers, "CHUNK", 7)
-    together = prepared(tmp_path / "b")
-    assert np.array_equal(together.train.src_len, alone.train.src_len)
-    for row in (0, 20, 199):
-        assert np.array_equal(together.train.src(row), alone.train.src(row))
 
 
 def test_noise_adds_types_and_changes_no_ids(tmp_path: Path):
@@ -248,7 +219,7 @@ def test_million_pairs_in_under_two_gigabytes(tmp_path: Path):
             for _ in range(100):
                 ranks = np.minimum(rng.zipf(1.3, (10_000, 20)), 50_000) - 1
                 file.writelines(" ".join(words[row]) + "\n" for row in ranks)
-    write(tmp_path, "dev", [("w1 w2 w3", "w1 w2")])
+    write(tmp_path / "dev", [("w1 w2 w3", "w1 w2")])
     (tmp_path / "r.yaml").write_text(
         "src: gl\ntgt: en\ndata: {train: train, dev: dev, tokenized: true}\n"
         "segment: {merges: 500}\n"
@@ -263,19 +234,6 @@ def test_million_pairs_in_under_two_gigabytes(tmp_path: Path):
     kilobytes = int(done.stdout.split()[-1])
     print(f"peak of {kilobytes / 1e6:.2f} GB")
     assert kilobytes < 2_000_000
-
-
-def test_full_disk_error_has_the_needed_bytes(tmp_path, monkeypatch):
-    def full(*args: object) -> None:
-        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-
-    monkeypatch.setattr(CorpusWriter, "add", full)
-    message = (
-        r"cache/.*: the disk .* is full: [\d.]+ KB needed, .* free\n  -> free some space, then run"
-    )
-    with pytest.raises(MachineError, match=message):
-        prepared(tmp_path)
-    assert not list((tmp_path / ".cache").iterdir())
 
 
 BUILD = """

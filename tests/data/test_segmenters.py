@@ -190,10 +190,7 @@ def test_codes_of_both_formats_are_read(tmp_path: Path):
     assert (
         read_codes(tmp_path / "fast")
         == read_codes(tmp_path / "nmt")
-        == [
-            ("g", "a"),
-            ("ga", "to</w>"),
-        ]
+        == [("g", "a"), ("ga", "to</w>")]
     )
     given_codes = fast(codes=str(tmp_path / "fast"))
     assert isinstance(given_codes, FastBpe)

@@ -6,12 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from nmt.data.sentences import (
-    join_in_parts,
-    join_translations,
-    split_sentences,
-    usual_sentences,
-)
+from nmt.data.sentences import join_in_parts, join_translations, split_sentences, usual_sentences
 
 MARKS = [
     ".",

@@ -187,11 +187,7 @@ def corpus(folder: Path) -> Path:
 
 @pytest.mark.parametrize(
     ("prefix", "near"),
-    [
-        ("corp/trian", "corp/train"),
-        ("crop/train", "corp/train"),
-        ("crop/trian", "corp/train"),
-    ],
+    [("corp/trian", "corp/train"), ("crop/train", "corp/train"), ("crop/trian", "corp/train")],
 )
 @pytest.mark.parametrize("lang", ["gl", "en"])
 def test_a_missing_corpus_gives_a_near_name(tmp_path, prefix, near, lang):

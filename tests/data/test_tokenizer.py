@@ -231,12 +231,6 @@ def test_detokenization_adds_no_space(line: str, lang: str):
     assert len(back.split()) <= len(line.split())
 
 
-@pytest.mark.parametrize("part", ["a ", "a.", ".", "'", "a'", "@", ",1", "é", "&", " '", "”“ "])
-def test_long_repetitive_lines_take_linear_time_exactly(part: str):
-    line = part * 10_000
-    assert "".join(exactly_there_and_back(line, "gn").split()) == "".join(line.split())
-
-
 def test_tokenized_text_is_split_at_spaces_and_detokenized():
     line = "it &apos;s a &quot; well @-@ known &quot; 5 &lt; 6 &amp; &#91; x &#93; &#124; , no ?"
     assert TOKENIZED.tokenize(line, "en") == line.split()
@@ -255,8 +249,9 @@ def test_detokenized_chinese_and_japanese_have_no_spaces():
     assert TOKENIZED.detokenize("한국어 입니다 .", "ko") == "한국어 입니다."
 
 
-@pytest.mark.parametrize("part", ["a ", "a.", ".", "'", "@", ",1", "é", "&", " '", "”“ "])
+@pytest.mark.parametrize("part", ["a ", "a.", ".", "'", "a'", "@", ",1", "é", "&", " '", "”“ "])
 def test_long_repetitive_lines_take_linear_time(part: str):
     """Regular expressions that backtrack would take minutes here."""
     line = part * 10_000
-    assert "".join(there_and_back(line, "en").split()) == "".join(line.split())
+    for back in (there_and_back(line, "en"), exactly_there_and_back(line, "gn")):
+        assert "".join(back.split()) == "".join(line.split())

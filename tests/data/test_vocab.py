@@ -17,14 +17,7 @@ TGT = Counter({"house": 3, "a": 2, "rare": 1})
 
 def test_order_is_by_count_then_text():
     vocab = Vocab.build(SRC, TGT)
-    assert vocab.pieces(range(4, len(vocab))) == [
-        "a",
-        "casa",
-        "house",
-        "</s>",
-        "<unk>",
-        "rare",
-    ]
+    assert vocab.pieces(range(4, len(vocab))) == ["a", "casa", "house", "</s>", "<unk>", "rare"]
     assert len(vocab) == 10
 
 

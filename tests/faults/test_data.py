@@ -366,23 +366,6 @@ def test_swapped_sides_are_an_error_and_a_wrong_file_is_a_warning(corpus: Corpus
 # --- segmentation and vocabulary ----------------------------------------------------------------
 
 
-def test_codes_that_are_missing_or_malformed(corpus: Corpus):
-    segment = {"codes": str(corpus.folder / "codes")}
-    assert "codes: cannot be read: No such file" in corpus.refused(segment=segment)
-    corpus.write("codes", "g a 3\nga t 2\nthree blind mice run\n")
-    message = corpus.refused(segment=segment)
-    assert f"{corpus.folder / 'codes'}:3: not a merge" in message
-
-
-def test_codes_of_both_formats_segment_alike(corpus: Corpus):
-    both = []
-    for text in ("g a 9\nga t 8\nt h 7\n", "#version: 0.2\ng a\nga t\nt h\n"):
-        corpus.write("codes", text)
-        both.append(ids(corpus.prepared(segment={"codes": str(corpus.folder / "codes")})))
-    assert both[0] == both[1]
-    assert both[0] != ids(corpus.prepared())
-
-
 def test_dev_set_of_unknown_pieces_is_an_error(corpus: Corpus):
     corpus.write("dev.gl", "совсем другой алфавит\n")
     with pytest.raises(UserError) as error:
@@ -465,7 +448,7 @@ def test_disk_full_is_exit_code_4_and_leaves_nothing(corpus: Corpus, monkeypatch
     def full(*_):
         raise OSError(28, "No space left on device", "train.ids")
 
-    monkeypatch.setattr(encoded.CorpusWriter, "add", full)
+    monkeypatch.setattr(encoded, "write_corpus", full)
     corpus.write("r.yaml", "src: gl\ntgt: en\ndata: {train: train, dev: dev}\n")
     assert main([str(corpus.folder / "r.yaml"), f"out={corpus.folder}/run"]) == 4
     message = capsys.readouterr().err

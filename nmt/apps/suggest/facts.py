@@ -140,8 +140,7 @@ def looks_tokenized(sides: Iterable[Path]) -> bool:
     pairs = [pair for pair in islice(read_pairs(tuple(sides)), SAMPLE) if all(map(str.strip, pair))]
     frequent = set()
     for check in PAIR_CHECKS:
-        assert check.pair is not None, "PAIR_CHECKS has no others"
-        if sum(check.pair(*pair) for pair in pairs) > (check.threshold or 0) * len(pairs):
+        if sum(check.pair(*pair) for pair in pairs) > check.threshold * len(pairs):
             frequent.add(check.name)
     # text of web pages has escapes too, but no spaces before its full stops
     return ALREADY_TOKENIZED in frequent or (ESCAPES in frequent and NOT_TOKENIZED not in frequent)
@@ -236,7 +235,7 @@ class EncodedSample:
         """
         config = SentencePieceConfig(vocab_size=types, byte_fallback=byte_fallback)
         corpus = Bitext("sample", (), (facts.src.lang, facts.tgt.lang), None)
-        text = Chunk.of(corpus, list(enumerate(facts.sample, 1)))
+        text = Chunk.of(corpus, facts.sample)
         segmenter = learn_segmenter(config, facts.tokenized, "none", [text])
         return cls(facts, config, segmenter)
 

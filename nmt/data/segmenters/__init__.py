@@ -33,18 +33,9 @@ _OLD_FORMS: dict[str, dict[str, Any]] = {"none": {"nfc": False}, "nfc": {"nfc": 
 
 
 def learn_segmenter(
-    config: Any,
-    tokenized: bool,
-    normalize: str,
-    text: Iterable[Chunk],
-    progress: bool = False,
+    config: Any, tokenized: bool, normalize: str, text: Iterable[Chunk], progress: bool = False
 ) -> Segmenter:
-    """Learn the segmentation of a recipe; see ``Segmenter.learn``.
-
-    Args:
-        config: the recipe's ``segment``.
-        tokenized, normalize: of the recipe's ``data``.
-    """
+    """Learn the segmentation of the recipe's ``segment``; see ``Segmenter.learn``."""
     moses = Moses(tokenized, normalize, exact=not tokenized)
     return SEGMENTERS[config.kind].learn(config, moses, text, progress)
 
@@ -91,7 +82,6 @@ def load_segmenter(folder: Path) -> Segmenter:
 
 
 def _description(segmenter: Segmenter) -> str:
-    """Return the text of segmenter.json."""
     metadata = {
         "kind": _FILE_KINDS.get(segmenter.kind, segmenter.kind),
         "tokenised": segmenter.moses.tokenized,  # the spelling of the file format

@@ -5,15 +5,13 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Collection, Iterable, Sequence
 from pathlib import Path
-from typing import Any, Literal, TypeAlias
+from typing import Any
 
 from nmt.data.bitext import Chunk
 from nmt.data.segmenters.noise import Noise
+from nmt.data.text import Side
 from nmt.data.tokenizer import Moses
 from nmt.errors import UserError
-
-Side: TypeAlias = Literal["src", "tgt"]
-SIDES: tuple[Side, Side] = ("src", "tgt")
 
 
 class Segmenter(ABC):
@@ -52,12 +50,7 @@ class Segmenter(ABC):
 
     @abstractmethod
     def encode(self, line: str, lang: str, side: Side = "src") -> list[str]:
-        """Return the pieces of a line.
-
-        Args:
-            lang: its language.
-            side: the side of the model that it is for; a segmenter may have codes for each.
-        """
+        """Return the pieces of a line; a segmenter may have codes for each side."""
 
     @abstractmethod
     def decode_tokenized(self, pieces: Sequence[str], lang: str) -> str:

@@ -23,9 +23,10 @@ from typing import Any
 from subword_nmt import apply_bpe, learn_bpe
 
 from nmt.data.bitext import Chunk
-from nmt.data.segmenters.base import Segmenter, Side
+from nmt.data.segmenters.base import Segmenter
 from nmt.data.segmenters.extend import learn_symbols
 from nmt.data.segmenters.noise import Merges, Noise, never
+from nmt.data.text import Side
 from nmt.data.tokenizer import Moses
 from nmt.data.workers import map_chunks
 from nmt.errors import UserError
@@ -168,7 +169,6 @@ def piece_of(symbol: str) -> str:
 
 
 def _symbol_of(piece: str) -> str:
-    """Return a piece as the merges write it."""
     return piece.removesuffix(JOINER) if piece.endswith(JOINER) else piece + WORD_END
 
 
@@ -188,7 +188,6 @@ def count_words(moses: Moses, chunk: Chunk) -> Counter[str]:
 
 
 def _count_all(moses: Moses, text: Iterable[Chunk]) -> Counter[str]:
-    """Count the words of both sides of a text, in worker processes."""
     counts: Counter[str] = Counter()
     for of_chunk in map_chunks(functools.partial(count_words, moses), text):
         counts.update(of_chunk)
@@ -242,8 +241,7 @@ def learn_codes(
 ) -> list[tuple[str, str]]:
     """Return joint merges, from the counts of the words of both sides (Sennrich et al. 2016).
 
-    Args:
-        progress: show subword-nmt's bar on a terminal.
+    ``progress``: show subword-nmt's bar on a terminal.
     """
     # the time grows with the square of the length of a word
     words = {word: count for word, count in words.items() if len(word) <= MAX_WORD_LENGTH}

@@ -238,8 +238,7 @@ class SideNoise:
         Args:
             ids: [sum of lengths] without noise.
             lengths: [n] int32.
-            numbers: [n] int64, number of each sentence.
-            key: decides the random draws, together with the number.
+            numbers: [n] int64, number of each sentence; it and ``key`` decide the draws.
         """
         from nmt.data.noise_kernels import merge, sample  # here: they load Numba
 
@@ -257,7 +256,7 @@ def _merge_arrays(
     vocab: Vocab,
     allowed: np.ndarray,
 ) -> MergeArrays:
-    """Return merges as arrays.
+    """Number the symbols, and list the pairs that merge.
 
     Args:
         numbers: of the single symbols.
@@ -309,7 +308,6 @@ def _unigram_arrays(
 
 
 def _table(pairs: Sequence[tuple[int, int]]) -> Table:
-    """Return the table that maps each pair to its position."""
     from nmt.data.noise_kernels import fill_slots
 
     keys = np.array([left << 32 | right for left, right in pairs], np.int64)

@@ -7,6 +7,7 @@ instead: it gets each line as it is (``raw``), and may have a second model for t
 
 from __future__ import annotations
 
+import functools
 import io
 import math
 import re
@@ -21,10 +22,10 @@ from typing import Any
 import sentencepiece
 
 from nmt.data.bitext import Chunk
-from nmt.data.segmenters.base import Segmenter, Side
+from nmt.data.segmenters.base import Segmenter
 from nmt.data.segmenters.extend import learn_symbols
 from nmt.data.segmenters.noise import Merges, Noise, Unigram, never
-from nmt.data.text import clean_line
+from nmt.data.text import SIDES, Side, clean_line
 from nmt.data.tokenizer import Moses
 from nmt.data.workers import map_chunks
 from nmt.errors import UserError
@@ -56,7 +57,14 @@ class SentencePiece(Segmenter):
     ) -> None:
         super().__init__(moses)
         self._model, self._target_model, self.raw = model, target_model, raw
-        self._open()
+        source = load_model(model)
+        target = source if target_model is None else load_model(target_model)
+        self._processors: dict[Side, Any] = {"src": source, "tgt": target}
+        self._bytes: dict[str, int] = {}
+        for processor in (source, target):
+            ids = filter(processor.is_byte, range(processor.get_piece_size()))
+            pieces = map(processor.id_to_piece, ids)
+            self._bytes |= {piece: byte for byte, piece in enumerate(pieces)}
 
     @classmethod
     def learn(
@@ -161,25 +169,34 @@ class SentencePiece(Segmenter):
         """
         if not config.dropout and config.sampling_alpha is None:
             return None
+        key, needed = ("dropout", "bpe") if config.dropout else ("sampling_alpha", "unigram")
         if self._target_model is not None:
-            key = "dropout" if config.dropout else "sampling_alpha"
             raise UserError(
                 "this segmenter has a model for each side, and noise is for one of both",
                 at=f"segment.{key}",
                 fix=f"remove segment.{key}",
             )
         kind, scores = read_model(self._model)
+        if kind != needed:
+            instead = {
+                "unigram": " and set segment.sampling_alpha=0.2",
+                "bpe": " and set segment.dropout=0.1",
+            }
+            learn = f", or set segment.model_type={needed} and segment.model=learn"
+            raise UserError(
+                f"requires a SentencePiece model of type {needed}; this model is of type {kind}",
+                at=f"segment.{key}",
+                fix=f"remove segment.{key}{instead.get(kind, learn)}",
+            )
         model: Merges | Unigram
         if config.dropout:
-            _require_type("dropout", kind, "bpe", "unigram", "sampling_alpha=0.2")
             merged = scores | read_model(self._model, UNUSED)[1]
             model = Merges(config.dropout, _merges(merged), together=False)
         else:
-            _require_type("sampling_alpha", kind, "unigram", "bpe", "dropout=0.1")
             model = Unigram(config.sampling_alpha, scores)
         return Noise(
             model,
-            spell=_Spelling(scores.keys()),
+            spell=functools.partial(_spell, set(scores)),
             name=str,
             begins=_begins_word,
             ends=never,
@@ -248,9 +265,8 @@ class SentencePiece(Segmenter):
     def _count_words(
         self, known: Collection[str], text: Iterable[Chunk]
     ) -> dict[Side, Counter[tuple[str, ...]]]:
-        """Return the words of a text for each model, as symbols, with their counts."""
         words: dict[Side, Counter[tuple[str, ...]]] = {side: Counter() for side in self._models()}
-        for of_chunk in map_chunks(CountWords(self, known), text):
+        for of_chunk in map_chunks(functools.partial(_count_words, self, known), text):
             for side, counts in of_chunk.items():
                 counter = words[side if side in words else "src"]
                 counter.update(counts)
@@ -326,15 +342,6 @@ class SentencePiece(Segmenter):
         """Return whether the model normalizes text itself."""
         return {"raw": True} if self.raw else {}
 
-    def _open(self) -> None:
-        model = load_model(self._model)
-        target = model if self._target_model is None else load_model(self._target_model)
-        self._processors: dict[Side, Any] = {"src": model, "tgt": target}
-        self._bytes: dict[str, int] = {}
-        for one in (model, target):
-            pieces = map(one.id_to_piece, filter(one.is_byte, range(one.get_piece_size())))
-            self._bytes |= {piece: byte for byte, piece in enumerate(pieces)}
-
     def _text(self, pieces: Sequence[str]) -> str:
         if self._bytes.keys().isdisjoint(pieces):
             text = "".join(pieces)
@@ -346,13 +353,8 @@ class SentencePiece(Segmenter):
             text = clean_line(b"".join(data).decode(errors="replace"))
         return text.replace(SPACE, " ").strip(" ")
 
-    def __getstate__(self) -> dict[str, Any]:
-        names = ("moses", "_model", "_target_model", "raw")
-        return {name: getattr(self, name) for name in names}
-
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        self.__dict__.update(state)
-        self._open()
+    def __reduce__(self) -> tuple[Any, ...]:
+        return SentencePiece, (self.moses, self._model, self._target_model, self.raw)
 
 
 def load_model(model: bytes) -> Any:
@@ -369,35 +371,20 @@ def load_model(model: bytes) -> Any:
     return processor
 
 
-class CountWords:
-    """Count the words of both sides of a chunk, as symbols; a picklable work of ``map_chunks``."""
-
-    def __init__(self, segmenter: SentencePiece, known: Collection[str]) -> None:
-        self._segmenter, self._known = segmenter, set(known)
-
-    def __call__(self, chunk: Chunk) -> dict[Side, Counter[tuple[str, ...]]]:
-        """Return the counts by side."""
-        sides: tuple[Side, Side] = ("src", "tgt")
-        return {
-            side: Counter(
-                tuple(word)
-                for line in lines
-                for word in self._segmenter.words_of(line, lang, side, self._known)
-            )
-            for side, lines, lang in zip(sides, chunk.sides(), chunk.corpus.langs, strict=True)
-        }
+def _count_words(
+    segmenter: SentencePiece, known: Collection[str], chunk: Chunk
+) -> dict[Side, Counter[tuple[str, ...]]]:
+    return {
+        side: Counter(
+            tuple(word) for line in lines for word in segmenter.words_of(line, lang, side, known)
+        )
+        for side, lines, lang in zip(SIDES, chunk.sides(), chunk.corpus.langs, strict=True)
+    }
 
 
-class _Spelling:
-    """Map a normal piece to its characters if all of them are pieces, any other piece to none."""
-
-    def __init__(self, pieces: Collection[str]) -> None:
-        self._pieces = set(pieces)
-        self._single = {piece for piece in pieces if len(piece) == 1}
-
-    def __call__(self, piece: str) -> tuple[str, ...]:
-        known = piece in self._pieces and self._single.issuperset(piece)
-        return tuple(piece) if known else ()
+def _spell(pieces: set[str], piece: str) -> tuple[str, ...]:
+    """Return the characters of a normal piece if all of them are pieces, else none."""
+    return tuple(piece) if piece in pieces and pieces.issuperset(piece) else ()
 
 
 def _merges(scores: Mapping[str, float]) -> dict[tuple[str, str], int]:
@@ -415,18 +402,7 @@ def _begins_word(piece: str) -> bool:
     return piece.startswith(SPACE)
 
 
-def _require_type(key: str, kind: str, needed: str, other: str, instead: str) -> None:
-    if kind == needed:
-        return
-    fix = f"remove segment.{key}, or set segment.model_type={needed} and segment.model=learn"
-    if kind == other:
-        fix = f"remove segment.{key} and set segment.{instead}"
-    what = f"requires a SentencePiece model of type {needed}; this model is of type {kind}"
-    raise UserError(what, at=f"segment.{key}", fix=fix)
-
-
 def _training_error(reason: str, config: Any) -> UserError:
-    """Return SentencePiece's error in terms of the recipe."""
     if found := re.search(r"smaller than required_chars\. \d+ vs (\d+)", reason):
         needed = "one for each character"
         if config.byte_fallback:
@@ -530,12 +506,10 @@ def edit_model(data: bytes, kept: Collection[str], added: Mapping[str, float]) -
 
 
 def _message(field: int, data: bytes) -> bytes:
-    """Return a field that holds text or a message."""
     return _number(field << 3 | 2) + _number(len(data)) + data
 
 
 def _number(value: int) -> bytes:
-    """Return an integer of 7 bits a byte, lowest first."""
     data = bytearray()
     while value > 0x7F:
         data.append(value & 0x7F | 0x80)
@@ -544,7 +518,7 @@ def _number(value: int) -> bytes:
 
 
 def _fields(data: bytes) -> Iterator[tuple[int, Any]]:
-    """Yield the number and the value of each field of a message."""
+    """Yield the number and the value of each field of a message of protocol buffers."""
     place = 0
     while place < len(data):
         tag, place = _varint(data, place)
@@ -561,7 +535,7 @@ def _fields(data: bytes) -> Iterator[tuple[int, Any]]:
 
 
 def _varint(data: bytes, place: int) -> tuple[int, int]:
-    """Return an integer of 7 bits a byte, lowest first, and the place after it."""
+    """Read an integer of 7 bits a byte, lowest first; return it and the place after it."""
     value = shift = 0
     while True:
         value |= (data[place] & 0x7F) << shift
