@@ -24,7 +24,7 @@ from nmt.data.batches import collate_sources
 from nmt.data.prepare import Prepared, prepare
 from nmt.data.vocab import BOS, EOS, UNK, tag_piece
 from nmt.decoding.codec import Translation
-from nmt.decoding.engine import length_penalty
+from nmt.decoding.engine import ignore, length_penalty
 from nmt.errors import UserError
 from nmt.export.folder import export
 from nmt.model.layout import Layout
@@ -133,7 +133,7 @@ def test_both_sets_have_their_own_perplexities(learned, corpus):
             src, tgt = held_out.corpus.src(row), held_out.corpus.tgt(row)
             assert vocab.pieces(tgt[:1].tolist()) == tag_piece(tag)
             [scores] = translator.engine.score(
-                [(src, tgt.astype(np.int64), 1)], options_of(translator)
+                [(src, tgt.astype(np.int64), 1)], options_of(translator), ignore, ignore
             )
             total += sum(scores.log_probs)
             count += len(tgt) + 1

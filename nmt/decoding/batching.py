@@ -51,7 +51,7 @@ def read_chunks(
 
 
 def without_first(progress: Progress, lines: int) -> Progress:
-    """Return ``progress`` that does not report this number of first lines."""
+    """Wrap ``progress`` so that it does not report this number of first lines."""
 
     def report(count: int) -> None:
         nonlocal lines
@@ -63,14 +63,10 @@ def without_first(progress: Progress, lines: int) -> Progress:
 
 
 def balanced_batches(lengths: Sequence[int], max_size: int, workers: int) -> list[range]:
-    """Split sentences into the smallest batches whose number suits the workers.
+    """Split sentences, the longest first, into the smallest batches that suit the workers.
 
-    If each worker gets the same number of batches, they finish at about the same time.
-
-    Args:
-        lengths: of the sentences, in descending order.
-        max_size: as in ``greedy_batches``.
-        workers: the number of batches is a multiple of it if there are enough sentences.
+    Their number is a multiple of ``workers`` if there are enough sentences, so that the workers
+    finish at about the same time. ``max_size`` is as in ``greedy_batches``.
     """
     fewest = len(greedy_batches(lengths, max_size))
     count = -(-fewest // workers) * workers
@@ -80,10 +76,9 @@ def balanced_batches(lengths: Sequence[int], max_size: int, workers: int) -> lis
 
 
 def greedy_batches(lengths: Sequence[int], max_size: int) -> list[range]:
-    """Return the indices of each batch: as many sentences in order as fit, at least one.
+    """Fill each batch with as many sentences in order as fit, at least one.
 
-    Args:
-        max_size: upper limit of the longest length of a batch x its sentences.
+    ``max_size`` limits the longest length of a batch x its sentences.
     """
     batches, first = [], 0
     while first < len(lengths):
@@ -93,7 +88,7 @@ def greedy_batches(lengths: Sequence[int], max_size: int) -> list[range]:
 
 
 def next_batch(first: int, lengths: Sequence[int], max_size: int) -> range:
-    """Return the indices of the batch that starts at ``first``."""
+    """Fill the batch that starts at ``first``."""
     return range(first, min(first + max(1, max_size // lengths[first]), len(lengths)))
 
 
@@ -116,8 +111,6 @@ class HalvingBatcher:
         max_size: int,
     ) -> Generator[tuple[range, Result], None, None]:
         """Yield the indices of each batch of ``greedy_batches``, and ``work`` of its items.
-
-        When it halves batches for the first time, it prints a note on standard error.
 
         Raises:
             MachineError: a single item does not fit in memory.

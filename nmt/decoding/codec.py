@@ -22,9 +22,10 @@ from nmt.data.segmenters.sentencepiece import SPACE
 from nmt.data.sentences import UsualLine, join_in_parts, join_translations, split_sentences
 from nmt.data.text import LONGEST_SENTENCE, clean_line, is_blank
 from nmt.data.vocab import UNK, Vocab, tag_piece
-from nmt.decoding.constraints import UNCONSTRAINED, LineConstraints, PieceStrings, TargetPieces
+from nmt.decoding.constraints import LineConstraints, PieceStrings, TargetPieces
 from nmt.decoding.engine import NO_PIECES, Hypothesis, SearchInput
 from nmt.decoding.glossary import Glossary, glossary_of
+from nmt.decoding.options import SearchOptions
 from nmt.errors import UserError
 
 MAX_NAMED_LINES = 5  # lines of which a note gives the numbers
@@ -125,11 +126,11 @@ class TextCodec:
         self._others: dict[str, TextCodec] = {}  # of other target languages
 
     def for_tag(self, tag: str | None) -> TextCodec:
-        """Return the codec of the target language that a tag selects; None = no tag."""
+        """Select the codec of the target language of a tag; None = no tag."""
         return self.for_target(self.tag_targets.get(tag or "", self.tgt))
 
     def for_target(self, tgt: str) -> TextCodec:
-        """Return the codec of a target language; all codecs share ``unknown``."""
+        """Select the codec of a target language; all codecs share ``unknown``."""
         if tgt == self.tgt:
             return self
         if tgt not in self._others:
@@ -151,14 +152,12 @@ class TextCodec:
         self,
         number: int,
         line: str,
-        constraints: LineConstraints = UNCONSTRAINED,
+        constraints: LineConstraints,
+        options: SearchOptions,
         banned: Sequence[str] = (),
-        tag: str | None = None,
-        src: str | None = None,
-        split: str = "line",
         glossary: Glossary | None = None,
     ) -> list[SearchInput]:
-        """Return the search inputs of a line: one for each part, none for a blank line.
+        """Make the search inputs of a line: one for each part, none for a blank line.
 
         The prefix and the required phrases apply to the first part, forbidden phrases to all, and
         the terms of a glossary to the part that has them. A line with a prefix or a required phrase
@@ -166,24 +165,30 @@ class TextCodec:
 
         Args:
             number: of the line, from 1.
+            options: ``tag``, ``src`` and ``split``.
             banned: patterns that no line may contain, to compare with the required phrases.
-            tag, src, split: as in ``SearchOptions``.
             glossary: terms whose translations are required too.
 
         Raises:
             UserError: the line or a constraint is too long, or a phrase is required and forbidden.
         """
-        at = f"line {number}"
+        at, src, split = f"line {number}", options.src, options.split
         if problem := too_long(line):
             raise UserError(problem, at=at, fix="split it into sentences, one per line")
-        prefix, forbid = self._encode_constraints(constraints, at)
+        for text in (constraints.prefix, *constraints.require, *constraints.forbid):
+            if problem := too_long(text):
+                what = f"prefix, require or forbid: {problem}"
+                raise UserError(what, at=at, fix="give shorter text")
+        prefix = self._encode_target(constraints.prefix, at)
+        _check_size("prefix", len(prefix.ids), at)
+        forbid = self.patterns(constraints.forbid, at)
         phrases: list[tuple[str, ...]] = [(p,) for p in constraints.require if not is_blank(p)]
         parts = self.divide(line, "line" if prefix.ids or phrases else split, src)
         count = sum(len(pieces) for _, pieces in parts)
         if count > MAX_SOURCE_PIECES and not (split == "auto" and all(text for text, _ in parts)):
             note = f"line {number} has {count:,} pieces; it is translated in {len(parts):,} parts"
             print(f"note: {note}", file=sys.stderr)
-        tag_ids = self.tag_ids(tag)
+        tag_ids = self.tag_ids(options.tag)
         ids = self.source_ids(number, [piece for _, pieces in parts for piece in pieces])
         inputs, start = [], 0
         for part, (text, pieces) in enumerate(parts):
@@ -199,14 +204,14 @@ class TextCodec:
         return inputs
 
     def glossary(self, terms: Sequence[Term], src: str | None = None) -> Glossary:
-        """Return the glossary of some terms for lines of a language, None = that of the model."""
+        """Make the glossary of some terms for lines of a language, None = that of the model."""
         tokenized = self.segmenter.moses.tokenized
         return glossary_of(tuple(terms), (src or self.src, self.tgt) if tokenized else None)
 
     def divide(
         self, line: str, split: str = "line", src: str | None = None
     ) -> list[tuple[str, list[str]]]:
-        """Return the text and the source pieces of each part of a line; none for a blank line.
+        """Divide a line into parts, as text and source pieces; none for a blank line.
 
         A part is the whole line if it is not too long. Otherwise, its sentences are divided into
         halves until each part is short enough: MAX_SOURCE_PIECES pieces and, with ``split`` auto,
@@ -235,20 +240,10 @@ class TextCodec:
             ]
         return parts
 
-    def _encode_constraints(
-        self, constraints: LineConstraints, at: str
-    ) -> tuple[TargetPieces, tuple[str, ...]]:
-        given = (constraints.prefix, *constraints.require, *constraints.forbid)
-        if problem := next(filter(None, map(too_long, given)), ""):
-            raise UserError(f"prefix, require or forbid: {problem}", at=at, fix="give shorter text")
-        prefix = self._encode_target(constraints.prefix, at)
-        _check_size("prefix", len(prefix.ids), at)
-        return prefix, self.patterns(constraints.forbid, at)
-
     def _encode_required(
         self, phrases: Iterable[tuple[str, ...]], forbidden: Sequence[str], at: str
     ) -> tuple[tuple[TargetPieces, ...], ...]:
-        """Return the pieces of phrases, each in those of its forms that are not forbidden."""
+        """Encode phrases, each in those of its forms that are not forbidden."""
         require = []
         for forms in dict.fromkeys(phrases):
             allowed: dict[TargetPieces, None] = {}
@@ -271,7 +266,7 @@ class TextCodec:
         return tuple(require)
 
     def patterns(self, phrases: Sequence[str], at: str) -> tuple[str, ...]:
-        """Return the patterns of forbidden phrases in tokenized text.
+        """Spell the patterns of forbidden phrases in tokenized text.
 
         Raises:
             UserError: a phrase is too long, or the segmenter cannot represent it; with ``at``.
@@ -286,18 +281,18 @@ class TextCodec:
                     fix="give shorter phrases: one a line with --forbid-all, separated by tabs "
                     "with --forbid",
                 )
-            if phrase.strip():
-                pieces = self.segmenter.encode(phrase, self.tgt, "tgt")
-                self._check_space_sign(phrase, pieces, at)
-                strings = self.strings.patterns(phrase)
-                if not strings:  # such as U+200B with a SentencePiece model that removes it
-                    raise UserError(
-                        f"the segmenter removes all characters of {phrase!r}, so no translation "
-                        "can contain it",
-                        at=at,
-                        fix="remove this phrase",
-                    )
-                patterns += strings
+            if not phrase.strip():
+                continue
+            self._check_space_sign(phrase, self.segmenter.encode(phrase, self.tgt, "tgt"), at)
+            strings = self.strings.patterns(phrase)
+            if not strings:  # such as U+200B with a SentencePiece model that removes it
+                raise UserError(
+                    f"the segmenter removes all characters of {phrase!r}, so no translation can "
+                    "contain it",
+                    at=at,
+                    fix="remove this phrase",
+                )
+            patterns += strings
         return tuple(patterns)
 
     def _encode_target(self, text: str, at: str) -> TargetPieces:
@@ -326,38 +321,33 @@ class TextCodec:
             )
 
     def source_ids(self, number: int, pieces: Sequence[str]) -> np.ndarray:
-        """Return the ids [N] int64 of the source pieces of a line, and count unknown ones."""
+        """Encode the source pieces of a line as [N] int64, and count unknown ones."""
         ids = np.array(self.vocab.ids(pieces), dtype=np.int64)
         self.unknown.add(number, self._count_unknown(ids), len(ids))
         return ids
 
     def unknown_share(self, pieces: Sequence[str]) -> float:
-        """Return the share of source pieces that the model does not know; 0 without pieces."""
+        """Compute the share of source pieces that the model does not know; 0 without pieces."""
         ids = np.array(self.vocab.ids(pieces), dtype=np.int64)
         return self._count_unknown(ids) / len(ids) if len(ids) else 0.0
 
     def _count_unknown(self, ids: np.ndarray) -> int:
         return int(((ids == UNK) | ~self._known["src"][ids]).sum())
 
-    def tag_ids(self, tag: str | None) -> np.ndarray:
-        """Return the id of a tag of sources as [1] int64, or [0] for None.
+    def tag_ids(self, tag: str | None, side: Side = "src") -> np.ndarray:
+        """Return the id of a tag as [1] int64, or [0] for None.
 
         Raises:
-            UserError: the model has no such tag.
+            UserError: the model has no such tag on this side.
         """
-        return self._tag_ids(tag, self.vocab.tags, "tag")
-
-    def tgt_tag_ids(self, tag: str | None) -> np.ndarray:
-        """Return the id of a tag of targets; otherwise as ``tag_ids``."""
-        return self._tag_ids(tag, self.vocab.tgt_tags, "target tag")
-
-    def _tag_ids(self, tag: str | None, tags: Sequence[str], kind: str) -> np.ndarray:
+        tags = self.vocab.tags if side == "src" else self.vocab.tgt_tags
         if tag is not None and tag not in tags:
+            kind = "tag" if side == "src" else "target tag"
             known = f"its {kind}s are {', '.join(tags)}"
             raise UserError(
                 f"the model has no {kind} {tag}; "
                 + (known if tags else f"it was trained without {kind}s"),
-                at="tag" if kind == "tag" else "tgt_tag",
+                at="tag" if side == "src" else "tgt_tag",
                 fix=f"choose one of its {kind}s" if tags else "leave the tag out",
             )
         return np.array(self.vocab.ids(tag_piece(tag)), dtype=np.int64)
@@ -371,7 +361,7 @@ class TextCodec:
         return self._segment(line, self.tgt, "tgt")
 
     def word_ends(self, pieces: Sequence[str]) -> list[bool]:
-        """Return whether each piece is the last one of a word of tokenized text.
+        """Mark each piece that is the last one of a word of tokenized text.
 
         A piece that only spells a space, such as SentencePiece's U+2581, is not a word. It
         belongs to the word after it, or at the end of the text to the word before it.
@@ -394,17 +384,16 @@ class TextCodec:
     def decode_line(
         self, hypotheses: Sequence[list[Hypothesis]], parts: Sequence[SearchInput]
     ) -> list[Translation]:
-        """Return the translations of a line, best first; a blank one if the line has no parts.
+        """Decode the hypotheses of a line, best first; a blank one if the line has no parts.
 
         The hypotheses of each part are given best first. Those of one rank become one translation.
 
         Raises:
             UserError: a part has no hypothesis, as all of them are forbidden.
         """
-        for part, part_hypotheses in zip(parts, hypotheses, strict=True):
-            if not part_hypotheses:
-                at = f"line {part.line}"
-                raise UserError("every translation is forbidden", at=at, fix="forbid fewer phrases")
+        if not all(hypotheses):
+            at = f"line {parts[0].line}"
+            raise UserError("every translation is forbidden", at=at, fix="forbid fewer phrases")
         sources = [part.text for part in parts]
         return [
             _join(list(map(self._decode_part, rank, parts)), sources)
@@ -418,10 +407,14 @@ class TextCodec:
             for index, symbol in enumerate(symbols):
                 if isinstance(symbol, str):
                     pieces[index] = symbol
-        text = self.segmenter.decode(pieces, self.tgt)
-        short = self.is_short(len(part.pieces), len(pieces))
-        h = hypothesis
-        return Translation(pieces, text, h.score, h.log_prob, h.finished, short=short)
+        return Translation(
+            pieces,
+            self.segmenter.decode(pieces, self.tgt),
+            hypothesis.score,
+            hypothesis.log_prob,
+            hypothesis.finished,
+            short=self.is_short(len(part.pieces), len(pieces)),
+        )
 
     def is_short(self, source: int, translation: int) -> bool:
         """Return whether a translation is far too short for its source, so that text is missing.
@@ -447,7 +440,7 @@ def _join(parts: Sequence[Translation], sources: Sequence[str]) -> Translation:
 
 
 def too_long(line: str) -> str:
-    """Return why a line is too long to segment, or an empty text if it is not.
+    """Say why a line is too long to segment; an empty text if it is not.
 
     The time to segment a word grows with the square of its length.
     """
@@ -463,7 +456,7 @@ def _check_size(name: str, pieces: int, at: str) -> None:
 
 
 def text_hash(vocab: Vocab, segmenter: Segmenter) -> str:
-    """Return the SHA-256 of vocabulary and segmenter, which give ids their meaning."""
+    """Compute the SHA-256 of vocabulary and segmenter, which give ids their meaning."""
     parts = vocab.hash + segmenter_hash(segmenter)
     return hashlib.sha256(parts.encode()).hexdigest()
 
@@ -472,9 +465,7 @@ def text_hash(vocab: Vocab, segmenter: Segmenter) -> str:
 
 
 def part_ends(strings: Sequence[str], longest: int) -> list[int]:
-    """Return where the parts of a sentence end; the last end is that of the sentence.
-
-    It is cut between words if possible, else inside a word.
+    """Find where the parts of a sentence end: between words if possible, else inside a word.
 
     Args:
         strings: what each piece adds to tokenized text.

@@ -79,7 +79,7 @@ class Calibration:
         return float(np.interp(np.dot(_features(translation), self.weights), x, y))
 
     def text(self) -> str:
-        """Return the content of the file."""
+        """Format the content of the file."""
         return json.dumps(asdict(self), indent=1) + "\n"
 
 
@@ -90,7 +90,7 @@ def _features(translation: Translation) -> tuple[float, float]:
 
 
 def monotone_points(x: np.ndarray, y: np.ndarray) -> list[tuple[float, float]]:
-    """Return the increasing steps with the least squared error to groups of points, as (x, y)."""
+    """Fit increasing steps (x, y), with the least squared error, to groups of points."""
     order = np.argsort(x, kind="stable")
     groups = np.array_split(order, max(1, min(len(x) // 2, len(x) // _GROUP)))
     blocks: list[list[float]] = []  # mean x, mean y, number of points
@@ -104,17 +104,13 @@ def monotone_points(x: np.ndarray, y: np.ndarray) -> list[tuple[float, float]]:
 
 
 def search_settings(options: SearchOptions) -> dict[str, Any]:
-    """Return the options that change which translation a search prefers."""
+    """Select the options that change which translation a search prefers."""
     values = options.model_dump(mode="json", exclude=_NEUTRAL)
     return {name: value for name, value in values.items() if value is not None}
 
 
 def read_calibration(runs: Sequence[str], checkpoint: str | None) -> Calibration:
-    """Read the calibration of a run, and check that it is of this checkpoint.
-
-    Args:
-        runs: run folders, of which there must be one.
-        checkpoint: folder of the loaded checkpoint.
+    """Read the calibration of a run, and check that it is of this checkpoint (its folder).
 
     Raises:
         UserError: several runs, an exported folder, no or a damaged file, another checkpoint.
@@ -131,25 +127,20 @@ def read_calibration(runs: Sequence[str], checkpoint: str | None) -> Calibration
         values = json.loads(read_text(run.confidence_file))
         points = tuple((float(x), float(y)) for x, y in values.pop("points"))
         first, second = map(float, values.pop("weights"))
-        found = Calibration(weights=(first, second), points=points, **values)
+        calibration = Calibration(weights=(first, second), points=points, **values)
     except FileNotFoundError:
-        what = "the run is not calibrated"
-        raise UserError(what, at=place, fix=f"calibrate it: {command}") from None
+        fix = f"calibrate it: {command}"
+        raise UserError("the run is not calibrated", at=place, fix=fix) from None
     except (ValueError, TypeError, LookupError, AttributeError, RecursionError) as error:
-        what = "is damaged"
-        raise UserError(what, at=place, fix=f"write it again: {command}") from error
-    if checkpoint is None or weights_hash(Path(checkpoint)) != found.model:
+        raise UserError("is damaged", at=place, fix=f"write it again: {command}") from error
+    if checkpoint is None or weights_hash(Path(checkpoint)) != calibration.model:
         what = "was calibrated for another checkpoint"
         raise UserError(what, at=place, fix=f"calibrate the best one: {command}")
-    return found
+    return calibration
 
 
 class Expectations:
-    """The expected chrF of each translation of a text, and a summary of them.
-
-    Args:
-        calibration: of the model.
-    """
+    """The expected chrF of each translation of a text, and a summary of them."""
 
     def __init__(self, calibration: Calibration) -> None:
         self._calibration = calibration
@@ -157,7 +148,7 @@ class Expectations:
         self._total = 0
 
     def __call__(self, translation: Translation) -> float:
-        """Return the expected chrF of a translation, and count it unless the line is blank."""
+        """Expect the chrF of a translation, and count it unless the line is blank."""
         value = self._calibration.expect(translation)
         if translation != BLANK:
             self._total += 1
@@ -165,7 +156,7 @@ class Expectations:
         return value
 
     def note(self) -> str:
-        """Return the share of lines that a reviewer may skip, by the expected chrF."""
+        """Say which share of lines a reviewer may skip, by the expected chrF."""
         total = max(1, self._total)
         shares = (f"{limit}: {self._counts[limit] / total:.1%}" for limit in LIMITS)
         lines = quantity(self._total, "translation")

@@ -44,15 +44,11 @@ class LineConstraints:
     forbid: Sequence[str] = ()
 
 
-UNCONSTRAINED = LineConstraints()
-
-
 def require_list(form: str, **given: object) -> None:
     """Raise a TypeError for a single text, which Python treats as a list of characters.
 
     Args:
         form: how the arguments are given, for the message.
-        given: the arguments, by name.
     """
     for name, value in given.items():
         if isinstance(value, str | bytes):
@@ -70,25 +66,22 @@ def with_constraints(
     Raises:
         UserError: a constraint has fewer or more values than there are lines.
     """
-    iterators = {name: iter(values) for name, values in constraints.items()}
-    number = 0
-    for number, line in enumerate(lines, 1):
-        line_values = {}
-        for name, values in iterators.items():
-            try:
-                line_values[name] = next(values)
-            except StopIteration:
-                raise _uneven(name, f"ends before line {number} of the input") from None
+    ended: Any = object()
+    rows = itertools.zip_longest(lines, *constraints.values(), fillvalue=ended)
+    for number, (line, *values) in enumerate(rows, 1):
+        line_values = dict(zip(constraints, values, strict=True))
+        for name, value in line_values.items():
+            if (value is ended) != (line is ended):
+                problem = f"ends before line {number}"
+                if line is ended:
+                    problem = f"has more than the {quantity(number - 1, 'line')}"
+                raise UserError(
+                    f"{name} {problem} of the input",
+                    fix=f"give {name} one item per line, blank for none",
+                )
             if name != "prefix":
-                require_list(f"{name}=[[phrase]]", **{name: line_values[name]})
-        yield number, line, LineConstraints(**line_values) if line_values else UNCONSTRAINED
-    for name, values in iterators.items():
-        if next(values, None) is not None:
-            raise _uneven(name, f"has more than the {quantity(number, 'line')} of the input")
-
-
-def _uneven(name: str, problem: str) -> UserError:
-    return UserError(f"{name} {problem}", fix=f"give {name} one item per line, blank for none")
+                require_list(f"{name}=[[phrase]]", **{name: value})
+        yield number, line, LineConstraints(**line_values)
 
 
 # ---------------------------------------------------------------- what pieces spell
@@ -118,7 +111,7 @@ class PieceStrings:
         self._sorted = [self.text[token] for token in self._order]
 
     def patterns(self, phrase: str) -> list[str]:
-        """Return the strings of a phrase in tokenized text: alone, and between other words."""
+        """Spell a phrase in tokenized text: alone, and between other words."""
         phrase = clean_line(phrase)
         alone = self.join(self._segmenter.encode(phrase, self._lang, "tgt")).strip(" ")
         between = self.join(self._segmenter.encode(f"x {phrase} x", self._lang, "tgt")).strip(" ")
@@ -129,15 +122,15 @@ class PieceStrings:
         return sorted(_with_boundaries(s, text[0], text[-1]) for s in strings if s)
 
     def of(self, symbol: int | str) -> str:
-        """Return the string of a type, or of a piece that may not be a type."""
+        """Spell a type, or a piece that may not be a type."""
         return self.text[symbol] if isinstance(symbol, int) else self._segmenter.surface(symbol)
 
     def join(self, pieces: Sequence[str]) -> str:
-        """Return pieces as tokenized text."""
+        """Join pieces to tokenized text."""
         return "".join(map(self._segmenter.surface, pieces))
 
     def starting_with(self, text: str) -> list[int]:
-        """Return the types whose string starts with a text."""
+        """Find the types whose string starts with a text."""
         first = bisect.bisect_left(self._sorted, text)
         last = first
         while last < len(self._sorted) and self._sorted[last].startswith(text):
@@ -145,15 +138,14 @@ class PieceStrings:
         return self._order[first:last]
 
     def matching(self, pattern: re.Pattern[str]) -> list[int]:
-        """Return the types whose string contains a match of a regular expression."""
+        """Find the types whose string contains a match of a regular expression."""
         return [token for token, text in enumerate(self.text) if pattern.search(text)]
 
 
 def _with_boundaries(string: str, first: str, last: str) -> str:
-    """Return the string of a phrase, with spaces where it must begin or end a word.
+    """Add spaces where the string of a phrase must begin or end a word.
 
-    Args:
-        first, last: characters of the phrase as text, for those that are spelled as bytes.
+    ``first`` and ``last`` are characters of the phrase as text, for those spelled as bytes.
     """
     edges = (
         char if edge >= BYTE_SURFACE else edge
@@ -214,7 +206,7 @@ class TargetPieces:
 
     @property
     def symbols(self) -> list[Symbol]:
-        """Return the ids, with the piece itself in place of UNK."""
+        """The ids, with the piece itself in place of UNK."""
         pairs = zip(self.pieces, self.ids, strict=True)
         return [piece if token == UNK else token for piece, token in pairs]
 
@@ -240,9 +232,8 @@ class Requirement:
     """The phrases that the translation of one sentence must contain.
 
     A phrase is met where the tokens of one of its forms follow each other as complete words.
-    Phrases may share tokens.
-    Pieces that the model does not know are all UNK to it. Here each is a symbol of its own, so one
-    UNK does not count for two different pieces.
+    Phrases may share tokens. Pieces that the model does not know are all UNK to it. Here each is a
+    symbol of its own, so one UNK does not count for two different pieces.
 
     Args:
         prefix: symbols that every hypothesis begins with.
@@ -262,7 +253,7 @@ class Requirement:
         self._spell = spell
 
     def symbols(self, ids: Sequence[int]) -> list[Symbol]:
-        """Return the symbols that the tokens of a hypothesis represent.
+        """Find the symbols that the tokens of a hypothesis represent.
 
         An UNK continues the phrase of which most is present, the first of several; it stays UNK if
         no phrase needs one. So it depends only on the tokens before it.
@@ -286,7 +277,7 @@ class Requirement:
         return symbols
 
     def progress(self, ids: Sequence[int]) -> PhraseProgress:
-        """Return the progress of a hypothesis.
+        """Compute the progress of a hypothesis.
 
         A phrase that is not met counts as its longest form, so that there is room for each form.
         """
@@ -320,32 +311,28 @@ class Requirement:
         return self.progress(ids).missing == 0
 
     def _ends(self, symbols: Symbols, forms: Sequence[Symbols]) -> Iterator[int]:
-        """Yield the indices after each place where a phrase is met."""
+        """Yield the index after each place where a phrase is met: a form as complete words."""
         for form in forms:
-            for start in self._met(symbols, form):
-                yield start + len(form)
-
-    def _met(self, symbols: Symbols, phrase: Symbols) -> Iterator[int]:
-        """Yield the indices where a form of a phrase occurs as complete words."""
-        if phrase[0] not in symbols:  # decides fast for almost all
-            return
-        for start in range(len(symbols) - len(phrase) + 1):
-            end = start + len(phrase)
-            if (
-                symbols[start:end] == phrase
-                and self._may_begin(symbols, start, phrase[0])
-                and self._may_end(symbols, end)
-            ):
-                yield start
+            if form[0] not in symbols:  # decides fast for almost all
+                continue
+            for end in range(len(form), len(symbols) + 1):
+                start = end - len(form)
+                if (
+                    symbols[start:end] == form
+                    and self._may_begin(symbols, start, form[0])
+                    and self._may_end(symbols, end)
+                ):
+                    yield end
 
     def _begun(self, symbols: Symbols, phrase: Symbols) -> list[int]:
-        """Return each length at which a phrase has begun at the end; 0 = it may begin now."""
-        return [
-            length
-            for length in range(min(len(phrase) - 1, len(symbols)) + 1)
-            if symbols[len(symbols) - length :] == phrase[:length]
-            and self._may_begin(symbols, len(symbols) - length, phrase[0])
-        ]
+        """List each length at which a phrase has begun at the end; 0 = it may begin now."""
+        lengths = []
+        for length in range(min(len(phrase) - 1, len(symbols)) + 1):
+            start = len(symbols) - length
+            begun = symbols[start:] == phrase[:length]
+            if begun and self._may_begin(symbols, start, phrase[0]):
+                lengths.append(length)
+        return lengths
 
     def _may_begin(self, symbols: Symbols, index: int, symbol: Symbol) -> bool:
         """Return whether a word begins with ``symbol`` at an index."""

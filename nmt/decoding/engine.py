@@ -1,4 +1,4 @@
-"""What a Translator and a library that computes with a model exchange. It does not import torch."""
+"""What a Translator and an engine exchange; torch is not imported."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def ignore(*_: object) -> None:
 
 
 def listed(runs: Runs | None) -> Sequence[str | Path]:
-    """Return run folders as a list."""
+    """Make a list of one run folder or of several."""
     return [runs] if isinstance(runs, str | Path) else runs or []
 
 
@@ -63,15 +63,13 @@ class SearchInput:
 
     @property
     def required_length(self) -> int:
-        """Return a number of tokens, with EOS, that suffices for prefix and required phrases.
-
-        Before each phrase, a piece may have to end a word.
-        """
+        """A number of tokens, with EOS, that suffices for prefix and required phrases."""
+        # before each phrase, a piece may have to end a word
         longest = (max(len(form.ids) for form in forms) for forms in self.require)
         return len(self.prefix.ids) + sum(length + 1 for length in longest) + 1
 
     def requirement(self, strings: PieceStrings) -> Requirement:
-        """Return the prefix and the phrases that its hypotheses must contain."""
+        """Collect what its hypotheses must contain: the prefix and the phrases."""
         phrases = [[form.symbols for form in forms] for forms in self.require]
         return Requirement(self.prefix.symbols, phrases, strings.of)
 
@@ -81,7 +79,7 @@ class Hypothesis:
     """A hypothesis as ids.
 
     Attributes:
-        ids: of its tokens, without EOS.
+        ids: without EOS.
         log_prob: sum over its tokens, including EOS if it is finished.
         score: log_prob / length penalty; the search ranks by it.
         finished: whether it ended with EOS, not at the length limit.
@@ -94,7 +92,7 @@ class Hypothesis:
 
 
 def length_penalty(length: Number, alpha: float) -> Number:
-    """Return ``((5 + n) / 6)^alpha`` (W equation 14)."""
+    """Compute ``((5 + n) / 6)^alpha`` (W equation 14)."""
     return ((5 + length) / 6) ** alpha
 
 
@@ -104,8 +102,7 @@ class TokenScores:
 
     Attributes:
         log_probs: of each token, including EOS.
-        aligned: for each piece, the index of the source piece with the highest attention; empty if
-            not requested.
+        aligned: the source piece of each target piece; empty if not requested.
     """
 
     log_probs: list[float]
@@ -164,16 +161,12 @@ class Engine(Protocol):
         """Raise a UserError if an option, or a constraint of this name, is not supported."""
 
     def model_hash(self) -> str:
-        """Return the SHA-256 of the weights, the vocabulary and the segmenter."""
+        """Compute the SHA-256 of the weights, the vocabulary and the segmenter."""
 
     def search(
-        self,
-        inputs: Sequence[SearchInput],
-        options: SearchOptions,
-        stop: Stop = ignore,
-        progress: Progress = ignore,
+        self, inputs: Sequence[SearchInput], options: SearchOptions, stop: Stop, progress: Progress
     ) -> list[list[Hypothesis]]:
-        """Return the hypotheses of each input, best first; samples in the order of their draws.
+        """Find the hypotheses of each input, best first; samples in the order of their draws.
 
         Raises:
             MachineError: a single input does not fit in memory, or a worker process was ended.
@@ -192,11 +185,7 @@ class Scorer(Protocol):
     longest_target: int
 
     def score(
-        self,
-        pairs: Sequence[EncodedPair],
-        options: SearchOptions,
-        stop: Stop = ignore,
-        progress: Progress = ignore,
+        self, pairs: Sequence[EncodedPair], options: SearchOptions, stop: Stop, progress: Progress
     ) -> list[TokenScores]:
         """Score the target of each pair given its source.
 

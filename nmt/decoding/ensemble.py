@@ -39,7 +39,7 @@ class Ensemble(nn.Module):
         return min((m.longest for m in self.members() if m.longest is not None), default=None)
 
     def members(self) -> Iterable[Transformer]:
-        """Return the models, with their type, which ModuleList does not keep."""
+        """Give the models their type, which ModuleList does not keep."""
         return cast(Iterable[Transformer], self.models)
 
     @property
@@ -48,7 +48,7 @@ class Ensemble(nn.Module):
         return all(model.for_inference for model in self.members())
 
     def forward(self, src: Tensor, src_layout: Layout, tgt: Tensor, tgt_layout: Layout) -> Tensor:
-        """Return log-probabilities [Nt, V], which are logits too."""
+        """Compute log-probabilities [Nt, V], which are logits too."""
         return log_mean([model(src, src_layout, tgt, tgt_layout) for model in self.members()])
 
     def start_decoding(
@@ -86,6 +86,6 @@ class EnsembleState:
 
 
 def log_mean(logits: Sequence[Tensor]) -> Tensor:
-    """Return the logarithm of the mean probability: M logits [..., V] -> [..., V], fp32."""
+    """Compute the logarithm of the mean probability: M logits [..., V] -> [..., V], fp32."""
     log_probs = torch.stack([x.float().log_softmax(-1) for x in logits])
     return log_probs.logsumexp(0) - math.log(len(logits))

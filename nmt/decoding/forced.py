@@ -33,6 +33,7 @@ from nmt.decoding.engine import (
     SearchInput,
     Stop,
     TokenScores,
+    ignore,
     length_penalty,
 )
 from nmt.decoding.ensemble import Ensemble
@@ -42,12 +43,11 @@ from nmt.model.attention import CrossAttention
 from nmt.model.cpu import kernels
 from nmt.model.transformer import Transformer
 
-NO_IDS = np.array([], dtype=np.int64)
 MAX_TARGET_PIECES = 4096  # the attention of longer targets would not fit in memory
 
 
 class _Pairs:
-    """A corpus to make batches from."""
+    """A corpus for ``collate``."""
 
     def __init__(self, pairs: Sequence[EncodedPair]) -> None:
         self._pairs = pairs
@@ -69,7 +69,7 @@ def forced_decode(
     batcher: HalvingBatcher,
     stop: Stop,
     progress: Progress,
-    start: np.ndarray = NO_IDS,
+    start: np.ndarray,
 ) -> list[TokenScores]:
     """Score the targets of pairs, in batches of similar length.
 
@@ -148,14 +148,14 @@ def attention_maps(
     src: str | None,
     tgt_tag: str | None = None,
 ) -> list[AttentionMap]:
-    """Return the cross-attention of given pairs, at the layer that word alignments use.
+    """Compute the cross-attention of given pairs, at the layer that word alignments use.
 
     Args:
         model: in eval mode.
         pairs: source and target, plain text; not blank.
         tag, src, tgt_tag: as in ``SearchOptions``; there is no row for ``tgt_tag``.
     """
-    mark, start = codec.tag_ids(tag), codec.tgt_tag_ids(tgt_tag)
+    mark, start = codec.tag_ids(tag), codec.tag_ids(tgt_tag, "tgt")
     maps = []
     for number, (source, target) in enumerate(pairs, 1):
         src_pieces, tgt_pieces = codec.source_pieces(source, src), codec.target_pieces(target)
@@ -173,7 +173,7 @@ def attention_maps(
 
 @contextlib.contextmanager
 def _recorded_attention(model: Transformer | Ensemble) -> Iterator[list[Tensor]]:
-    """Append the attention weights [B, T, S] of each model at each forward within the context.
+    """Record the attention weights [B, T, S] of each model at each forward.
 
     They are the mean over the heads of the second to last layer (Garg et al. 2019, section 4.1), or
     of the last layer if there are only two.
@@ -226,7 +226,7 @@ def add_scores_and_alignment(
     options: SearchOptions,
     stop: Stop,
 ) -> list[list[Translation]]:
-    """Return the translations of some lines, with log-probabilities by token and alignment.
+    """Decode the hypotheses of some lines, with log-probabilities by token and alignment.
 
     Args:
         parts: of each line, none for a blank one.
@@ -238,7 +238,7 @@ def add_scores_and_alignment(
         for part, ranks in zip(*pair, strict=True)
         for hypothesis in ranks
     ]
-    scores = iter(scorer.score(pairs, options, stop))
+    scores = iter(scorer.score(pairs, options, stop, ignore))
     results = []
     for line_parts, ranks_of_parts in zip(parts, hypotheses, strict=True):
         scored = [[(hypothesis, next(scores)) for hypothesis in ranks] for ranks in ranks_of_parts]
@@ -258,20 +258,14 @@ def _with_scores(
     parts: Sequence[SearchInput],
     codec: TextCodec,
 ) -> Translation:
-    """Return a translation with the scores and the alignment of its parts.
-
-    A part that was cut at the length limit has no EOS.
-    """
-    starts = itertools.accumulate((len(part.pieces) for part in parts[:-1]), initial=0)
-    aligned = [
-        start + index
-        for start, (_, scores) in zip(starts, rank, strict=True)
-        for index in scores.aligned
-    ]
-    source = [piece for part in parts for piece in part.pieces]
+    """Add the scores and the alignment of the parts; one cut at the length limit has no EOS."""
+    aligned: list[int] = []
+    source: list[str] = []
     log_probs: list[float] = []
     eos = []
-    for hypothesis, scores in rank:
+    for part, (hypothesis, scores) in zip(parts, rank, strict=True):
+        aligned += [len(source) + index for index in scores.aligned]
+        source += part.pieces
         log_probs += scores.log_probs[: len(hypothesis.ids) + hypothesis.finished]
         if hypothesis.finished:
             eos.append(len(log_probs) - 1)
@@ -303,46 +297,57 @@ def score_pairs(
         UserError: one side has more lines than the other.
     """
     tag = codec.tag_ids(options.tag)
-    segmented = [
-        _segment_pair(codec, number, *pair, options.src, scorer.longest_target)
-        for number, pair in pairs
-    ]
+    results: list[Translation] = []
     usable: list[EncodedPair] = []
-    for (number, _), pieces in zip(pairs, segmented, strict=True):
+    segmented: dict[int, tuple[list[str], list[str]]] = {}  # index of a result -> source, target
+    for number, (source, target) in pairs:
+        if source is None or target is None:
+            ended, other = ("source", "target") if source is None else ("target", "source")
+            raise UserError(
+                f"the {ended} ends before line {number}, but the {other} does not",
+                fix="give source and target the same number of lines",
+            )
+        pieces = _segment_pair(codec, number, source, target, options.src, scorer.longest_target)
+        result = Translation([], target, -math.inf, -math.inf, True)
         if pieces is not None:
             src_ids = codec.source_ids(number, pieces[0])
             if all(pieces):
+                segmented[len(results)] = pieces
                 tgt_ids = np.array(codec.vocab.ids(pieces[1]), dtype=np.int64)
                 usable.append((np.concatenate([tag, src_ids]), tgt_ids, number))
+            elif not any(pieces):
+                result = BLANK
+        results.append(result)
     progress(len(pairs) - len(usable))
-    scores = iter(scorer.score(usable, options, progress=progress))
-    results = []
-    for (_, (_, target)), pieces in zip(pairs, segmented, strict=True):
-        assert target is not None
-        if pieces is None or any(pieces) != all(pieces):
-            results.append(Translation([], target, -math.inf, -math.inf, True))
-        elif not any(pieces):
-            results.append(BLANK)
-        else:
-            results.append(_scored(codec, target, *pieces, next(scores), options))
+    scores = scorer.score(usable, options, ignore, progress)
+    for (index, (src, tgt)), pair_scores in zip(segmented.items(), scores, strict=True):
+        log_probs = pair_scores.log_probs
+        log_prob = sum(log_probs)
+        results[index] = Translation(
+            tgt,
+            results[index].text,
+            log_prob / length_penalty(len(log_probs), options.length_alpha),
+            log_prob,
+            finished=True,
+            token_log_probs=log_probs,
+            alignment=word_alignment(
+                pair_scores.aligned, codec.word_ends(src), codec.word_ends(tgt)
+            ),
+            short=codec.is_short(len(src), len(tgt)),
+            eos=[len(tgt)],
+        )
     return results
 
 
 def _segment_pair(
     codec: TextCodec,
     number: int,
-    source: str | None,
-    target: str | None,
+    source: str,
+    target: str,
     src: str | None,
     longest_target: int,
 ) -> tuple[list[str], list[str]] | None:
     """Return the pieces of both sides, none of a blank one; None if a side is too long."""
-    if source is None or target is None:
-        ended, other = ("source", "target") if source is None else ("target", "source")
-        raise UserError(
-            f"the {ended} ends before line {number}, but the {other} does not",
-            fix="give source and target the same number of lines",
-        )
     sides = []
     for side, line, segment, limit in (
         ("source", source, functools.partial(codec.source_pieces, src=src), MAX_SOURCE_PIECES),
@@ -358,30 +363,6 @@ def _segment_pair(
         sides.append(pieces)
     source_pieces, target_pieces = sides
     return source_pieces, target_pieces
-
-
-def _scored(
-    codec: TextCodec,
-    text: str,
-    src: Sequence[str],
-    tgt: list[str],
-    scores: TokenScores,
-    options: SearchOptions,
-) -> Translation:
-    log_prob = sum(scores.log_probs)
-    penalty = length_penalty(len(scores.log_probs), options.length_alpha)
-    links = word_alignment(scores.aligned, codec.word_ends(src), codec.word_ends(tgt))
-    return Translation(
-        tgt,
-        text,
-        log_prob / penalty,
-        log_prob,
-        finished=True,
-        token_log_probs=scores.log_probs,
-        alignment=links,
-        short=codec.is_short(len(src), len(tgt)),
-        eos=[len(tgt)],
-    )
 
 
 # ---------------------------------------------------------------- alignment

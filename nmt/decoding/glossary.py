@@ -13,16 +13,16 @@ term that a line has twice is needed once, because a good translation may say "i
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
 import regex
 
-from nmt.data.bitext import ConvertLines
 from nmt.data.glossary import STAR, Term
 from nmt.data.languages import WORD_OR_NUMBER
 from nmt.data.text import clean_line
+from nmt.data.tokenizer import Moses
 from nmt.data.unicode import normalize
 
 _WORD_OR_SIGN = regex.compile(rf"{WORD_OR_NUMBER.pattern}|\S")
@@ -60,7 +60,13 @@ class Glossary:
 
     def __init__(self, terms: Iterable[Term], tokenized_as: tuple[str, str] | None = None) -> None:
         self._root = _Node()
-        in_form = _as_it_is if tokenized_as is None else _tokenizer(tokenized_as)
+        tokenizer = Moses(tokenized=False)
+
+        def in_form(text: str, side: int) -> str:
+            if tokenized_as is None:
+                return text
+            return " ".join(tokenizer.tokenize(text, tokenized_as[side]))
+
         for source, target in terms:
             node = self._root
             for written in source.split():
@@ -73,7 +79,7 @@ class Glossary:
             node.targets.append(in_form(target, 1))
 
     def find(self, line: str) -> dict[str, tuple[str, ...]]:
-        """Return the terms of a line, each with the forms of which its translation has one."""
+        """Find the terms of a line, each with the forms of which its translation has one."""
         words = split_words(line)
         matches = [
             match for start in range(len(words)) for match in _matches(self._root, words, start)
@@ -93,7 +99,7 @@ class Glossary:
 
 @functools.lru_cache(maxsize=8)
 def glossary_of(terms: tuple[Term, ...], tokenized_as: tuple[str, str] | None = None) -> Glossary:
-    """Return the glossary of some terms, built once; see ``Glossary``."""
+    """Make the glossary of some terms, once; see ``Glossary``."""
     return Glossary(terms, tokenized_as)
 
 
@@ -108,17 +114,8 @@ def has_form(line: str, forms: Iterable[str]) -> bool:
 
 
 def split_words(text: str) -> list[str]:
-    """Return the words of a text and its signs; in scripts without spaces, its letters."""
+    """Split a text into words and signs; in scripts without spaces, into letters."""
     return _WORD_OR_SIGN.findall(normalize(clean_line(text), "clean"))
-
-
-def _as_it_is(text: str, side: int) -> str:
-    return text
-
-
-def _tokenizer(langs: tuple[str, str]) -> Callable[[str, int], str]:
-    convert = ConvertLines(True, langs)
-    return lambda text, side: convert.line(text, langs[side])
 
 
 def _matches(node: _Node, words: Sequence[str], start: int) -> Iterator[_Match]:
@@ -145,12 +142,7 @@ def _keys(word: str) -> Iterator[str]:
 
 
 def _forms(targets: Sequence[str], text: str) -> Iterator[str]:
-    """Yield the forms of a term.
-
-    Args:
-        targets: as the glossary writes them.
-        text: the term in the line.
-    """
+    """Yield the forms of a term that a line has as ``text``."""
     yield from targets
     for target in targets:
         if target.split()[0].islower():

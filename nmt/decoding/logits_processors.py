@@ -13,13 +13,14 @@ from __future__ import annotations
 import functools
 import re
 from collections import defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from nmt.data.vocab import EOS, UNK
+from nmt.decoding.codec import TextCodec
 from nmt.decoding.constraints import (
     NO_TEXT,
     PhraseProgress,
@@ -37,27 +38,28 @@ def logits_processors(
     inputs: Sequence[SearchInput],
     options: SearchOptions,
     max_len: Tensor,
-    strings: Callable[[], PieceStrings],
+    codec: TextCodec,
 ) -> list[LogitsProcessor]:
-    """Return the processors that the options and the constraints of a batch need, in order.
+    """Make the processors that the options and the constraints of a batch need, in order.
 
     Args:
         max_len: [S] int64, the most tokens of each output, including EOS.
-        strings: returns the strings of the pieces; called only if phrases need them.
+        codec: of the target language; its strings are made only if phrases need them.
     """
     processors: list[LogitsProcessor] = []
     if options.no_repeat_ngram:
         processors.append(NoRepeat(options.no_repeat_ngram))
     if options.forbid_all or any(part.forbid for part in inputs):
-        shared = [matcher_for_all(strings(), options.forbid_all)] if options.forbid_all else []
+        strings, every = codec.strings, options.forbid_all
+        shared = [matcher_for_all(strings, every)] if every else []
         matchers = [
-            [*shared, PhraseMatcher(strings(), part.forbid)] if part.forbid else shared
+            [*shared, PhraseMatcher(strings, part.forbid)] if part.forbid else shared
             for part in inputs
         ]
-        processors.append(BannedPhrases(strings(), matchers, max_len))
+        processors.append(BannedPhrases(strings, matchers, max_len))
     if any(part.require for part in inputs):
-        requirements = [part.requirement(strings()) for part in inputs]
-        processors.append(RequiredPhrases(requirements, strings().text, max_len))
+        requirements = [part.requirement(codec.strings) for part in inputs]
+        processors.append(RequiredPhrases(requirements, codec.strings.text, max_len))
     if any(part.prefix.ids for part in inputs):
         processors.append(Prefix([part.prefix.ids for part in inputs], max_len.device))
     return processors
@@ -143,7 +145,7 @@ class PhraseMatcher:
 
 @functools.lru_cache(maxsize=4)
 def matcher_for_all(strings: PieceStrings, phrases: tuple[str, ...]) -> PhraseMatcher:
-    """Return the matcher of phrases that are banned in every line, built once."""
+    """Make the matcher of phrases that are banned in every line, once."""
     return PhraseMatcher(strings, [p for phrase in phrases for p in strings.patterns(phrase)])
 
 

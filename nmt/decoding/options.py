@@ -92,7 +92,7 @@ class SearchOptions(DecodeConfig):
         return self.tgt_tag or self.tag or ""
 
     def with_default_tags(self, tags: Mapping[str, str]) -> SearchOptions:
-        """Return these options with tags, by option, for those that are not given."""
+        """Fill in tags, by option, that are not given."""
         missing = {name: tag for name, tag in tags.items() if getattr(self, name) is None}
         return self.model_copy(update=missing)
 
@@ -131,7 +131,7 @@ Spell = Callable[[str], str]
 
 
 def as_flag(name: str) -> str:
-    """Return the flag of nmt-translate for an option."""
+    """Name the flag of nmt-translate for an option."""
     return "--src-lang" if name == "src" else "--" + name.replace("_", "-")
 
 
@@ -141,10 +141,9 @@ def search_options(
     constraints: Set[str] = frozenset(),
     spell: Spell = str,
 ) -> SearchOptions:
-    """Return the options of one call.
+    """Check the options of one call, and complete them with the recipe's ``defaults``.
 
     Args:
-        defaults: the recipe's.
         given: by name; None = not given.
         constraints: names of the ``LineConstraints`` that are given.
         spell: spells the name of an option in messages, for example ``as_flag``.
@@ -194,10 +193,7 @@ def search_options(
 
 
 def check_scoring_options(given: dict[str, Any], spell: Spell = str) -> None:
-    """Check the options of a call that scores given translations.
-
-    Args:
-        given, spell: as in ``search_options``; with the ``LineConstraints`` that are given.
+    """Check the options and constraints of a call that scores given translations.
 
     Raises:
         UserError: an option is given that only a search has.

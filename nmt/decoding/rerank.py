@@ -38,7 +38,7 @@ Compare = Callable[[Any, Any], float]
 
 @functools.cache
 def chrf(tgt: str) -> tuple[Extract, Compare]:
-    """Return the two halves of sentence-level chrF2, equal to ``CHRF().sentence_score``."""
+    """Split sentence-level chrF2 in two halves, equal to ``CHRF().sentence_score``."""
     from sacrebleu.metrics import CHRF
 
     metric = CHRF()
@@ -57,10 +57,7 @@ def chrf(tgt: str) -> tuple[Extract, Compare]:
 
 @functools.cache
 def bleu(tgt: str) -> tuple[Extract, Compare]:
-    """Return the two halves of sentence-level BLEU with effective order.
-
-    They equal ``BLEU(effective_order=True).sentence_score``.
-    """
+    """Split sentence-level BLEU in two, equal to ``BLEU(effective_order=True).sentence_score``."""
     from sacrebleu.metrics import BLEU
 
     from nmt.scoring.language import bleu_tokenizer
@@ -88,15 +85,10 @@ UTILITIES = {"chrf": chrf, "bleu": bleu}
 
 
 def by_utility(texts: Sequence[str], utility: str, tgt: str) -> list[int]:
-    """Return the indices of the distinct texts, highest expected utility first.
+    """Rank the distinct texts by expected utility, a key of UTILITIES: their indices, best first.
 
     Equal utilities keep the order of the texts. sacreBLEU would extract the n-grams of both texts
     for each of the n^2 pairs. This function extracts those of each text once.
-
-    Args:
-        texts: candidates for one input.
-        utility: a key of UTILITIES.
-        tgt: language of the texts.
     """
     from nmt.scoring.language import language_of_text
 
@@ -121,17 +113,16 @@ def by_reverse_model(
     options: SearchOptions,
     score: Callable[[Sequence[EncodedPair]], list[float]],
 ) -> list[list[int]]:
-    """Return the indices of the candidates of each input, best first.
+    """Rank the candidates of each input by ``score(y | x) + weight * score(x | y)``: indices.
 
-    They are ranked by ``score(y | x) + weight * score(x | y)``. A part of a sentence keeps the
+    A part of a sentence keeps the
     order of the search, and so does an input that the reverse model cannot score, because the
     source or a candidate is too long.
 
     Args:
         candidates: of each input, best first.
         codec: of the model that translates, for the target language.
-        reverse: codec of the reverse model.
-        score: returns the score of each target given its source, by the reverse model.
+        reverse, score: codec of the reverse model, and its score of each target given its source.
     """
     reverse = reverse.for_target(options.src or codec.src)
     encoded = [
@@ -156,7 +147,7 @@ def _encode(
     reverse: TextCodec,
     tag: str | None,
 ) -> list[EncodedPair]:
-    """Return the ids of each candidate and of its source; none if one is too long."""
+    """Encode each candidate with its source; none if one is too long."""
     texts = [candidate.text for candidate in candidates]
     if codec.segmenter.moses.tokenized:  # as the training text of the reverse model
         texts = [codec.segmenter.decode_tokenized(c.pieces, codec.tgt) for c in candidates]

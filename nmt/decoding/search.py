@@ -69,20 +69,20 @@ class Beams:
     sentence: Tensor
 
     def of_sentences(self, which: Tensor) -> Beams:
-        """Return the beams of some sentences, by index or mask."""
+        """Keep some sentences, by index or mask."""
         return Beams(*(getattr(self, name)[which] for name in self.__dataclass_fields__))
 
     def of_columns(self, columns: slice) -> Beams:
-        """Return some of the K beams of each sentence."""
+        """Keep some of the K beams of each sentence."""
         return self._map(lambda tensors: tensors[0][:, columns])
 
     def in_order(self, order: Tensor) -> Beams:
-        """Return the beams at these indices of each sentence: order [B, columns] int64."""
+        """Take the beams at these indices of each sentence: order [B, columns] int64."""
         rows = torch.arange(len(order), device=order.device)[:, None]
         return self._map(lambda tensors: tensors[0][rows, order])
 
     def concatenate(self, *others: Beams) -> Beams:
-        """Return these beams and others of the same sentences, one after the other."""
+        """Append other beams of the same sentences."""
         return self._map(lambda tensors: torch.cat(tensors, dim=1), *others)
 
     def _map(self, function: Callable[[list[Tensor]], Tensor], *others: Beams) -> Beams:

@@ -27,7 +27,7 @@ def selection_strategy(
     max_len: Tensor,
     processors: Sequence[LogitsProcessor],
 ) -> SelectionStrategy | None:
-    """Return the strategy that the options and the constraints of a batch need; None = K best.
+    """Choose the strategy that the options and the constraints of a batch need; None = K best.
 
     Args:
         max_len: [S] int64, the most tokens of each output, including EOS.
@@ -44,16 +44,16 @@ def selection_strategy(
 
 
 def uniform(seed: int, ids: Sequence[tuple[int, ...]], draws: int, length: int) -> Tensor:
-    """Return random numbers in [0, 1), [S, draws, length] float64.
+    """Draw random numbers in [0, 1), [S, draws, length] float64.
 
     Each is a function of seed, the sentence's id, draw and position. It does not depend on the
     batch or the number of draws.
     """
-    numbers = [
-        [np.random.default_rng([seed, *sentence, draw]).random(length) for draw in range(draws)]
-        for sentence in ids
-    ]
-    return torch.from_numpy(np.array(numbers))
+    numbers = np.empty((len(ids), draws, length))
+    for row, sentence in enumerate(ids):
+        for draw in range(draws):
+            numbers[row, draw] = np.random.default_rng([seed, *sentence, draw]).random(length)
+    return torch.from_numpy(numbers)
 
 
 class Sampling:

@@ -58,8 +58,6 @@ class TorchEngine:
 
     Args:
         model: on the device.
-        codec: of its vocabulary and segmenter.
-        precision: number format of matrix products with weights.
         workers: processes that search on a CPU; 1 = only this one. More are forked, on Linux. They
             live as long as this object if the weights cannot change, else for one call.
     """
@@ -87,7 +85,7 @@ class TorchEngine:
         """Allow all options."""
 
     def model_hash(self) -> str:
-        """Return the SHA-256 of the weights, the vocabulary and the segmenter."""
+        """Compute the SHA-256 of the weights, the vocabulary and the segmenter."""
         digest = hashlib.sha256(text_hash(self.codec.vocab, self.codec.segmenter).encode())
         for name, tensor in self.model.state_dict().items():
             digest.update(name.encode())
@@ -95,24 +93,15 @@ class TorchEngine:
         return digest.hexdigest()
 
     def score(
-        self,
-        pairs: Sequence[EncodedPair],
-        options: SearchOptions,
-        stop: Stop = ignore,
-        progress: Progress = ignore,
+        self, pairs: Sequence[EncodedPair], options: SearchOptions, stop: Stop, progress: Progress
     ) -> list[TokenScores]:
         """Score the target of each pair given its source."""
-        start = self.codec.tgt_tag_ids(options.tgt_tag)
-        return forced_decode(
-            self.model.eval(), pairs, options, self._forced_batcher, stop, progress, start
-        )
+        start = self.codec.tag_ids(options.tgt_tag, "tgt")
+        model, batcher = self.model.eval(), self._forced_batcher
+        return forced_decode(model, pairs, options, batcher, stop, progress, start)
 
     def search(
-        self,
-        inputs: Sequence[SearchInput],
-        options: SearchOptions,
-        stop: Stop = ignore,
-        progress: Progress = ignore,
+        self, inputs: Sequence[SearchInput], options: SearchOptions, stop: Stop, progress: Progress
     ) -> list[list[Hypothesis]]:
         """Search inputs in batches of similar length, the longest first.
 
@@ -134,10 +123,10 @@ class TorchEngine:
             search = functools.partial(self._search_batch, options=options, stop=stop)
             batches = self._search_batcher.map(search, ordered, sizes, options.batch_tokens)
         with contextlib.closing(batches):
-            for batch, hypotheses in batches:
+            for batch, batch_hypotheses in batches:
                 rows = order[batch.start : batch.stop]
-                for row, row_hypotheses in zip(rows, hypotheses, strict=True):
-                    results[row] = row_hypotheses
+                for row, hypotheses in zip(rows, batch_hypotheses, strict=True):
+                    results[row] = hypotheses
                 progress(sum(inputs[row].part == 0 for row in rows))
         return results
 
@@ -173,12 +162,11 @@ class TorchEngine:
         layout = layout.to(self.device)
         required = torch.tensor([i.required_length for i in inputs], device=self.device)
         max_len = (layout.lengths + options.max_len_offset).maximum(required)
-        start = [BOS, *self.codec.tgt_tag_ids(options.tgt_tag).tolist()]
+        start = [BOS, *self.codec.tag_ids(options.tgt_tag, "tgt").tolist()]
         if (longest := self.model.longest) is not None:
             max_len = max_len.clamp(max=longest - len(start))
-        processors = logits_processors(
-            inputs, options, max_len, lambda: self.codec.for_tag(options.target_tag).strings
-        )
+        codec = self.codec.for_tag(options.target_tag)
+        processors = logits_processors(inputs, options, max_len, codec)
         strategy = selection_strategy(inputs, options, max_len, processors)
         # a plain search needs logits only of the types that the model can produce
         types = None if processors or strategy is not None else self._allowed_ids
@@ -219,10 +207,7 @@ class TorchEngine:
 
 
 def load_run(run: str | Path, checkpoint: str) -> tuple[Transformer, TextCodec, ModelInfo]:
-    """Load a checkpoint of a run, in eval mode, on the CPU.
-
-    Args:
-        checkpoint: best, latest, or a name such as u001500.
+    """Load a checkpoint (best, latest, or a name such as u001500), in eval mode, on the CPU.
 
     Raises:
         UserError: the folder is not a run, the checkpoint does not exist or is damaged, or files of
@@ -270,7 +255,6 @@ def load_run(run: str | Path, checkpoint: str) -> tuple[Transformer, TextCodec, 
 
 
 def _usual_line(run: RunFolder) -> UsualLine:
-    """Read the usual line of the training data from the corpus report of a run."""
     if not run.data_report_file.exists():
         return UsualLine()
     try:
@@ -290,18 +274,16 @@ def check_same_text(runs: Sequence[str | Path], codecs: Sequence[TextCodec]) -> 
     Raises:
         UserError: two runs differ in languages, vocabulary or segmenter.
     """
-
-    def contents(codec: TextCodec) -> dict[str, tuple[str, object]]:
-        return {
-            "config.yaml": ("languages", (codec.src, codec.tgt)),
-            "vocab.txt": ("contents", codec.vocab.hash),
-            "segmenter.json": ("contents", segmenter_hash(codec.segmenter)),
-        }
-
-    first = contents(codecs[0])
+    first = codecs[0]
     for run, codec in zip(runs, codecs, strict=True):
-        for name, (what, value) in contents(codec).items():
-            if (what, value) != first[name]:
+        languages = (codec.src, codec.tgt) == (first.src, first.tgt)
+        segmenters = segmenter_hash(codec.segmenter) == segmenter_hash(first.segmenter)
+        for name, what, is_same in (
+            ("config.yaml", "languages", languages),
+            ("vocab.txt", "contents", codec.vocab.hash == first.vocab.hash),
+            ("segmenter.json", "contents", segmenters),
+        ):
+            if not is_same:
                 raise UserError(
                     f"its {what} differ from those of the first run, so the runs cannot form an "
                     "ensemble",

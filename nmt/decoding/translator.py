@@ -81,7 +81,7 @@ class Translator:
         workers: int = 1,
         reverse: Runs | None = None,
     ) -> Translator:
-        """Return the translator of a run folder, or of several as an ensemble.
+        """Load a run folder, or several as an ensemble.
 
         ``nmt.load_translator`` loads exported folders too, and chooses the library that searches.
 
@@ -228,27 +228,23 @@ class Translator:
         glossary = codec.glossary(options.glossary, options.src) if options.glossary else None
         for chunk, skipped in chunks:
             report = without_first(progress, skipped)
-            parts = [
-                codec.encode_line(*item, banned, options.tag, options.src, options.split, glossary)
-                for item in chunk
-            ]
+            parts = [codec.encode_line(*item, options, banned, glossary) for item in chunk]
             report(sum(not line_parts for line_parts in parts))  # blank lines
             inputs = list(itertools.chain(*parts))
             with self._finite_scores():
                 results = self._search(inputs, codec, options, stop, report)
-            if options.reranks:
-                results = self._rerank(inputs, results, codec, options, stop)
-            remaining = iter(results)
-            hypotheses = [[next(remaining) for _ in line_parts] for line_parts in parts]
-            if options.align or options.token_scores:
-                from nmt.decoding.forced import add_scores_and_alignment
+                if options.reranks:
+                    results = self._rerank(inputs, results, codec, options, stop)
+                remaining = iter(results)
+                hypotheses = [[next(remaining) for _ in line_parts] for line_parts in parts]
+                if options.align or options.token_scores:
+                    from nmt.decoding.forced import add_scores_and_alignment
 
-                with self._finite_scores():
                     translations = add_scores_and_alignment(
                         self._scorer(), codec, parts, hypotheses, options, stop
                     )
-            else:
-                translations = list(map(codec.decode_line, hypotheses, parts))
+                else:
+                    translations = list(map(codec.decode_line, hypotheses, parts))
             yield from itertools.islice(translations, skipped, None)
 
     def _search(
@@ -259,7 +255,7 @@ class Translator:
         stop: Stop,
         progress: Progress,
     ) -> list[list[Hypothesis]]:
-        """Return the hypotheses of each input, best first.
+        """Search; the hypotheses of each input are best first.
 
         If only the best one is wanted, inputs with required phrases are searched without them
         first, and again if the best lacks a phrase. So a translation that has them stays as it is.
@@ -274,8 +270,8 @@ class Translator:
             if part.require
             and not any(part.requirement(codec.strings).is_met(h.ids) for h in hypotheses)
         ]
-        found = self.engine.search([inputs[row] for row in again], options, stop)
-        for row, hypotheses in zip(again, found, strict=True):
+        second = self.engine.search([inputs[row] for row in again], options, stop, ignore)
+        for row, hypotheses in zip(again, second, strict=True):
             results[row] = hypotheses
         return results
 
@@ -287,11 +283,9 @@ class Translator:
         options: SearchOptions,
         stop: Stop,
     ) -> list[list[Hypothesis]]:
-        """Return the n best hypotheses of each input by ``mbr`` or by the reverse model."""
-        candidates = [
-            codec.decode_line([ranks], [part])
-            for ranks, part in zip(hypotheses, inputs, strict=True)
-        ]
+        """Choose the n best hypotheses of each input by ``mbr`` or by the reverse model."""
+        pairs = zip(hypotheses, inputs, strict=True)
+        candidates = [codec.decode_line([ranks], [part]) for ranks, part in pairs]
         orders = []
         if options.mbr:
             for translations in candidates:
@@ -300,8 +294,10 @@ class Translator:
                 orders.append(rerank.by_utility(texts, options.mbr, codec.tgt))
         else:
             assert self.reverse is not None, "check_options requires it"
-            backward = options.model_copy(update={"tgt_tag": options.reverse_tgt_tag})
-            score = functools.partial(self.reverse.score_ids, options=backward, stop=stop)
+            backward = {"tgt_tag": options.reverse_tgt_tag, "align": False}
+            score = functools.partial(
+                self.reverse.score_ids, options=options.model_copy(update=backward), stop=stop
+            )
             orders = rerank.by_reverse_model(
                 inputs, candidates, codec, self.reverse.codec, options, score
             )
@@ -313,7 +309,7 @@ class Translator:
     def score(
         self, sources: Iterable[str], targets: Iterable[str], **options: Any
     ) -> list[Translation]:
-        """Return given translations with their score and their log-probability, also by token.
+        """Score given translations, with their log-probability, also by token.
 
         The values equal those of a search that finds the same pieces. If both lines are blank, the
         log-probability is 0; if one is blank, it is minus infinity.
@@ -373,20 +369,19 @@ class Translator:
         return self.engine
 
     def score_ids(
-        self,
-        pairs: Sequence[EncodedPair],
-        options: SearchOptions,
-        stop: Stop = ignore,
+        self, pairs: Sequence[EncodedPair], options: SearchOptions, stop: Stop
     ) -> list[float]:
-        """Return the score of each target given its source: log-probability / length penalty.
+        """Score each target given its source: log-probability / length penalty.
 
         Args:
             options: ``length_alpha``, ``batch_tokens`` and ``tgt_tag``.
         """
-        plain = options.model_copy(update={"align": False})
         with self._finite_scores():
-            log_probs = [scores.log_probs for scores in self._scorer().score(pairs, plain, stop)]
-        return [sum(p) / length_penalty(len(p), options.length_alpha) for p in log_probs]
+            scores = self._scorer().score(pairs, options, stop, ignore)
+        return [
+            sum(s.log_probs) / length_penalty(len(s.log_probs), options.length_alpha)
+            for s in scores
+        ]
 
     def translate_ids(
         self,
@@ -406,7 +401,7 @@ class Translator:
         codec = self.codec if tgt is None else self.codec.for_target(tgt)
         translations = [BLANK] * len(sources)
         with self._finite_scores():
-            results = self.engine.search(inputs, checked, stop)
+            results = self.engine.search(inputs, checked, stop, ignore)
         for sentence, hypotheses in zip(inputs, results, strict=True):
             translations[sentence.line - 1] = codec.decode_line([hypotheses], [sentence])[0]
         return translations
@@ -414,7 +409,7 @@ class Translator:
     def check_options(
         self, given: dict[str, Any], constraints: Set[str] = frozenset()
     ) -> SearchOptions:
-        """Return the options of one call, with the recipe's as defaults; see ``search_options``.
+        """Complete the options of one call with the recipe's; see ``search_options``.
 
         A tag that all training data has is the default.
 
@@ -426,7 +421,7 @@ class Translator:
         options, sources = search_options(self.info.decode, given, constraints), self.info.sources
         options = options.with_default_tags(self.info.default_tags)
         self.codec.tag_ids(options.tag)  # an unknown one is an error
-        self.codec.tgt_tag_ids(options.tgt_tag)
+        self.codec.tag_ids(options.tgt_tag, "tgt")
         if options.tgt_tag is None and self.info.tgt_tag_required:
             raise UserError(
                 "all training data of this model had a target tag, and none is given; its target "

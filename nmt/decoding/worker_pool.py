@@ -41,12 +41,12 @@ CAN_FORK = sys.platform == "linux"  # on other systems some libraries do not sur
 
 
 def all_cores() -> int:
-    """Return the number of available CPUs, at most OMP_NUM_THREADS; 1 if forks are not safe."""
+    """Count the available CPUs, at most OMP_NUM_THREADS; 1 if forks are not safe."""
     return within_limit(min(available_cpus(), num_threads())) if CAN_FORK else 1
 
 
 def check_workers(workers: int) -> int:
-    """Return a number of workers; raise a UserError if it is not from 1 to MAX_WORKERS."""
+    """Check that a number of workers is from 1 to MAX_WORKERS, else raise a UserError."""
     if isinstance(workers, bool) or not isinstance(workers, int) or not 1 <= workers <= MAX_WORKERS:
         raise UserError(
             f"workers: {workers} is not an integer from 1 to {MAX_WORKERS}",

@@ -36,7 +36,6 @@ from nmt.decoding.engine import (
     Runs,
     SearchInput,
     Stop,
-    ignore,
     length_penalty,
     listed,
 )
@@ -88,10 +87,10 @@ class CTranslate2Engine:
     A target tag is CTranslate2's ``target_prefix``: it counts as a token, with log-probability 0.
 
     Args:
-        folder: contains CTranslate2's model; ``codec`` and ``metadata`` belong to it.
+        folder: contains CTranslate2's model.
+        codec, metadata, weights_hash: of this folder.
         device: auto, cpu, cuda or cuda:N.
         workers: batches that are searched at the same time on a CPU, each by a thread.
-        weights_hash: SHA-256 of the model.
     """
 
     name = "ctranslate2"
@@ -145,15 +144,11 @@ class CTranslate2Engine:
             )
 
     def model_hash(self) -> str:
-        """Return the SHA-256 of the exported model, and of vocabulary and segmenter."""
+        """Combine the SHA-256 of the exported model with that of vocabulary and segmenter."""
         return self._hash
 
     def search(
-        self,
-        inputs: Sequence[SearchInput],
-        options: SearchOptions,
-        stop: Stop = ignore,
-        progress: Progress = ignore,
+        self, inputs: Sequence[SearchInput], options: SearchOptions, stop: Stop, progress: Progress
     ) -> list[list[Hypothesis]]:
         """Search inputs; ``stop`` is called before each batch, ``progress`` at the end."""
         results: list[list[Hypothesis]] = [[] for _ in inputs]
@@ -240,7 +235,7 @@ class CTranslate2Engine:
 def _batches(
     inputs: Sequence[SearchInput], rows: Sequence[int], options: SearchOptions
 ) -> list[Sequence[int]]:
-    """Split rows, longest first, into batches of at most ``batch_tokens`` pieces x beam."""
+    """Split rows, the longest first, into batches of at most ``batch_tokens`` pieces x beam."""
     sizes = [(len(inputs[row].ids) + 1) * options.beam for row in rows]
     return [rows[batch.start : batch.stop] for batch in greedy_batches(sizes, options.batch_tokens)]
 
@@ -249,9 +244,6 @@ class AutoEngine:
     """Searches with CTranslate2 where that is equal and faster, and elsewhere with torch.
 
     The export is made when it is first needed, and kept in the cache of the user.
-
-    Args:
-        translator: of a run folder, with torch.
     """
 
     name = f"torch; ctranslate2 for {WHERE_SAME}, if it can express the model"
@@ -270,31 +262,27 @@ class AutoEngine:
         self.score, self.longest_target = self._torch.score, self._torch.longest_target
 
     def search(
-        self,
-        inputs: Sequence[SearchInput],
-        options: SearchOptions,
-        stop: Stop = ignore,
-        progress: Progress = ignore,
+        self, inputs: Sequence[SearchInput], options: SearchOptions, stop: Stop, progress: Progress
     ) -> list[list[Hypothesis]]:
-        """Return the hypotheses of each input, best first, from either engine."""
+        """Search with either engine."""
         fits = options.max_len_offset <= self._largest_offset
         faster = self._ctranslate2 if fits and finds_the_same(inputs, options) else None
         return (faster or self._torch).search(inputs, options, stop, progress)
 
     @functools.cached_property
     def _ctranslate2(self) -> CTranslate2Engine | None:
-        """CTranslate2 with this model, or None if that is impossible; says which, once."""
+        """CTranslate2 with this model, or None if that is impossible; a note says which, once."""
         try:
             engine = self._export()
-            print(f"note: engine ctranslate2 for {WHERE_SAME}", file=sys.stderr)
-            return engine
         except (NmtError, OSError, RuntimeError) as error:
             reason = error.what if isinstance(error, NmtError) else str(error)
             print(f"note: engine torch, because {reason}", file=sys.stderr)
             return None
+        print(f"note: engine ctranslate2 for {WHERE_SAME}", file=sys.stderr)
+        return engine
 
     def _export(self) -> CTranslate2Engine:
-        """Return CTranslate2 with the cached export, which is made if it is missing."""
+        """Load the cached export, which is made if it is missing."""
         from nmt.model.transformer import Transformer
 
         translator, engine = self._translator, self._torch
@@ -335,7 +323,7 @@ def finds_the_same(inputs: Sequence[SearchInput], options: SearchOptions) -> boo
 
 
 def cache_folder() -> Path:
-    """Return the folder of automatic exports, below XDG_CACHE_HOME or ~/.cache."""
+    """Locate the folder of automatic exports, below XDG_CACHE_HOME or ~/.cache."""
     base = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
     return Path(base) / "nmt" / "ctranslate2"
 
@@ -350,7 +338,7 @@ def load_exported(
     workers: int = 1,
     reverse: Translator | None = None,
 ) -> Translator:
-    """Return a translator that searches with CTranslate2.
+    """Load a translator that searches with CTranslate2.
 
     Args:
         path: a folder that nmt-export wrote; or a run folder, for a temporary export.
@@ -382,7 +370,7 @@ def load_exported(
 def _load(
     folder: Path, device: str, source: str | None, workers: int, reverse: Translator | None
 ) -> Translator:
-    """Return the translator of an exported folder, which may be deleted afterwards."""
+    """Load an exported folder, which may be deleted afterwards."""
     weights_hash = verify_files(folder)
     metadata = read_metadata(folder)
     codec = TextCodec(
@@ -432,7 +420,7 @@ def load_translator(
     engine: str | None = None,
     reverse: Runs | None = None,
 ) -> Translator:
-    """Return the translator of a run folder, of several as an ensemble, or of an exported folder.
+    """Load a run folder, several as an ensemble, or an exported folder.
 
     Args:
         run: a run folder from nmt-train; several, for an ensemble; or an exported folder from

@@ -42,7 +42,7 @@ PARTS = {"encoder": ("self_attn", "ffn"), "decoder": ("self_attn", "cross_attn",
 def fold(
     state: Mapping[str, Tensor], config: ModelConfig, allowed: Tensor
 ) -> tuple[ModelConfig, Weights]:
-    """Return the configuration and weights of an equivalent plain model.
+    """Compute the configuration and weights of an equivalent plain model.
 
     Args:
         state: a Transformer's state_dict, which is not changed. The result has its dtype and is on
@@ -62,11 +62,10 @@ def fold(
     _fold_heads(weights, config)
     _fold_residuals(weights, config)
     _fold_mask(weights, config, allowed.cpu())
-    return folded_config(config), {name: tensor.to(dtype) for name, tensor in weights.items()}
+    return _folded_config(config), {name: tensor.to(dtype) for name, tensor in weights.items()}
 
 
-def folded_config(config: ModelConfig) -> ModelConfig:
-    """Return the configuration of the folded model."""
+def _folded_config(config: ModelConfig) -> ModelConfig:
     changes: dict[str, Any] = {
         "fixnorm": False,
         "head_scale": False,
@@ -82,7 +81,7 @@ def folded_config(config: ModelConfig) -> ModelConfig:
 
 
 def layers_of(config: ModelConfig, stack: str) -> range:
-    """Return the layer numbers of ``encoder`` or ``decoder``."""
+    """List the layer numbers of ``encoder`` or ``decoder``."""
     return range(config.enc_layers if stack == "encoder" else config.dec_layers)
 
 

@@ -50,9 +50,7 @@ _SUM = re.compile(r"([0-9a-f]{64})  ([\w.-]+)")
 _EXPORT_AGAIN = "export the run again with nmt-export, or copy the folder again"
 TEMPLATES = Path(__file__).with_name("templates")
 TEXT_MODULES = Path(unicode.__file__).parent
-_BPE_NOTE = """\
-- translate.py does not protect `@@` in the text.
-"""
+_BPE_NOTE = "- translate.py does not protect `@@` in the text.\n"
 
 
 @dataclass(frozen=True)
@@ -115,7 +113,6 @@ def export(
 
     Args:
         translator: of a run folder, on any device.
-        output: the folder.
         quantization: one of CTranslate2's types; None = fp32.
         force: replace an exported folder of this name.
 
@@ -201,15 +198,11 @@ def check_output(output: Path, force: bool, marker: str = EXPORT_FILE) -> None:
     is_same = (output / marker).is_file()
     replaceable = output.is_dir() and (is_same or not any(output.iterdir()))
     if not replaceable:
-        raise UserError(
-            "exists and is not an exported model", at=str(output), fix="choose another folder"
-        )
+        what = "exists and is not an exported model"
+        raise UserError(what, at=str(output), fix="choose another folder")
     if not force:
-        raise UserError(
-            "exists already",
-            at=str(output),
-            fix="choose another folder, or add --force to replace it",
-        )
+        fix = "choose another folder, or add --force to replace it"
+        raise UserError("exists already", at=str(output), fix=fix)
 
 
 @contextlib.contextmanager
@@ -228,7 +221,7 @@ def output_folder(output: Path, force: bool, marker: str = EXPORT_FILE) -> Itera
 
 
 def packages(segmenter: Segmenter) -> list[str]:
-    """Return the Python packages that translate.py needs."""
+    """List the Python packages that translate.py needs."""
     needed = ["ctranslate2", "sentencex"]
     if segmenter.kind == "sentencepiece":
         needed.append("sentencepiece")
@@ -240,14 +233,12 @@ def packages(segmenter: Segmenter) -> list[str]:
 
 
 def _readme(segmenter: Segmenter, metadata: Metadata, positions: int) -> str:
-    """Return the text of README.md."""
-    needed = packages(segmenter)
     template = Template((TEMPLATES / "README.md").read_text(encoding="utf-8"))
     text = template.substitute(
         src=metadata.src,
         tgt=metadata.tgt,
         quantization=metadata.quantization or "fp32",
-        packages=" ".join(needed),
+        packages=" ".join(packages(segmenter)),
         segmenter_files=", ".join(f"`{name}`" for name in ("segmenter.json", *segmenter.files())),
         positions=f"{positions:,}",
         length_alpha=f"{metadata.decode['length_alpha']:g}",
@@ -262,7 +253,7 @@ def _readme(segmenter: Segmenter, metadata: Metadata, positions: int) -> str:
 
 
 def read_metadata(folder: Path) -> Metadata:
-    """Return the contents of nmt.json.
+    """Read nmt.json.
 
     Raises:
         UserError: the file is damaged, or another version wrote other settings into it.

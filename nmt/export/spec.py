@@ -33,23 +33,17 @@ Arrays = Mapping[str, np.ndarray]
 
 
 def require_ctranslate2() -> ModuleType:
-    """Return the package ctranslate2.
-
-    Raises:
-        UserError: the package is not installed.
-    """
+    """Import ctranslate2, or raise a UserError that says how to install it."""
     try:
         import ctranslate2
     except ImportError as error:
-        raise UserError(
-            f"the package ctranslate2 cannot be imported: {error}",
-            fix=install_fix("ctranslate2"),
-        ) from error
+        what = f"the package ctranslate2 cannot be imported: {error}"
+        raise UserError(what, fix=install_fix("ctranslate2")) from error
     return ctranslate2
 
 
 def ctranslate2_length_penalty(alpha: float) -> float:
-    """Return CTranslate2's ``length_penalty`` that is closest to GNMT's alpha.
+    """Compute CTranslate2's ``length_penalty`` that is closest to GNMT's alpha.
 
     CTranslate2 divides by ``n^p``, this toolkit by ``((5 + n) / 6)^alpha`` (W equation 14). Their
     relative growth with n is ``p / n`` and ``alpha / (5 + n)``: equal at n = 25 if p = 5/6 alpha.
@@ -58,12 +52,7 @@ def ctranslate2_length_penalty(alpha: float) -> float:
 
 
 def largest_offset(decode: DecodeConfig, config: ModelConfig) -> int:
-    """Return the largest ``max_len_offset`` for which an export has enough positions.
-
-    Args:
-        decode: settings of the run that is exported.
-        config: of its model, which may have learned its positions.
-    """
+    """Compute the largest ``max_len_offset`` for which an export has enough positions."""
     if config.positions == "learned":
         return config.max_positions - LONGEST_SOURCE
     return max(POSITIONS - LONGEST_SOURCE, decode.max_len_offset)
@@ -78,11 +67,7 @@ def check_supported(config: ModelConfig) -> None:
     obstacles = [
         f"model.{key}: {format_value(getattr(config, key))}, {reason}"
         for key, is_obstacle, reason in (
-            (
-                "ffn_norm",
-                config.ffn_norm,
-                "CTranslate2 has no norm inside the feed-forward layer",
-            ),
+            ("ffn_norm", config.ffn_norm, "CTranslate2 has no norm inside the feed-forward layer"),
             (
                 "post_attn_norm",
                 config.post_attn_norm,
@@ -118,7 +103,7 @@ def check_supported(config: ModelConfig) -> None:
 def build_spec(
     config: ModelConfig, weights: Mapping[str, Tensor], types: Sequence[str], positions: int
 ) -> Any:
-    """Return a complete and validated ``ctranslate2.specs.TransformerSpec``.
+    """Build a complete and validated ``ctranslate2.specs.TransformerSpec``.
 
     Args:
         config, weights: the results of ``fold``.
@@ -179,37 +164,32 @@ def build_spec(
 
 
 def _set_layer(layer: Any, arrays: Arrays, name: str, config: ModelConfig) -> None:
-    attention = layer.self_attention
-    _set_norm(attention.layer_norm, arrays, f"{name}.self_attn_res.norm")
-    _set_linears(attention.linear, arrays, f"{name}.self_attn", ("qkv", "out"))
+    attentions: list[tuple[str, Any, tuple[str, ...]]]
+    attentions = [("self_attn", layer.self_attention, ("qkv", "out"))]
     if hasattr(layer, "attention"):
-        _set_norm(layer.attention.layer_norm, arrays, f"{name}.cross_attn_res.norm")
-        _set_linears(layer.attention.linear, arrays, f"{name}.cross_attn", ("q", "kv", "out"))
+        attentions.append(("cross_attn", layer.attention, ("q", "kv", "out")))
+    for branch, attention, parts in attentions:
+        _set_norm(attention.layer_norm, arrays, f"{name}.{branch}_res.norm")
+        for linear, part in zip(attention.linear, parts, strict=True):
+            _set_linear(linear, arrays, f"{name}.{branch}.{part}")
     ffn = layer.ffn
     _set_norm(ffn.layer_norm, arrays, f"{name}.ffn_res.norm")
-    inner = [ffn.linear_0]
-    if config.activation == "geglu":
-        for linear, half in ((ffn.linear_0, 0), (ffn.linear_0_noact, 1)):  # the gate is first
-            linear.weight = np.split(arrays[f"{name}.ffn.fc1.weight"], 2)[half]
-            if config.bias:
-                linear.bias = np.split(arrays[f"{name}.ffn.fc1.bias"], 2)[half]
-        inner = []
-    elif config.activation == "relu2":
-        inner.append(ffn.linear_0_noact)
-    for linear in inner:
-        _set_linear(linear, arrays, f"{name}.ffn.fc1")
     _set_linear(ffn.linear_1, arrays, f"{name}.ffn.fc2")
+    if config.activation != "geglu":
+        _set_linear(ffn.linear_0, arrays, f"{name}.ffn.fc1")
+        if config.activation == "relu2":
+            _set_linear(ffn.linear_0_noact, arrays, f"{name}.ffn.fc1")
+        return
+    for linear, half in ((ffn.linear_0, 0), (ffn.linear_0_noact, 1)):  # the gate is first
+        linear.weight = np.split(arrays[f"{name}.ffn.fc1.weight"], 2)[half]
+        if config.bias:
+            linear.bias = np.split(arrays[f"{name}.ffn.fc1.bias"], 2)[half]
 
 
 def _set_norm(norm: Any, arrays: Arrays, name: str) -> None:
     norm.gamma = arrays[f"{name}.weight"]
     if f"{name}.bias" in arrays:
         norm.beta = arrays[f"{name}.bias"]
-
-
-def _set_linears(linears: Any, arrays: Arrays, name: str, parts: Sequence[str]) -> None:
-    for linear, part in zip(linears, parts, strict=True):
-        _set_linear(linear, arrays, f"{name}.{part}")
 
 
 def _set_linear(linear: Any, arrays: Arrays, name: str) -> None:

@@ -27,7 +27,7 @@ _ENDING = re.compile(r"[A-Za-z]{2,3}([-_][A-Za-z0-9]+)*")
 
 
 def bleu_tokenizer(tgt_lang: str) -> str:
-    """Return the name of sacreBLEU's tokenizer for a language.
+    """Choose sacreBLEU's tokenizer for a language.
 
     This is sacreBLEU's choice, except that it is ``char`` for languages without spaces between
     words that sacreBLEU has no tokenizer for, and for Japanese and Korean if MeCab is not
@@ -48,21 +48,19 @@ def bleu_tokenizer(tgt_lang: str) -> str:
 
 
 def language_of_text(tgt_lang: str, lines: Sequence[str]) -> str:
-    """Return the language that a text is scored as.
+    """Choose the language that a text is scored as.
 
     This is ``tgt_lang``, unless the script of most letters shows that its tokenizer does not fit:
     text without spaces between words is scored as the main language of its script, and Chinese
     languages in Latin letters are scored by words.
 
     Args:
-        tgt_lang: language code, empty if unknown.
+        tgt_lang: empty if unknown.
         lines: the first reference.
     """
     if base_language(tgt_lang) in ("zh", "ja", "ko"):
         return tgt_lang
-    letters: Counter[str] = Counter()
-    for line in islice(lines, _SAMPLE):
-        letters.update(line)
+    letters = Counter("".join(islice(lines, _SAMPLE)))
     scripts: Counter[str] = Counter()
     for character, count in letters.items():
         if character.isalpha():

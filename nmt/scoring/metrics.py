@@ -88,10 +88,9 @@ class _TokenizedBleu(BLEU):
 
 
 class _PlainFloats(SacrebleuMetric):
-    """A metric whose scores are Python floats: sacreBLEU's interval fails on a mix with NumPy's.
+    """A metric whose scores are Python floats: sacreBLEU's interval fails on a mix with NumPy's."""
 
-    Resamples without a match (chrF) or with blank references only (TER) have Python floats.
-    """
+    # resamples without a match (chrF) or with blank references only (TER) have Python floats
 
     def _compute_score_from_stats(self, stats: list[Any]) -> Any:
         result = super()._compute_score_from_stats(stats)  # type: ignore[safe-super]
@@ -176,13 +175,11 @@ def score(
     """Score one system.
 
     Args:
-        hyps: plain (detokenized) text, one line per segment; words for the metric
+        hyps, refs, other_refs: plain (detokenized) text, one line per segment; words for the metric
             ``tokenized_bleu``.
-        refs: the reference, in the same form.
         metrics: keys of METRICS.
         tgt_lang: language code; decides BLEU's tokenizer.
         resamples: bootstrap resamples for 95 % intervals, which take seconds; 0 = no intervals.
-        other_refs: further references of the same lines, in the same form.
         progress: show a bar on a terminal.
 
     Returns:
@@ -218,10 +215,9 @@ def tokenized_bleu(
     Comparable only between systems scored on the same tokenization.
 
     Args:
-        hyp_words: tokenized text with the segmentation undone, words separated by white space.
-        ref_words: the reference, tokenized the same way.
-        tokenizer: what produced the words of the hypotheses, for the signature.
-        other_refs: further references of the same lines, tokenized the same way.
+        hyp_words, ref_words, other_refs: text tokenized in the same way, words separated by white
+            space.
+        tokenizer: what produced the words, for the signature.
 
     Raises:
         UserError: the line counts differ, or there are no lines.
@@ -231,7 +227,7 @@ def tokenized_bleu(
 
 
 def with_tokenizer(score: Score, tokenizer: str) -> Score:
-    """Return a score whose signature names the tokenizer where sacreBLEU says ``tok:none``."""
+    """Name the tokenizer in a signature where sacreBLEU says ``tok:none``."""
     return replace(score, signature=score.signature.replace("tok:none", f"tok:{tokenizer}"))
 
 
@@ -254,12 +250,7 @@ def sentence_scores(
     """Score each line by itself, as ``sacrebleu --sentence-level`` does.
 
     BLEU counts only the n-gram orders that a line has (``eff:yes`` in its signature), so a correct
-    line of two words has 100.
-
-    The arguments are those of ``score``; the metrics are computed on plain text.
-
-    Raises:
-        UserError: the line counts differ, or there are no lines.
+    line of two words has 100. Arguments and errors are those of ``score``, on plain text.
     """
     check_lines(hyps, refs)
     scores = []
@@ -286,16 +277,14 @@ def paired_bootstrap(
 ) -> dict[str, list[Comparison]]:
     """Compare every system with the first by paired bootstrap resampling (Koehn 2004).
 
+    The numbers equal those of ``sacrebleu --paired-bs``, except that p is 1 for equal scores. The
+    other arguments and errors are those of ``score``.
+
     Args:
-        systems: name -> hypotheses, at least two; the first is the baseline. The other arguments
-            are those of ``score``.
+        systems: name -> hypotheses, at least two; the first is the baseline.
 
     Returns:
-        Name -> one comparison per metric. The numbers equal those of ``sacrebleu --paired-bs``,
-        except that p is 1 for equal scores.
-
-    Raises:
-        UserError: the line counts differ, or there are no lines.
+        Name -> one comparison per metric.
     """
     for name, hyps in systems.items():
         check_lines(hyps, refs, name)

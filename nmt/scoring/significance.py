@@ -45,45 +45,35 @@ class PairedTests:
 
 @dataclass(frozen=True)
 class SentenceScorer:
-    """A metric of METRICS as sums over sentences.
-
-    Attributes:
-        metric: key of METRICS.
-        tgt_lang: language code; decides BLEU's tokenizer.
-    """
+    """A metric of METRICS as sums over sentences; the language decides BLEU's tokenizer."""
 
     metric: str
     tgt_lang: str
 
     def statistics(self, hyps: Sequence[str], refs: Sequence[Sequence[str]]) -> np.ndarray:
-        """Return [N, K]: what the metric counts in each of N sentences.
-
-        Args:
-            hyps: N sentences.
-            refs: one or several references of N sentences.
-        """
+        """Count what the metric needs of each of N sentences, with one or several refs: [N, K]."""
         metric = METRICS[self.metric].create(self.tgt_lang)
         counts = metric._extract_corpus_statistics(list(hyps), [list(lines) for lines in refs])
         return np.array(counts, dtype=np.float64)
 
     def scores(self, sums: np.ndarray) -> np.ndarray:
-        """Return the corpus score of each row of sums: [R, K] -> [R]."""
+        """Compute the corpus score of each row of sums: [R, K] -> [R]."""
         metric = METRICS[self.metric].create(self.tgt_lang)
         return np.array([metric._compute_score_from_stats(list(row)).score for row in sums])
 
 
 def mean_statistics(values: Sequence[float]) -> np.ndarray:
-    """Return [N, 2]: the value of each segment, and 1, of which ``mean_scores`` makes the mean."""
+    """Pair the value of each segment with the count 1, for ``mean_scores``: [N, 2]."""
     return np.array([[value, 1.0] for value in values])
 
 
 def mean_scores(sums: np.ndarray) -> np.ndarray:
-    """Return the mean of each row of summed values and counts: [R, 2] -> [R]."""
+    """Compute the mean of each row of summed values and counts: [R, 2] -> [R]."""
     return sums[:, 0] / sums[:, 1]
 
 
 def interval(scores: Scores, runs: Runs, resamples: int) -> tuple[float, float]:
-    """Return the ends of the 95 % bootstrap interval, as sacreBLEU estimates it."""
+    """Estimate the ends of the 95 % bootstrap interval, as sacreBLEU does."""
     mean, half = estimate_ci(_bootstrap(scores, runs, resamples))
     return float(mean - half), float(mean + half)
 

@@ -39,7 +39,7 @@ class _Pieces:
 
 
 def spbleu(tokenizer: str, file: Path | None = None) -> BLEU:
-    """Return sacreBLEU's BLEU on the pieces of a SentencePiece model.
+    """Make sacreBLEU's BLEU on the pieces of a SentencePiece model.
 
     Args:
         tokenizer: sacreBLEU's name of it: flores200 or flores101.
@@ -72,5 +72,5 @@ def spbleu(tokenizer: str, file: Path | None = None) -> BLEU:
 
 
 def downloaded_model(tokenizer: str) -> Path:
-    """Return where sacreBLEU stores a SentencePiece model: in ~/.sacrebleu, or in $SACREBLEU."""
+    """Locate sacreBLEU's SentencePiece model: in ~/.sacrebleu, or in $SACREBLEU."""
     return Path(SACREBLEU_DIR) / "models" / Path(SPM_MODELS[tokenizer]["url"]).name

@@ -64,13 +64,12 @@ class Systems:
     tokenized: bool = False
 
     def count_empty(self, system: str) -> int:
-        """Return the number of blank hypotheses of a system."""
+        """Count the blank hypotheses of a system."""
         return sum(map(is_blank, self.texts[system]))
 
     def notes(self) -> list[str]:
-        """Return what a reader of the scores should know about the text, one line each."""
-        total = len(self.refs)
-        notes = []
+        """List what a reader of the scores should know about the text, one line each."""
+        total, notes = len(self.refs), []
         for name, hyps in self.texts.items():
             if empty := self.count_empty(name):
                 notes.append(f"{name}: {empty:,} of {total:,} hypotheses are empty")
@@ -84,16 +83,16 @@ class Systems:
         segmented = [name for name, lines in texts.items() if _looks_like(_SEGMENTED, lines)]
         others = [name for name in texts if name not in segmented]
         tokenized = [name for name in others if _looks_like(_TOKENIZED, texts[name])]
-        for names, note in (
-            (segmented, "split into subword pieces; undo the segmentation before scoring"),
-            (
-                tokenized,
-                "tokenized, but BLEU, chrF and TER need plain text; pass --tokenized if the files "
-                "are Moses-tokenized",
-            ),
-        ):
-            if names:
-                notes.append(f"{', '.join(names)}: looks {note}")
+        if segmented:
+            notes.append(
+                f"{', '.join(segmented)}: looks split into subword pieces; undo the segmentation "
+                "before scoring"
+            )
+        if tokenized:
+            notes.append(
+                f"{', '.join(tokenized)}: looks tokenized, but BLEU, chrF and TER need plain text; "
+                "pass --tokenized if the files are Moses-tokenized"
+            )
         return [*notes, *self.remarks]
 
 
@@ -107,7 +106,6 @@ class TrainingFile:
 
 
 def _different_forms(texts: Mapping[str, list[str]]) -> list[str]:
-    """Return a note on each text in another Unicode form than a text that it is compared with."""
     forms = {
         name: OtherForm.of(line for line in lines if not is_blank(line))
         for name, lines in texts.items()
@@ -157,12 +155,11 @@ def from_files(
     lines_of = {name: _read(name) for name in hyp_files}
     refs = [_read(name) for name in ref_files]
     sources = _read(src_file) if src_file else []
-    for name, lines in lines_of.items():
-        check_lines(lines, refs[0], name)
-    for name, lines in zip(ref_files, refs, strict=True):
-        check_lines(lines, refs[0], name)
+    named = [*lines_of.items(), *zip(ref_files, refs, strict=True)]
     if src_file:
-        check_lines(sources, refs[0], src_file)
+        named.append((src_file, sources))
+    for name, lines in named:
+        check_lines(lines, refs[0], name)
     known = tgt_lang or language_of_files(ref_files)
     scored_as = language_of_text(known, refs[0])
     moses, lang = Moses(tokenized), known or scored_as or "en"
@@ -239,21 +236,17 @@ def from_runs(
 
 
 def words_file(hyp_file: Path) -> Path:
-    """Return the file with the words of the hypotheses that a file contains as plain text."""
+    """Name the file with the words of the hypotheses that a file has as plain text."""
     return hyp_file.with_suffix(".words")
 
 
 def set_file(hyp_file: Path, name: str) -> Path:
-    """Return the file with the hypotheses of one of several sets; a single one has the name ""."""
+    """Name the file with the hypotheses of one of several sets; a single set has the name ""."""
     return hyp_file.with_name(f"{hyp_file.stem}.{name}{hyp_file.suffix}") if name else hyp_file
 
 
 def hypotheses_file(run: RunFolder, split: str) -> Path:
-    """Return the file with the hypotheses of a run's best checkpoint; it may be missing.
-
-    Args:
-        split: dev or test, or ``dev.NAME`` of several sets.
-    """
+    """Name the file with the hypotheses of a run's best checkpoint; it may be missing."""
     role, _, name = split.partition(".")
     best = run.dev_dir / f"{run.best() or '*'}.hyp"
     return set_file(run.test_hyp if role == "test" else best, name)
@@ -266,10 +259,10 @@ def _reject_duplicates(names: Sequence[str], message: str) -> None:
 
 
 def find_set(run: RunFolder, split: str) -> tuple[Path, HeldOutEntry]:
-    """Return the hypotheses of the best checkpoint for a set, and its entry of the recipe.
+    """Find the hypotheses of the best checkpoint for a set, and the set's entry of the recipe.
 
-    Args:
-        split: dev or test, or ``dev.NAME`` of several sets.
+    Raises:
+        UserError: there is no such set or file; ``split`` is as in ``from_runs``.
     """
     recipe = run.recipe()
     role, _, name = split.partition(".")
@@ -314,8 +307,7 @@ def _from_run(
     tokenized, is_tokenized = recipe.data.tokenized, entry.is_tokenized(recipe.data)
     texts = _read(hyp_file)
     refs = [read_in_form(Path(file), tgt, is_tokenized, tokenized) for file in ref_files]
-    check_lines(texts, refs[0], str(hyp_file))
-    for file, lines in zip(ref_files, refs, strict=True):
+    for file, lines in ((str(hyp_file), texts), *zip(ref_files, refs, strict=True)):
         check_lines(lines, refs[0], file)
     if stored_words:
         words = _read(words_file(hyp_file))
@@ -349,7 +341,6 @@ def _from_run(
 
 
 def _script_remarks(lang: str, scored_as: str, ref_file: str) -> list[str]:
-    """Return a remark if the script of a reference decides how BLEU splits it."""
     if scored_as == lang or not lang:
         return []
     how = f"scored as language {scored_as}: BLEU has tok:{bleu_tokenizer(scored_as)}"
@@ -357,7 +348,7 @@ def _script_remarks(lang: str, scored_as: str, ref_file: str) -> list[str]:
 
 
 def _training_files(recipe: Recipe, tgt: str) -> list[TrainingFile]:
-    """Return the target sides in a language; a corpus that is listed twice counts once."""
+    # a corpus that is listed twice counts once
     entries = {e.path: e for e in recipe.data.train if e.langs(recipe)[1] == tgt and not e.table}
     return [
         TrainingFile(find_side(path, tgt), tgt, entry.is_tokenized(recipe.data))

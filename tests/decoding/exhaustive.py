@@ -1,6 +1,6 @@
 """Hand-made scores, all possible outputs, and a slow beam search, to compare with.
 
-This module shares no code with nmt.decoding. A model is a function from (sentence, prefix) to
+Only ``search`` runs code of nmt.decoding. A model is a function from (sentence, prefix) to
 log-probabilities of the next token, a hypothesis is a tuple of tokens, and sums are computed in
 double precision, one sentence at a time.
 """
@@ -9,10 +9,14 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Iterator, Sequence
+from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
+
+from nmt.decoding.engine import Hypothesis
+from nmt.decoding.search import beam_search
 
 EOS = 2
 Prefix = tuple[int, ...]
@@ -168,3 +172,19 @@ class StubState:
     def keep(self, sentences: Tensor) -> None:
         self.sentences = [self.sentences[row] for row in sentences.tolist()]
         self.prefixes = [self.prefixes[row] for row in sentences.tolist()]
+
+
+def search(
+    scores: Scores,
+    beam: int,
+    max_len: Sequence[int],
+    alpha: float = 0.6,
+    n_best: int = 1,
+    forbidden: Sequence[int] = (0, 1),
+    sentences: Sequence[int] | None = None,
+    **others: Any,
+) -> tuple[list[list[Hypothesis]], StubState]:
+    """Run ``beam_search``; PAD and BOS are forbidden, UNK (3) is not, for more outputs."""
+    state = StubState(scores, range(len(max_len)) if sentences is None else sentences, beam)
+    limits, banned = torch.tensor(max_len), torch.tensor(forbidden)
+    return beam_search(state, beam, limits, alpha, banned, n_best, **others), state

@@ -28,18 +28,14 @@ MANY = [length for length in range(30, 6, -1) for _ in range(40)]
         ([MAX_CHUNK_CHARACTERS - 1, 1, 5, 5], [2, 2]),
     ],
 )
-def test_a_chunk_ends_after_enough_lines_or_characters(
-    sizes: list[int], lengths: list[int]
-) -> None:
+def test_a_chunk_ends_after_enough_lines_or_characters(sizes, lengths):
     chunks = [chunk for chunk, _ in read_chunks(sizes, 3, lambda size: size)]
     assert [len(chunk) for chunk in chunks] == lengths
     assert list(itertools.chain.from_iterable(chunks)) == sizes
 
 
 @given(LENGTHS, st.integers(1, 200), st.integers(1, 5))
-def test_each_sentence_is_in_one_batch_of_limited_size(
-    lengths: list[int], max_size: int, workers: int
-) -> None:
+def test_each_sentence_is_in_one_batch_of_limited_size(lengths, max_size, workers):
     batches = balanced_batches(lengths, max_size, workers)
     assert list(itertools.chain.from_iterable(batches)) == list(range(len(lengths)))
     for batch in batches:
@@ -47,7 +43,7 @@ def test_each_sentence_is_in_one_batch_of_limited_size(
 
 
 @pytest.mark.parametrize("workers", [2, 3, 16])
-def test_workers_get_equal_amounts_of_work(workers: int) -> None:
+def test_workers_get_equal_amounts_of_work(workers):
     """Filling each batch to the limit would give one worker a batch more than the others."""
     batches = balanced_batches(MANY, sum(MANY) * 2 // 5, workers)
     assert len(batches) % workers == 0
@@ -55,7 +51,7 @@ def test_workers_get_equal_amounts_of_work(workers: int) -> None:
     assert min(sizes) > 0.8 * max(sizes)
 
 
-def test_one_long_sentence_does_not_shrink_the_other_batches() -> None:
+def test_one_long_sentence_does_not_shrink_the_other_batches():
     max_size = sum(MANY) // 5
     without, with_long = (
         balanced_batches(MANY, max_size, 2),

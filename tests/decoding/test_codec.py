@@ -17,6 +17,8 @@ from nmt.data.tokenizer import Moses
 from nmt.decoding import codec as codec_module
 from nmt.decoding import forced as forced_module
 from nmt.decoding.codec import part_ends
+from nmt.decoding.constraints import LineConstraints
+from nmt.decoding.options import SearchOptions
 from nmt.decoding.translator import Translator
 from nmt.errors import UserError
 from tests.decoding.untrained import LINES, PAIRS, untrained
@@ -42,15 +44,13 @@ def parts(strings: list[str], longest: int) -> list[str]:
         ([], 3, []),
     ],
 )
-def test_a_sentence_is_cut_between_words_if_possible(
-    strings: list[str], longest: int, expected: list[str]
-) -> None:
+def test_a_sentence_is_cut_between_words_if_possible(strings, longest, expected):
     assert parts(strings, longest) == expected
 
 
 @settings(deadline=None, database=None, derandomize=True)
 @given(st.lists(st.sampled_from(["a ", "b", ". ", " c", "."]), max_size=60), st.integers(2, 12))
-def test_parts_cover_the_line_and_have_similar_lengths(strings: list[str], longest: int) -> None:
+def test_parts_cover_the_line_and_have_similar_lengths(strings, longest):
     ends = part_ends(strings, longest)
     sizes = np.diff([0, *ends])
     assert sum(sizes) == len(strings)
@@ -60,9 +60,7 @@ def test_parts_cover_the_line_and_have_similar_lengths(strings: list[str], longe
 
 
 @pytest.mark.parametrize("kind", ["fastbpe", "sentencepiece"])
-def test_a_long_line_is_split_into_its_sentences(
-    kind: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_long_line_is_split_into_its_sentences(kind, monkeypatch, capsys):
     translator = untrained()
     if kind == "sentencepiece":
         config = SentencePieceConfig(vocab_size=60)
@@ -73,7 +71,8 @@ def test_a_long_line_is_split_into_its_sentences(
     one = "o can branco come pan na cidade fresca!"
     pieces = codec.source_pieces(one)
     monkeypatch.setattr(codec_module, "MAX_SOURCE_PIECES", 2 * len(pieces) - 1)
-    inputs = codec.encode_line(7, " ".join([one] * 5))
+    options = SearchOptions(split="line")
+    inputs = codec.encode_line(7, " ".join([one] * 5), LineConstraints(), options)
     assert [list(part.ids) for part in inputs] == [codec.vocab.ids(pieces)] * 5
     assert [part.pieces for part in inputs] == [pieces] * 5
     assert [(part.line, part.part) for part in inputs] == [(7, n) for n in range(5)]
@@ -83,7 +82,7 @@ def test_a_long_line_is_split_into_its_sentences(
 # ---------------------------------------------------------------- limits
 
 
-def test_a_line_of_too_many_characters_is_an_error(translator: Translator) -> None:
+def test_a_line_of_too_many_characters_is_an_error(translator):
     """Segmenting a word of a million characters takes minutes."""
     lines = [*LINES[:2], "x" * 1_000_000]
     with pytest.raises(UserError, match=r"line 3: 1,000,000 characters.*100,000") as caught:
@@ -94,9 +93,7 @@ def test_a_line_of_too_many_characters_is_an_error(translator: Translator) -> No
 
 @pytest.mark.parametrize("name", ["prefix", "require"])
 @pytest.mark.parametrize("words", [600, 200_000])
-def test_constraints_that_are_too_long_are_an_error(
-    translator: Translator, name: str, words: int
-) -> None:
+def test_constraints_that_are_too_long_are_an_error(translator, name, words):
     given_text = "the " * words
     constraints: dict[str, Any] = {name: [given_text if name == "prefix" else [given_text]]}
     with pytest.raises(UserError, match=f"line 1: .*{name}.*512|line 1: .*{name}.*100,000"):
@@ -111,9 +108,7 @@ def translator() -> Translator:
 # ---------------------------------------------------------------- scoring
 
 
-def test_a_source_that_is_searched_in_parts_is_not_scored(
-    translator: Translator, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_source_that_is_searched_in_parts_is_not_scored(translator, monkeypatch, capsys):
     """It is not known which part of the target belongs to which part of the source."""
     monkeypatch.setattr(codec_module, "MAX_SOURCE_PIECES", 20)
     monkeypatch.setattr(forced_module, "MAX_SOURCE_PIECES", 20)
@@ -132,7 +127,7 @@ def test_a_source_that_is_searched_in_parts_is_not_scored(
 # ---------------------------------------------------------------- unknown pieces
 
 
-def test_unknown_pieces_of_the_source_are_counted(translator: Translator) -> None:
+def test_unknown_pieces_of_the_source_are_counted(translator):
     """UNK, and pieces that only the target side of the training data contains."""
     translator = untrained()
     lines = ["pan", "", "Ω", "☃☃ Ω", "o can ☃", "the"]

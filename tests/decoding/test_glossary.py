@@ -9,7 +9,9 @@ import pytest
 
 from nmt.config.recipe import SentencePieceConfig, WhitespaceConfig
 from nmt.data.sentences import UsualLine
+from nmt.decoding.constraints import LineConstraints
 from nmt.decoding.glossary import Glossary, has_form
+from nmt.decoding.options import SearchOptions
 from nmt.decoding.translator import Translator
 from nmt.errors import UserError
 from tests.decoding.untrained import LINES, untrained
@@ -42,7 +44,7 @@ FIND = [
 
 
 @pytest.mark.parametrize(("terms", "line", "expected"), FIND)
-def test_terms_in_a_line(terms: str, line: str, expected: str) -> None:
+def test_terms_in_a_line(terms, line, expected):
     glossary = Glossary([(term, "x") for term in terms.split("|")])
     assert sorted(glossary.find(line)) == sorted(filter(None, expected.split("|")))
 
@@ -59,11 +61,11 @@ def test_terms_in_a_line(terms: str, line: str, expected: str) -> None:
         (["設定"], "Nastavenia", ("設定",)),
     ],
 )  # fmt: skip
-def test_forms_of_a_term(targets: list[str], line: str, forms: tuple[str, ...]) -> None:
+def test_forms_of_a_term(targets, line, forms):
     assert Glossary([("nastavenia", t) for t in targets]).find(line) == {"nastavenia": forms}
 
 
-def test_terms_of_tokenized_lines_are_tokenized() -> None:
+def test_terms_of_tokenized_lines_are_tokenized():
     terms = [("l'aigua*", "don't"), ("e-mail", "e-mail"), ("R&D", "R&D")]
     glossary = Glossary(terms, ("ca", "en"))
     line = "L&apos; aigües l&apos; aiguaR ; e-mail , R &amp; D"
@@ -84,7 +86,7 @@ def test_terms_of_tokenized_lines_are_tokenized() -> None:
         ("the new, file", "new file", False),
     ],
 )
-def test_a_form_is_complete_words(text: str, form: str, has: bool) -> None:
+def test_a_form_is_complete_words(text, form, has):
     assert has_form(text, ["other", form]) is has
 
 
@@ -112,9 +114,7 @@ def kept(lines: list[str], texts: list[str], terms: list[tuple[str, str]]) -> li
 
 @pytest.mark.parametrize("kind", ["fastbpe", "sentencepiece", "whitespace"])
 @pytest.mark.parametrize("beam", [1, 4])
-def test_translations_have_the_terms_of_their_lines(
-    kind: str, beam: int, by_sentencepiece: Translator
-) -> None:
+def test_translations_have_the_terms_of_their_lines(kind, beam, by_sentencepiece):
     translator = by_sentencepiece
     if kind != "sentencepiece":
         translator = untrained(segment=WhitespaceConfig() if kind == "whitespace" else None)
@@ -131,25 +131,27 @@ def test_translations_have_the_terms_of_their_lines(
     assert alone == found
 
 
-def test_a_term_may_stand_before_a_sign(by_sentencepiece: Translator) -> None:
+def test_a_term_may_stand_before_a_sign(by_sentencepiece):
     """SentencePiece has no space between a word and a comma."""
     (text,) = by_sentencepiece.translate(["mar."], glossary=[("mar", "sea.")], beam=4)
     assert "sea." in text
     codec = by_sentencepiece.codec
-    (part,) = codec.encode_line(1, "mar.", glossary=codec.glossary([("mar", "sea")]))
+    glossary = codec.glossary([("mar", "sea")])
+    (part,) = codec.encode_line(1, "mar.", LineConstraints(), SearchOptions(), glossary=glossary)
     requirement = part.requirement(codec.strings)
     for text, missing in (("the sea,", 0), ("the sea, sir", 0), ("the seas", 1), ("these a", 1)):
         progress = requirement.progress(codec.vocab.ids(codec.target_pieces(text)))
         assert bool(progress.missing) is bool(missing), text
 
 
-def test_each_sentence_of_a_line_has_its_own_terms() -> None:
+def test_each_sentence_of_a_line_has_its_own_terms():
     """A line with a term is still split, so that no sentence is left out."""
     translator = untrained()
     translator.codec.usual = UsualLine(1)
     line = "O can come pan branco. A gata bebe auga fresca."
+    glossary = translator.codec.glossary([("pan", "loaf"), ("a", "the")])
     parts = translator.codec.encode_line(
-        1, line, split="auto", glossary=translator.codec.glossary([("pan", "loaf"), ("a", "the")])
+        1, line, LineConstraints(), SearchOptions(), glossary=glossary
     )
     assert [[forms[0].pieces for forms in part.require] for part in parts] == [
         [tuple(translator.codec.target_pieces("loaf"))],
@@ -159,7 +161,7 @@ def test_each_sentence_of_a_line_has_its_own_terms() -> None:
     assert all(kept([line], [text], TERMS))
 
 
-def test_other_constraints_and_terms_hold_together() -> None:
+def test_other_constraints_and_terms_hold_together():
     translator = untrained()
     given: dict[str, Any] = {"glossary": [("pan", "loaf"), ("pan", "bread")], "beam": 3}
     (text,) = translator.translate(
@@ -185,12 +187,12 @@ def test_other_constraints_and_terms_hold_together() -> None:
         ([("pan", "x")], {"stop_rule": "count"}, "stop_rule cannot be combined with glossary"),
     ],
 )
-def test_wrong_glossaries(glossary: Any, options: dict[str, Any], message: str) -> None:
+def test_wrong_glossaries(glossary, options, message):
     with pytest.raises(UserError, match=message):
         untrained().translate(LINES, glossary=glossary, **options)
 
 
-def test_a_translation_that_has_its_terms_stays_as_it_is() -> None:
+def test_a_translation_that_has_its_terms_stays_as_it_is():
     """The beam of a search for phrases is divided, so it may find a worse translation."""
     translator = untrained(segment=WhitespaceConfig())
     plain = [best for (best,) in translator.stream(LINES, beam=2)]

@@ -39,7 +39,7 @@ def joined(parts: list[Translation]) -> str:
 
 
 @pytest.mark.parametrize("options", OPTIONS, ids=lambda options: "-".join(options) or "default")
-def test_a_line_is_the_translations_of_its_sentences(options: dict[str, Any]) -> None:
+def test_a_line_is_the_translations_of_its_sentences(options):
     alone = list(translator().stream(SENTENCES, split="line", **options))
     (line,) = translator().stream([LINE], **options)
     assert len(line) == min(map(len, alone))
@@ -53,13 +53,13 @@ def test_a_line_is_the_translations_of_its_sentences(options: dict[str, Any]) ->
 
 
 @pytest.mark.parametrize("options", OPTIONS, ids=lambda options: "-".join(options) or "default")
-def test_a_line_of_one_sentence_is_translated_as_without_splitting(options: dict[str, Any]) -> None:
+def test_a_line_of_one_sentence_is_translated_as_without_splitting(options):
     lines = [SENTENCES[0], "pan", "", "o can; a gata, 3.5 e www.a.gl", "1. pan"]
     found = list(translator().stream(lines, **options))
     assert found == list(translator().stream(lines, split="line", **options))
 
 
-def test_alignment_and_scores_count_over_the_line() -> None:
+def test_alignment_and_scores_count_over_the_line():
     options: dict[str, Any] = {"token_scores": True, "align": True}
     alone = [best for (best,) in translator().stream(SENTENCES, **options)]
     (line,) = next(translator().stream([LINE], **options))
@@ -76,7 +76,7 @@ def test_alignment_and_scores_count_over_the_line() -> None:
     assert len(without_eos) == len(line.pieces)
 
 
-def test_n_lines_stay_n_lines() -> None:
+def test_n_lines_stay_n_lines():
     lines = ["", LINE, SENTENCES[0], "  ", f" {LINE} {LINE} ", LINE]
     found = translator().translate(lines)
     assert len(found) == len(lines)
@@ -85,7 +85,7 @@ def test_n_lines_stay_n_lines() -> None:
     assert found[4] == f"{found[1]} {found[1]}"
 
 
-def test_the_training_data_decides_which_lines_are_split() -> None:
+def test_the_training_data_decides_which_lines_are_split():
     whole = translator().translate([LINE], split="line")
     assert translator(None).translate([LINE]) == whole  # not known
     assert translator(4).translate([LINE]) == whole
@@ -94,7 +94,7 @@ def test_the_training_data_decides_which_lines_are_split() -> None:
     assert translator(2).translate([LINE]) == [expected]
 
 
-def test_a_line_with_a_prefix_or_a_required_phrase_is_not_split() -> None:
+def test_a_line_with_a_prefix_or_a_required_phrase_is_not_split():
     lines, constraints = (
         [LINE, LINE, LINE],
         {"prefix": ["the", "", ""], "require": [[], ["the"], []]},
@@ -105,7 +105,7 @@ def test_a_line_with_a_prefix_or_a_required_phrase_is_not_split() -> None:
     assert found[2] == translator().translate([LINE])[0] != whole[2]
 
 
-def test_each_sentence_is_ranked_by_a_reverse_model() -> None:
+def test_each_sentence_is_ranked_by_a_reverse_model():
     both = translator()
     both.reverse = untrained(seed=4)
     both.reverse.codec.src, both.reverse.codec.tgt = "en", "gl"
@@ -115,7 +115,7 @@ def test_each_sentence_is_ranked_by_a_reverse_model() -> None:
     assert alone != [best[0] for best in translator().stream(SENTENCES)]
 
 
-def test_a_sample_of_a_part_is_not_that_of_another() -> None:
+def test_a_sample_of_a_part_is_not_that_of_another():
     line = f"{SENTENCES[0]} {SENTENCES[0]}"
     options: dict[str, Any] = {"sample": True, "seed": 3}
     (one,) = translator(eos_bias=0).n_best([line], 1, **options)[0]
@@ -124,7 +124,7 @@ def test_a_sample_of_a_part_is_not_that_of_another() -> None:
     assert one.text != f"{alone.text} {alone.text}"
 
 
-def test_a_translation_far_too_short_is_marked() -> None:
+def test_a_translation_far_too_short_is_marked():
     short = translator(eos_bias=9)  # ends at once
     short.codec.usual = dataclasses.replace(short.codec.usual, length_ratio=1.5)
     line = f"{'o can bebe auga e ' * 3} pan."

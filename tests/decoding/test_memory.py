@@ -54,7 +54,7 @@ CALLS: dict[str, Call] = {
 
 
 @pytest.mark.parametrize("call", CALLS)
-def test_finished_lines_leave_no_data(translator: Translator, call: str) -> None:
+def test_finished_lines_leave_no_data(translator, call):
     def held() -> int:
         gc.collect()
         return tracemalloc.get_traced_memory()[0]
@@ -70,9 +70,7 @@ def test_finished_lines_leave_no_data(translator: Translator, call: str) -> None
         tracemalloc.stop()
 
 
-def test_few_long_lines_are_read_ahead(
-    translator: Translator, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_few_long_lines_are_read_ahead(translator, monkeypatch):
     characters = 100_000
     monkeypatch.setattr(batching, "MAX_CHUNK_CHARACTERS", characters)
     read = 0
@@ -107,9 +105,7 @@ def run_command(*argv: str | Path, source: Path, target: Path) -> int:
 
 
 @pytest.mark.parametrize("flags", [["--beam", "1"], ["--n-best", "2"], ["--align"]], ids=" ".join)
-def test_memory_of_the_command_does_not_grow_with_the_input(
-    tmp_path: Path, flags: list[str]
-) -> None:
+def test_memory_of_the_command_does_not_grow_with_the_input(tmp_path, flags):
     toy_corpus(tmp_path, {"train": 40, "dev": 4, "test": 4})
     recipe = toy_recipe(tmp_path, {"train": {"validate_every": 1, "max_validations": 1}})
     assert train.main([str(recipe)]) == 0

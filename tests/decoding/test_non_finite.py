@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -35,8 +34,6 @@ def break_weights(translator: Translator, value: float) -> None:
     """Make the logits infinite or NaN, by weights of this value."""
     model = translator.transformer
     with torch.no_grad():
-        assert model.decoder.norm is not None
-        assert model.out_bias is not None
         next(model.decoder.norm.parameters()).fill_(value)
         model.out_bias.fill_(value)
 
@@ -60,14 +57,14 @@ CASES += [("plain", value, inference) for value in VALUES for inference in (Fals
 
 
 @pytest.mark.parametrize(("call", "value", "for_inference"), CASES)
-def test_non_finite_scores_are_an_error(call: str, value: float, for_inference: bool) -> None:
+def test_non_finite_scores_are_an_error(call, value, for_inference):
     translator = broken(value, for_inference)
     with pytest.raises(RunError, match=r"u000007: .*line \d.* not finite") as caught:
         CALLS[call](translator)
     assert "--checkpoint" in str(caught.value.fix)
 
 
-def test_a_model_in_training_has_diverged() -> None:
+def test_a_model_in_training_has_diverged():
     translator = broken(float("nan"))
     translator.info = replace(translator.info, source=None)
     with pytest.raises(Diverged, match="not finite") as caught:
@@ -75,7 +72,7 @@ def test_a_model_in_training_has_diverged() -> None:
     assert "learning rate" in str(caught.value.fix)
 
 
-def test_the_error_names_the_line_with_non_finite_scores() -> None:
+def test_the_error_names_the_line_with_non_finite_scores():
     """One broken embedding breaks only the lines that contain it."""
     translator = untrained()
     row = translator.codec.vocab.ids(translator.codec.segmenter.encode("señor", "gl"))[0]
@@ -88,9 +85,7 @@ def test_the_error_names_the_line_with_non_finite_scores() -> None:
 
 
 @pytest.mark.parametrize("engine", ["torch", "ctranslate2"])
-def test_the_command_names_the_checkpoint(
-    engine: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_the_command_names_the_checkpoint(engine, tmp_path, capsys):
     if engine == "ctranslate2":
         pytest.importorskip("ctranslate2")
     translator = made()
@@ -105,7 +100,7 @@ def test_the_command_names_the_checkpoint(
     assert f"{run}/checkpoints/{name}: the scores of line 1 are not finite" in err
 
 
-def test_an_export_names_itself(tmp_path: Path) -> None:
+def test_an_export_names_itself(tmp_path):
     pytest.importorskip("ctranslate2")
     translator = made()
     break_weights(translator, 3e38)  # a checkpoint with NaN is not written
@@ -114,7 +109,7 @@ def test_an_export_names_itself(tmp_path: Path) -> None:
         load_exported(tmp_path / "out", "cpu").translate(["a"])
 
 
-def test_a_line_without_allowed_translations_is_an_error() -> None:
+def test_a_line_without_allowed_translations_is_an_error():
     """If every translation is forbidden the search finds none; the line must not become blank."""
     with pytest.raises(UserError, match="line 3: every translation is forbidden") as caught:
         untrained().codec.decode_line([[]], [SearchInput(np.array([4]), line=3)])

@@ -23,13 +23,13 @@ def test_a_run_twice_translates_as_once():
 
 
 @pytest.mark.parametrize("engine", ["torch", "auto", "ctranslate2"])
-def test_an_empty_list_of_runs_is_an_error(engine: str) -> None:
+def test_an_empty_list_of_runs_is_an_error(engine):
     with pytest.raises(UserError, match="folder is given"):
         load_translator([], engine=engine)
 
 
 @pytest.mark.parametrize("name", ["vocab.txt", "config.yaml"])
-def test_runs_with_other_pieces_or_languages_are_refused(tmp_path: Path, name: str):
+def test_runs_with_other_pieces_or_languages_are_refused(tmp_path, name):
     other, what = OTHER, "contents"
     if name == "config.yaml":
         other, what = tmp_path / "run", "languages"

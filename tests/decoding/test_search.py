@@ -3,47 +3,27 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Literal
 
 import numpy as np
 import pytest
-import torch
 
 from nmt.decoding.engine import Hypothesis, length_penalty
-from nmt.decoding.search import beam_search
 from tests.decoding.exhaustive import (
     EOS,
     Output,
     Prefix,
-    Scores,
-    StubState,
     ending_after,
     next_tokens,
     outputs,
     random_scores,
+    search,
     slow_beam_search,
     slow_search_by_count,
 )
 
 pytestmark = pytest.mark.cpu
 
-FORBIDDEN = (0, 1)  # PAD and BOS; UNK (3) is allowed here, for more outputs
-
-
-def search(
-    scores: Scores,
-    beam: int,
-    max_len: Sequence[int],
-    alpha: float = 0.6,
-    n_best: int = 1,
-    forbidden: Sequence[int] = FORBIDDEN,
-    sentences: Sequence[int] | None = None,
-    stop_rule: Literal["bound", "count"] = "bound",
-) -> tuple[list[list[Hypothesis]], StubState]:
-    state = StubState(scores, range(len(max_len)) if sentences is None else sentences, beam)
-    limits, banned = torch.tensor(max_len), torch.tensor(forbidden)
-    found = beam_search(state, beam, limits, alpha, banned, n_best, stop_rule=stop_rule)
-    return found, state
+FORBIDDEN = (0, 1)
 
 
 def assert_same(found: Sequence[Hypothesis], expected: Sequence[Output]) -> None:
@@ -57,7 +37,7 @@ def assert_same(found: Sequence[Hypothesis], expected: Sequence[Output]) -> None
 
 @pytest.mark.parametrize("alpha", [0.0, 0.6, 2.0])
 @pytest.mark.parametrize("max_len", [1, 2, 4])
-def test_a_beam_wide_enough_finds_every_output_in_order(alpha: float, max_len: int) -> None:
+def test_a_beam_wide_enough_finds_every_output_in_order(alpha, max_len):
     scores = random_scores(1)
     found, _ = search(scores, 150, [max_len] * 3, alpha, n_best=150, forbidden=[0])
     for sentence, of_sentence in enumerate(found):
@@ -66,7 +46,7 @@ def test_a_beam_wide_enough_finds_every_output_in_order(alpha: float, max_len: i
         assert_same(of_sentence, expected)
 
 
-def test_a_beam_of_one_is_greedy_search() -> None:
+def test_a_beam_of_one_is_greedy_search():
     scores, limit = random_scores(2), 8
     found, _ = search(scores, 1, [limit] * 20)
     for sentence, of_sentence in enumerate(found):
@@ -84,7 +64,7 @@ def test_a_beam_of_one_is_greedy_search() -> None:
 
 @pytest.mark.parametrize("alpha", [0.0, 0.6, 1.5])
 @pytest.mark.parametrize(("beam", "n_best"), [(1, 1), (2, 1), (3, 3), (4, 2), (5, 1)])
-def test_the_early_stop_changes_no_result(alpha: float, beam: int, n_best: int) -> None:
+def test_the_early_stop_changes_no_result(alpha, beam, n_best):
     scores = random_scores(3, types=7)
     limits = np.random.default_rng(4).integers(1, 12, size=40).tolist()
     found, _ = search(scores, beam, limits, alpha, n_best)
@@ -95,9 +75,7 @@ def test_the_early_stop_changes_no_result(alpha: float, beam: int, n_best: int) 
 
 @pytest.mark.parametrize("alpha", [0.0, 0.6, 1.5])
 @pytest.mark.parametrize(("beam", "n_best"), [(1, 1), (2, 1), (3, 3), (4, 2), (5, 1), (30, 30)])
-def test_the_search_ends_when_as_many_hypotheses_as_beams_have_finished(
-    alpha: float, beam: int, n_best: int
-) -> None:
+def test_the_search_ends_when_as_many_hypotheses_as_beams_have_finished(alpha, beam, n_best):
     scores = random_scores(3, types=7)
     limits = np.random.default_rng(4).integers(1, 12, size=40).tolist()
     found, _ = search(scores, beam, limits, alpha, n_best, stop_rule="count")
@@ -106,7 +84,7 @@ def test_the_search_ends_when_as_many_hypotheses_as_beams_have_finished(
         assert_same(of_sentence, expected[:n_best])
 
 
-def test_by_count_a_beam_ends_although_another_could_become_better() -> None:
+def test_by_count_a_beam_ends_although_another_could_become_better():
     """After one piece, two hypotheses have ended; the third gets better with each piece."""
 
     def scores(sentence: int, prefix: Prefix) -> np.ndarray:
@@ -122,7 +100,7 @@ def test_by_count_a_beam_ends_although_another_could_become_better() -> None:
     assert state.steps == 2
 
 
-def test_the_search_stops_early() -> None:
+def test_the_search_stops_early():
     """One hypothesis ends early with nearly all the probability; the others never end."""
 
     def scores(sentence: int, prefix: Prefix) -> np.ndarray:
@@ -139,7 +117,7 @@ def test_the_search_stops_early() -> None:
 
 
 @pytest.mark.parametrize("end", [False, True])
-def test_equal_scores_are_ordered_by_beam(end: bool) -> None:
+def test_equal_scores_are_ordered_by_beam(end):
     """With equal scores, every continuation of beam 0 comes before any of beam 1.
 
     If all beams end at the second position, they keep their order.
@@ -163,7 +141,7 @@ def test_equal_scores_are_ordered_by_beam(end: bool) -> None:
 # ---------------------------------------------------------------- scores
 
 
-def test_the_score_is_divided_by_the_length_penalty() -> None:
+def test_the_score_is_divided_by_the_length_penalty():
     """The penalty is ((5 + n) / 6)^alpha; n includes EOS."""
     assert length_penalty(7, 0.6) == pytest.approx(2**0.6)
     assert length_penalty(1, 0.6) == 1.0
@@ -175,7 +153,7 @@ def test_the_score_is_divided_by_the_length_penalty() -> None:
         assert best.score == pytest.approx(best.log_prob / 2**alpha, rel=1e-6)
 
 
-def test_a_high_penalty_prefers_the_longer_output() -> None:
+def test_a_high_penalty_prefers_the_longer_output():
     """Log-probabilities -1 at length 2 and -1.1 at length 4: the ratio of penalties decides."""
 
     def scores(sentence: int, prefix: Prefix) -> np.ndarray:
@@ -200,7 +178,7 @@ def test_a_high_penalty_prefers_the_longer_output() -> None:
     assert long[0][0].score == pytest.approx(-1.1 / 1.5, abs=1e-5)
 
 
-def test_a_finished_hypothesis_keeps_its_place_and_its_score() -> None:
+def test_a_finished_hypothesis_keeps_its_place_and_its_score():
     """Token 3 ends with probability 0.4; token 4 has 0.6 and is repeated with probability 1."""
 
     def scores(sentence: int, prefix: Prefix) -> np.ndarray:
@@ -224,13 +202,13 @@ def test_a_finished_hypothesis_keeps_its_place_and_its_score() -> None:
 # ---------------------------------------------------------------- limits
 
 
-def test_eos_is_never_first() -> None:
+def test_eos_is_never_first():
     found, _ = search(ending_after([0] * 4), 3, [1, 2, 5, 5], n_best=3)
     assert all(f.ids for of_sentence in found for f in of_sentence)
     assert [of_sentence[0].finished for of_sentence in found] == [False, True, True, True]
 
 
-def test_outputs_at_the_length_limit_are_not_finished() -> None:
+def test_outputs_at_the_length_limit_are_not_finished():
     limits = [1, 2, 5, 9]
     found, state = search(ending_after([99] * 4), 3, limits, n_best=3)
     for limit, of_sentence in zip(limits, found, strict=True):
@@ -241,7 +219,7 @@ def test_outputs_at_the_length_limit_are_not_finished() -> None:
     assert [(len(f[0].ids), f[0].finished) for f in ended] == [(4, False), (4, True)]
 
 
-def test_forbidden_tokens_are_not_produced_and_others_are_not_rescaled() -> None:
+def test_forbidden_tokens_are_not_produced_and_others_are_not_rescaled():
     """Even very likely ones; the other probabilities are not rescaled to sum to 1."""
 
     def scores(sentence: int, prefix: Prefix) -> np.ndarray:
@@ -257,21 +235,21 @@ def test_forbidden_tokens_are_not_produced_and_others_are_not_rescaled() -> None
         assert of_sentence[0].log_prob < -15.0
 
 
-def test_fewer_outputs_than_requested() -> None:
+def test_fewer_outputs_than_requested():
     """Two types and two positions allow only these outputs, with any beam."""
     found, _ = search(random_scores(9), 8, [2], n_best=8, forbidden=[0, 1, 3])
     assert sorted((f.ids, f.finished) for f in found[0]) == [([4], True), ([4, 4], False)]
 
 
 @pytest.mark.parametrize("alpha", [0.0, 10.0])
-def test_an_extreme_penalty_gives_finite_scores(alpha: float) -> None:
+def test_an_extreme_penalty_gives_finite_scores(alpha):
     found, _ = search(random_scores(10), 8, [40] * 4, alpha, n_best=8, forbidden=[0, 1, 3])
     for of_sentence in found:
         assert len(of_sentence) == 8
         assert all(np.isfinite([f.score, f.log_prob]).all() for f in of_sentence)
 
 
-def test_n_best_are_the_first_of_the_beam_in_order() -> None:
+def test_n_best_are_the_first_of_the_beam_in_order():
     scores = random_scores(11, types=9)
     every, _ = search(scores, 6, [9] * 12, n_best=6)
     for n_best in (1, 2, 5):
@@ -286,7 +264,7 @@ def test_n_best_are_the_first_of_the_beam_in_order() -> None:
 # ---------------------------------------------------------------- batches
 
 
-def test_results_do_not_depend_on_the_batch_or_its_order() -> None:
+def test_results_do_not_depend_on_the_batch_or_its_order():
     rng = np.random.default_rng(12)
     scores = random_scores(13, types=7, spread=1.5)
     limits = rng.integers(2, 15, size=40)
@@ -306,7 +284,7 @@ def test_results_do_not_depend_on_the_batch_or_its_order() -> None:
 
 
 @pytest.mark.parametrize("beam", [1, 4])
-def test_finished_sentences_leave_the_batch(beam: int) -> None:
+def test_finished_sentences_leave_the_batch(beam):
     """At most a tenth more hypotheses are advanced than if each sentence were searched alone."""
     lengths = np.random.default_rng(14).integers(1, 25, size=32).tolist()
     scores = ending_after(lengths)

@@ -10,9 +10,9 @@ import torch
 
 from nmt.decoding.engine import Hypothesis
 from nmt.decoding.logits_processors import NoRepeat, Prefix
-from nmt.decoding.search import Beams, beam_search
+from nmt.decoding.search import Beams
 from nmt.decoding.strategies import DiverseBeams, Sampling, uniform
-from tests.decoding.exhaustive import EOS, Scores, StubState, ending_after, outputs, random_scores
+from tests.decoding.exhaustive import EOS, Scores, ending_after, outputs, random_scores, search
 from tests.decoding.exhaustive import Prefix as Ids
 
 
@@ -28,15 +28,13 @@ def sample(
 ) -> list[list[Hypothesis]]:
     ids = ids or [(row, 0) for row in range(sentences)]
     strategy = Sampling(uniform(7, ids, draws, limit), temperature, top_k, top_p)
-    state = StubState(scores, [one[0] for one in ids], draws)
-    limits = torch.full((len(ids),), limit)
-    return beam_search(
-        state, draws, limits, 0.0, torch.tensor([0, 1]), draws, strategy=strategy, groups=draws
-    )
+    rows, limits = [one[0] for one in ids], [limit] * len(ids)
+    others = {"sentences": rows, "strategy": strategy, "groups": draws}
+    return search(scores, draws, limits, 0.0, draws, **others)[0]
 
 
 @pytest.mark.parametrize("temperature", [0.5, 1.0, 2.0])
-def test_samples_have_the_frequencies_of_the_softmax(temperature: float) -> None:
+def test_samples_have_the_frequencies_of_the_softmax(temperature):
     """The frequency of each output is within four standard errors of its probability."""
     scores, draws = random_scores(20, types=5, spread=1.0), 4000
     counts = Counter(
@@ -57,7 +55,7 @@ def test_samples_have_the_frequencies_of_the_softmax(temperature: float) -> None
     assert sum(counts.values()) == draws
 
 
-def test_a_sample_has_the_models_own_log_probability() -> None:
+def test_a_sample_has_the_models_own_log_probability():
     """Before temperature and truncation."""
     scores = random_scores(21)
     expected = {(o[0], o[3]): o[1] for o in outputs(scores, 0, 3, 0.0, [0, 1])}
@@ -70,7 +68,7 @@ def kept(probs: list[float], top_k: int | None, top_p: float | None) -> list[boo
     return (strategy.probabilities(torch.tensor([[probs]]).log())[0, 0] > 0).tolist()
 
 
-def test_top_k_and_top_p_keep_the_most_likely_tokens() -> None:
+def test_top_k_and_top_p_keep_the_most_likely_tokens():
     probs = [0.1, 0.4, 0.2, 0.3]
     assert kept(probs, None, None) == [True] * 4
     assert kept(probs, 1, None) == [False, True, False, False]
@@ -87,7 +85,7 @@ def test_top_k_and_top_p_keep_the_most_likely_tokens() -> None:
     assert kept([0.25] * 4, None, 0.5) == [True, True, False, False]
 
 
-def test_a_token_of_probability_zero_is_never_drawn() -> None:
+def test_a_token_of_probability_zero_is_never_drawn():
     """For any random number, including 0 and nearly 1."""
     logits = torch.tensor([[[-torch.inf, 1.0, -torch.inf, 2.0, -torch.inf]]])
     for number in (0.0, 1.0 - 2**-53, 1.0 - 2**-24):
@@ -103,7 +101,7 @@ def test_a_token_of_probability_zero_is_never_drawn() -> None:
         assert int(drawn.ids) in (1, 3)
 
 
-def test_a_draw_depends_only_on_sentence_and_draw() -> None:
+def test_a_draw_depends_only_on_sentence_and_draw():
     scores = random_scores(22, types=9)
     every = sample(scores, 6, 5, 8)
     assert len({tuple(f.ids) for f in every[0]}) > 1
@@ -121,46 +119,36 @@ def test_a_draw_depends_only_on_sentence_and_draw() -> None:
 def diverse(
     scores: Scores, beam: int, groups: int, strength: float, limit: int = 6
 ) -> list[Hypothesis]:
-    state = StubState(scores, [0], beam)
-    (found,) = beam_search(
-        state,
-        beam,
-        torch.tensor([limit]),
-        0.6,
-        torch.tensor([0, 1]),
-        beam,
-        strategy=DiverseBeams(groups, strength),
-        groups=groups,
-    )
+    strategy = DiverseBeams(groups, strength)
+    (found,), _ = search(scores, beam, [limit], n_best=beam, strategy=strategy, groups=groups)
     return found
 
 
-def plain(scores: Scores, beam: int, limit: int = 6) -> list[Hypothesis]:
-    state = StubState(scores, [0], beam)
-    return beam_search(state, beam, torch.tensor([limit]), 0.6, torch.tensor([0, 1]), beam)[0]
+def plain(scores: Scores, beam: int) -> list[Hypothesis]:
+    return search(scores, beam, [6], n_best=beam)[0][0]
 
 
 @pytest.mark.parametrize("seed", range(5))
-def test_one_group_is_plain_beam_search(seed: int) -> None:
+def test_one_group_is_plain_beam_search(seed):
     scores = random_scores(30 + seed, types=8)
     assert diverse(scores, 4, 1, 3.0) == plain(scores, 4)
 
 
-def test_the_first_group_is_an_independent_beam_search() -> None:
+def test_the_first_group_is_an_independent_beam_search():
     scores = random_scores(40, types=8)
     assert diverse(scores, 6, 3, 0.7)[:2] == plain(scores, 2)
     without = diverse(scores, 6, 3, 0.0)
     assert without == plain(scores, 2) * 3
 
 
-def test_with_a_very_high_strength_no_group_repeats_a_token() -> None:
+def test_with_a_very_high_strength_no_group_repeats_a_token():
     """With one beam each, the groups differ at each position before the end."""
     found = diverse(ending_after([4], types=9), 3, 3, 200.0)
     for position in range(4):
         assert len({f.ids[position] for f in found if len(f.ids) > position}) == 3
 
 
-def test_scores_do_not_include_the_cost_of_diversity() -> None:
+def test_scores_do_not_include_the_cost_of_diversity():
     scores = random_scores(41, types=6)
     expected = {(o[0], o[3]): o for o in outputs(scores, 0, 4, 0.6, [0, 1])}
     found = diverse(scores, 6, 3, 1.5, limit=4)
@@ -181,34 +169,19 @@ def repeats(ids: Ids, n: int) -> bool:
 
 
 @pytest.mark.parametrize("n", [1, 2, 3])
-def test_no_repeat_finds_every_output_without_a_repeat(n: int) -> None:
+def test_no_repeat_finds_every_output_without_a_repeat(n):
     scores = random_scores(50)
-    (found,) = beam_search(
-        StubState(scores, [0], 400),
-        400,
-        torch.tensor([5]),
-        0.6,
-        torch.tensor([0, 1]),
-        400,
-        [NoRepeat(n)],
-    )
+    (found,), _ = search(scores, 400, [5], n_best=400, processors=[NoRepeat(n)])
     expected = [o for o in outputs(scores, 0, 5, 0.6, [0, 1]) if not repeats(o[0], n)]
     assert [(tuple(f.ids), f.finished) for f in found] == [(o[0], o[3]) for o in expected]
     assert found
     np.testing.assert_allclose([f.score for f in found], [o[2] for o in expected], rtol=1e-5)
 
 
-def test_a_prefix_is_produced_and_scored_even_if_it_is_forbidden() -> None:
+def test_a_prefix_is_produced_and_scored_even_if_it_is_forbidden():
     scores, prefixes = random_scores(51), [(3, 1, 3), (), (4,)]
-    found = beam_search(
-        StubState(scores, range(3), 200),
-        200,
-        torch.full((3,), 5),
-        0.6,
-        torch.tensor([0, 1]),
-        200,
-        [Prefix(prefixes, torch.device("cpu"))],
-    )
+    forced = Prefix(prefixes, torch.device("cpu"))
+    found, _ = search(scores, 200, [5] * 3, n_best=200, processors=[forced])
     for sentence, (prefix, of_sentence) in enumerate(zip(prefixes, found, strict=True)):
         allowed = outputs(scores, sentence, 5, 0.6, [0])
         expected = [

@@ -2,20 +2,15 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
 
-from nmt.config.recipe import FastBpeConfig
-from nmt.data.batches import collate_sources
 from nmt.data.vocab import BOS, EOS, PAD, UNK, tag_piece
-from nmt.decoding.codec import MAX_SOURCE_PIECES, TextCodec
-from nmt.decoding.engine import length_penalty
+from nmt.decoding.codec import MAX_SOURCE_PIECES
 from nmt.decoding.ensemble import Ensemble
 from nmt.decoding.forced import attention_maps
 from nmt.decoding.torch_engine import TorchEngine
@@ -23,20 +18,16 @@ from nmt.decoding.translator import Translator
 from nmt.errors import UserError
 from nmt.export.engines import load_exported
 from nmt.export.folder import export
-from nmt.model.layout import Layout
-from tests.decoding.untrained import LINES, PAIRS, learned, translator_of, untrained
+from tests.decoding.exhaustive import Prefix, slow_beam_search
+from tests.decoding.untrained import LINES, translator_of, untrained
+from tests.model_cases import batch_of, log_probs
 
 ES, FR, SRC = "<es>", "<fr>", "<gl>"
 
 
 def tagged(seed: int = 2, src: str = "gl", tgt: str = "en", tags: tuple = (ES, FR)) -> Translator:
     """Return an untrained translator whose targets may begin with tags, and sources with <gl>."""
-    segmenter, vocab = learned(FastBpeConfig(merges=50), PAIRS)
-    source, target = tag_piece(SRC), [piece for tag in tags for piece in tag_piece(tag)]
-    vocab = vocab.with_counts(Counter(source), Counter(target), [*source, *target])
-    made = untrained(seed, words=(segmenter, vocab))
-    codec = TextCodec(segmenter, vocab, src, tgt)
-    return translator_of(made.transformer, codec, made.info.decode)
+    return untrained(seed, langs=(src, tgt), tags=[SRC], tgt_tags=tags)
 
 
 @pytest.fixture(scope="module")
@@ -44,44 +35,29 @@ def translator() -> Translator:
     return tagged()
 
 
-@torch.no_grad()
-def greedy(translator: Translator, line: str, tags: list[str], options: Any) -> tuple[list, float]:
-    """Search without a cache: read [BOS, tag, pieces so far] from the start at each position."""
-    model, vocab, codec = translator.transformer.eval(), translator.codec.vocab, translator.codec
-    source = vocab.ids([*(p for t in tags for p in tag_piece(t)), *codec.source_pieces(line)])
-    src, layout = collate_sources([torch.tensor(source).numpy()])
-    start = [BOS, *vocab.ids(tag_piece(options["tgt_tag"]))]
-    ids: list[int] = []
-    total = 0.0
-    limit = len(source) + 1 + translator.info.decode.max_len_offset
-    while len(ids) < limit:
-        tgt = torch.tensor([*start, *ids])
-        logits = model(src, layout, tgt, Layout.of([len(tgt)]))[-1]
-        log_probs = logits.log_softmax(-1)
-        log_probs[[PAD, BOS, UNK, *vocab.reserved_ids, *([] if ids else [EOS])]] = -torch.inf
-        token = int(log_probs.argmax())
-        total += float(log_probs[token])
-        if token == EOS:
-            break
-        ids.append(token)
-    return vocab.pieces(ids), total
-
-
 @pytest.mark.parametrize("tgt_tag", [ES, FR])
 @pytest.mark.parametrize("tag", [None, SRC])
-def test_greedy_search_continues_the_tag(
-    translator: Translator, tag: str | None, tgt_tag: str
-) -> None:
-    options: dict[str, Any] = {"tag": tag, "tgt_tag": tgt_tag, "beam": 1, "length_alpha": 1.3}
-    for (one,), line in zip(translator.stream(LINES, **options), LINES, strict=True):
-        pieces, log_prob = greedy(translator, line, [tag] if tag else [], options)
-        assert one.pieces == pieces
-        assert one.log_prob == pytest.approx(log_prob, abs=1e-4)  # another order of sums in fp32
-        length = len(pieces) + one.finished
-        assert one.score == pytest.approx(one.log_prob / length_penalty(float(length), 1.3))
+def test_greedy_search_continues_the_tag(translator, tag, tgt_tag):
+    """Equal to a search that reads [BOS, tag, pieces so far] at each position."""
+    codec, vocab = translator.codec, translator.codec.vocab
+    sources = [vocab.ids([*tag_piece(tag), *codec.source_pieces(line)]) for line in LINES]
+    start, forbidden = vocab.ids(tag_piece(tgt_tag)), [PAD, BOS, UNK, *vocab.reserved_ids]
+
+    def scores(sentence: int, prefix: Prefix) -> np.ndarray:
+        batch = batch_of([[*sources[sentence], EOS]], [[*start, *prefix]])
+        return log_probs(translator.transformer, batch)[-1].double().numpy()
+
+    found = translator.stream(LINES, tag=tag, tgt_tag=tgt_tag, beam=1, length_alpha=1.3)
+    for sentence, (one,) in enumerate(found):
+        limit = len(sources[sentence]) + 1 + translator.info.decode.max_len_offset
+        expected = slow_beam_search(scores, sentence, 1, limit, 1.3, forbidden)
+        [(ids, log_prob, score, finished)] = expected
+        assert (one.pieces, one.finished) == (vocab.pieces(ids), finished)
+        # another order of sums in fp32
+        assert (one.log_prob, one.score) == pytest.approx((log_prob, score), abs=1e-4)
 
 
-def test_the_tags_give_other_translations(translator: Translator) -> None:
+def test_the_tags_give_other_translations(translator):
     texts = [translator.translate(LINES, tgt_tag=tag) for tag in (None, ES, FR)]
     assert texts[0] != texts[1] != texts[2] != texts[0]
     assert "<" not in "".join(map("".join, texts))
@@ -99,9 +75,7 @@ SEARCHES: dict[str, dict[str, Any]] = {
 
 @pytest.mark.parametrize("search", SEARCHES)
 @pytest.mark.parametrize("tag", [None, SRC])
-def test_found_scores_equal_forced_scores(
-    translator: Translator, tag: str | None, search: str
-) -> None:
+def test_found_scores_equal_forced_scores(translator, tag, search):
     shared = {"tag": tag, "tgt_tag": ES, "align": True, "length_alpha": 0.6}
     options = {**SEARCHES[search], **shared, "token_scores": True}
     compared = 0
@@ -122,21 +96,7 @@ def test_found_scores_equal_forced_scores(
     assert compared >= 2
 
 
-@pytest.mark.parametrize("search", SEARCHES)
-def test_a_translation_does_not_depend_on_its_batch(translator: Translator, search: str) -> None:
-    options = {**SEARCHES[search], "tgt_tag": FR}
-    if search == "samples":  # they are a function of the line's number
-        many = [*translator.stream(LINES, **options)]
-        alone = [*translator.stream(LINES, **options, batch_tokens=1)]
-    else:
-        many = [*translator.stream(LINES, **options)]
-        alone = [next(translator.stream([line], **options, batch_tokens=1)) for line in LINES]
-    for a, b in zip(many, alone, strict=True):
-        assert [one.pieces for one in a] == [one.pieces for one in b]
-        assert [one.score for one in a] == pytest.approx([one.score for one in b], abs=1e-4)
-
-
-def test_workers_and_inference_layers_find_the_same(translator: Translator) -> None:
+def test_workers_and_inference_layers_find_the_same(translator):
     expected = [*translator.stream(LINES, tgt_tag=ES, beam=3)]
     model = tagged().transformer.prepare_for_inference(torch.float32)
     engine = TorchEngine(model, translator.codec, torch.device("cpu"), workers=2)
@@ -145,7 +105,7 @@ def test_workers_and_inference_layers_find_the_same(translator: Translator) -> N
     assert [one.pieces for (one,) in found] == [one.pieces for (one,) in expected] * 40
 
 
-def test_constraints_begin_after_the_tag(translator: Translator) -> None:
+def test_constraints_begin_after_the_tag(translator):
     for (one,) in translator.stream(
         LINES, tgt_tag=ES, prefix=["the cat"] * len(LINES), require=[["sea"]] * len(LINES), beam=4
     ):
@@ -153,20 +113,20 @@ def test_constraints_begin_after_the_tag(translator: Translator) -> None:
         assert "sea" in one.text.split()
 
 
-def test_no_tag_is_found_even_if_it_is_the_most_likely_type() -> None:
+def test_no_tag_is_found_even_if_it_is_the_most_likely_type():
     translator = tagged()
     model, vocab = translator.transformer, translator.codec.vocab
     ids = vocab.ids([*tag_piece(ES), *tag_piece(FR)])
     assert model.allowed[ids].all()  # the model predicts them in training
     assert not model.allowed[vocab.ids(tag_piece(SRC))].any()
     with torch.no_grad():
-        model.out_bias[ids] = 100.0  # type: ignore[index]
+        model.out_bias[ids] = 100.0
     for tgt_tag in (None, ES):
         for one in (best for (best,) in translator.stream(LINES, tgt_tag=tgt_tag)):
             assert not {*vocab.ids(one.pieces)} & {*ids}
 
 
-def test_an_ensemble_of_equal_models_is_the_model(translator: Translator) -> None:
+def test_an_ensemble_of_equal_models_is_the_model(translator):
     model = Ensemble([translator.transformer, tagged().transformer])
     both = translator_of(model, translator.codec, translator.info.decode)
     options: dict[str, Any] = {"tgt_tag": ES, "beam": 3, "align": True, "token_scores": True}
@@ -177,13 +137,13 @@ def test_an_ensemble_of_equal_models_is_the_model(translator: Translator) -> Non
         assert a.token_log_probs == pytest.approx(b.token_log_probs, abs=1e-4)
 
 
-def test_the_longest_output_of_an_export_has_positions(tmp_path: Path) -> None:
+def test_the_longest_output_of_an_export_has_positions(tmp_path):
     """Of the longest source with tags on both sides, for a model that always repeats a piece."""
     pytest.importorskip("ctranslate2")
     translator = tagged()
     piece = translator.codec.vocab.ids(translator.codec.target_pieces("the"))[0]
     with torch.no_grad():
-        translator.transformer.out_bias[piece] = 100.0  # type: ignore[index]
+        translator.transformer.out_bias[piece] = 100.0
     export(translator, tmp_path / "model")
     exported = load_exported(tmp_path / "model", "cpu")
     source = np.full(MAX_SOURCE_PIECES + 1, piece)
@@ -199,19 +159,13 @@ def test_the_longest_output_of_an_export_has_positions(tmp_path: Path) -> None:
         assert len(ours.pieces) == 10 + 3
 
 
-def test_attention_has_no_row_for_the_tag(translator: Translator) -> None:
+def test_attention_has_no_row_for_the_tag(translator):
     model, codec = translator.transformer, translator.codec
     pair = ("o can bebe auga", "the dog eats")
     [with_tag] = attention_maps(model, codec, [pair], SRC, None, ES)
     [without] = attention_maps(model, codec, [pair], SRC, None)
-    assert (
-        with_tag.weights.shape
-        == without.weights.shape
-        == (
-            len(with_tag.target),
-            len(with_tag.source),
-        )
-    )
+    assert with_tag.weights.shape == (len(with_tag.target), len(with_tag.source))
+    assert with_tag.weights.shape == without.weights.shape
     assert with_tag.target == without.target
     assert with_tag.weights.sum(1) == pytest.approx([1.0] * len(with_tag.target), abs=1e-5)
     [scored] = translator.score([pair[0]], [pair[1]], tag=SRC, tgt_tag=ES, align=True)
@@ -232,9 +186,7 @@ def test_attention_has_no_row_for_the_tag(translator: Translator) -> None:
         ({"tag": ES}, "the model has no tag <es>; its tags are <gl>"),
     ],
 )
-def test_a_tag_of_the_other_side_or_an_unknown_one_is_an_error(
-    translator: Translator, options: dict[str, Any], message: str
-) -> None:
+def test_a_tag_of_the_other_side_or_an_unknown_one_is_an_error(translator, options, message):
     with pytest.raises(UserError) as caught:
         translator.stream(LINES, **options)
     assert message in str(caught.value)
@@ -242,7 +194,7 @@ def test_a_tag_of_the_other_side_or_an_unknown_one_is_an_error(
         untrained().stream(LINES, tgt_tag=ES)
 
 
-def test_the_only_tag_is_the_default_and_one_of_several_is_required() -> None:
+def test_the_only_tag_is_the_default_and_one_of_several_is_required():
     translator = tagged()
     expected = translator.translate(LINES, tag=SRC, tgt_tag=FR)
     scored = translator.score(LINES, LINES, tag=SRC, tgt_tag=FR)
@@ -259,7 +211,7 @@ def test_the_only_tag_is_the_default_and_one_of_several_is_required() -> None:
         assert caught.value.at == "tgt_tag"
 
 
-def test_the_target_tag_decides_the_rules_of_the_language() -> None:
+def test_the_target_tag_decides_the_rules_of_the_language():
     translator = tagged()
     translator.codec.tag_targets = {FR: "fr", SRC: "it"}
     assert translator.codec.for_tag(FR).tgt == "fr"
@@ -277,7 +229,7 @@ def test_the_target_tag_decides_the_rules_of_the_language() -> None:
 
 
 @pytest.mark.parametrize("default", [False, True])
-def test_the_reverse_model_has_a_target_tag_of_its_own(default: bool) -> None:
+def test_the_reverse_model_has_a_target_tag_of_its_own(default):
     back = tagged(7, "en", "es", tags=("<gl>", "<pt>"))
     back.codec.tag_targets = {"<gl>": "gl", "<pt>": "pt"}
     both = tagged()
@@ -303,9 +255,7 @@ def test_the_reverse_model_has_a_target_tag_of_its_own(default: bool) -> None:
         ({"reverse_tgt_tag": "<pt>"}, "translates en to pt, but it must translate en to gl"),
     ],
 )
-def test_a_reverse_model_that_does_not_fit_is_an_error(
-    options: dict[str, Any], message: str
-) -> None:
+def test_a_reverse_model_that_does_not_fit_is_an_error(options, message):
     both, back = tagged(), tagged(7, "en", "gl", tags=("<gl>", "<pt>"))
     back.codec.tag_targets = {"<pt>": "pt"}
     back.info = replace(back.info, tgt_tag_required=True)

@@ -22,7 +22,7 @@ def translator(request: pytest.FixtureRequest) -> Translator:
     return untrained(words=learned(request.param, PAIRS * 5, normalize="clean"))
 
 
-def test_equivalent_lines_have_equal_translations(translator: Translator) -> None:
+def test_equivalent_lines_have_equal_translations(translator):
     decomposed = [unicodedata.normalize("NFD", line) for line in ACCENTED]
     assert decomposed != ACCENTED
     assert translator.translate(decomposed) == translator.translate(ACCENTED)
@@ -30,13 +30,11 @@ def test_equivalent_lines_have_equal_translations(translator: Translator) -> Non
 
 @settings(max_examples=15, deadline=None)
 @given(st.sampled_from(ACCENTED), st.text(st.sampled_from(INVISIBLE), min_size=1), st.integers(0))
-def test_characters_that_nobody_sees_change_no_translation(
-    translator: Translator, line: str, odd: str, place: int
-) -> None:
+def test_characters_that_nobody_sees_change_no_translation(translator, line, odd, place):
     place %= len(line) + 1
     changed = line[:place] + odd + line[place:]
     assert translator.translate([changed]) == translator.translate([line])
 
 
-def test_lines_that_nobody_sees_are_blank(translator: Translator) -> None:
+def test_lines_that_nobody_sees_are_blank(translator):
     assert translator.translate([*INVISIBLE, "\u3164", "\u115f"]) == [""] * (len(INVISIBLE) + 2)

@@ -13,7 +13,7 @@ pytestmark = pytest.mark.slow
 
 
 @pytest.mark.parametrize("beam", [1, 5])
-def test_finished_sentences_are_not_computed(beam: int) -> None:
+def test_finished_sentences_are_not_computed(beam):
     """Sentences of 1 to 12 words with outputs of any length, about thirty in a batch."""
     words, rng = " ".join(source for source, _ in PAIRS).split(), Random(1)
     lines = [" ".join(rng.choices(words, k=rng.randint(1, 12))) for _ in range(60)]

@@ -55,9 +55,12 @@ def running() -> set[int | None]:
     return {child.pid for child in multiprocessing.active_children()}
 
 
-def with_workers(seed: int = 2) -> Translator:
+def with_workers(seed: int = 2, kept: bool = False) -> Translator:
+    """Return a translator with two workers, which it keeps if its weights cannot change."""
     translator = untrained(seed)
     translator.engine.workers = 2
+    if kept:
+        translator.transformer.prepare_for_inference(torch.float32)
     return translator
 
 
@@ -78,7 +81,7 @@ def mapped(function: Callable[[Any], Any], jobs: Sequence[Any]) -> list[Any]:
 
 
 @pytest.mark.parametrize("precision", ["fp32", "bf16"])
-def test_workers_find_the_same_text(precision: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_workers_find_the_same_text(precision, monkeypatch):
     batches = []
     original = WorkerPool.map
 
@@ -96,7 +99,7 @@ def test_workers_find_the_same_text(precision: str, monkeypatch: pytest.MonkeyPa
     assert batches[0] > 2
 
 
-def test_all_constraints_of_a_line_reach_the_workers() -> None:
+def test_all_constraints_of_a_line_reach_the_workers():
     translator = with_workers()
     constraints: dict[str, Any] = {
         "prefix": ["the"] * len(MANY),
@@ -109,7 +112,7 @@ def test_all_constraints_of_a_line_reach_the_workers() -> None:
         assert found == list(translator.stream(MANY, beam=3, batch_tokens=60, **constraints))
 
 
-def test_a_library_call_does_not_fork_unless_asked(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_library_call_does_not_fork_unless_asked(monkeypatch):
     monkeypatch.setattr(os, "fork", lambda: pytest.fail("forked"))
 
     async def serve() -> list[str]:
@@ -125,15 +128,13 @@ def test_a_library_call_does_not_fork_unless_asked(monkeypatch: pytest.MonkeyPat
 
 
 @pytest.mark.parametrize("workers", [0, -1, 10**6, 1.5, True, "2"])
-def test_a_wrong_number_of_workers_is_an_error(workers: Any) -> None:
+def test_a_wrong_number_of_workers_is_an_error(workers):
     one = untrained()
     with pytest.raises(UserError, match=r"workers: .* from 1 to 1024"):
         translator_of(one.transformer, one.codec, one.info.decode, workers)
 
 
-def test_all_cores_is_what_the_system_and_torch_allow(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_all_cores_is_what_the_system_and_torch_allow(monkeypatch):
     for cpus, threads, expected in ((2, 8, 2), (8, 2, 2), (1, 1, 1)):
         monkeypatch.setattr(worker_pool_module, "available_cpus", lambda cpus=cpus: cpus)
         monkeypatch.setattr(torch, "get_num_threads", lambda threads=threads: threads)
@@ -142,9 +143,8 @@ def test_all_cores_is_what_the_system_and_torch_allow(
     assert all_cores() == 1
 
 
-def test_workers_are_kept_if_the_weights_cannot_change() -> None:
-    translator = with_workers()
-    translator.transformer.prepare_for_inference(torch.float32)
+def test_workers_are_kept_if_the_weights_cannot_change():
+    translator = with_workers(kept=True)
     first = translator.translate(MANY)
     processes = running()
     assert len(processes) == 2
@@ -157,7 +157,7 @@ def test_workers_are_kept_if_the_weights_cannot_change() -> None:
     assert not running() & processes
 
 
-def test_an_ensemble_keeps_its_workers_if_no_model_can_change() -> None:
+def test_an_ensemble_keeps_its_workers_if_no_model_can_change():
     models = [with_workers(seed).transformer for seed in (2, 3)]
     models[0].prepare_for_inference(torch.float32)
     translator = with_workers()
@@ -169,7 +169,7 @@ def test_an_ensemble_keeps_its_workers_if_no_model_can_change() -> None:
     assert len(running()) == 2
 
 
-def test_the_next_call_sees_changed_weights() -> None:
+def test_the_next_call_sees_changed_weights():
     translator = with_workers()
     before = translator.translate(MANY)
     assert running() == set()
@@ -181,13 +181,11 @@ def test_the_next_call_sees_changed_weights() -> None:
         assert before != after == translator.translate(MANY)
 
 
-def test_workers_that_ended_while_idle_are_started_again() -> None:
-    translator = with_workers()
-    translator.transformer.prepare_for_inference(torch.float32)
+def test_workers_that_ended_while_idle_are_started_again():
+    translator = with_workers(kept=True)
     expected = translator.translate(MANY)
     before = running()
     for process in before:
-        assert process is not None
         os.kill(process, signal.SIGKILL)
     deadline = time.monotonic() + 30
     while running() & before and time.monotonic() < deadline:
@@ -196,9 +194,8 @@ def test_workers_that_ended_while_idle_are_started_again() -> None:
     assert not running() & before
 
 
-def test_workers_follow_autocast_and_the_model_of_the_caller() -> None:
-    translator = with_workers()
-    translator.transformer.prepare_for_inference(torch.float32)
+def test_workers_follow_autocast_and_the_model_of_the_caller():
+    translator = with_workers(kept=True)
     translator.translate(MANY)
     processes = running()
     with torch.autocast("cpu", dtype=torch.bfloat16):
@@ -215,9 +212,8 @@ class Failed(Exception):
     """Raised by a function of the caller."""
 
 
-def test_a_call_works_while_the_exception_of_another_is_handled() -> None:
-    translator = with_workers()
-    translator.transformer.prepare_for_inference(torch.float32)
+def test_a_call_works_while_the_exception_of_another_is_handled():
+    translator = with_workers(kept=True)
     expected = translator.translate(MANY)
 
     def fail(lines: int) -> None:
@@ -230,9 +226,8 @@ def test_a_call_works_while_the_exception_of_another_is_handled() -> None:
         assert translator.translate(MANY) == expected
 
 
-def test_a_call_within_a_call_works() -> None:
-    translator = with_workers()
-    translator.transformer.prepare_for_inference(torch.float32)
+def test_a_call_within_a_call_works():
+    translator = with_workers(kept=True)
     expected = translator.translate(MANY)
     inner = []
 
@@ -244,7 +239,7 @@ def test_a_call_within_a_call_works() -> None:
     assert [found] == inner == [expected]
 
 
-def test_workers_of_an_interrupted_call_are_not_used_again() -> None:
+def test_workers_of_an_interrupted_call_are_not_used_again():
     pool = WorkerPool[int, str]()
     results = pool.map(lambda n: f"new {n}", range(100), 2, keep=True)
     next(results)
@@ -255,7 +250,7 @@ def test_workers_of_an_interrupted_call_are_not_used_again() -> None:
     assert list(pool.map(lambda n: f"newer {n}", range(2), 2)) == ["newer 0", "newer 1"]
 
 
-def test_workers_in_use_are_not_used_by_another_call() -> None:
+def test_workers_in_use_are_not_used_by_another_call():
     """The other call computes in its own process."""
     pool = WorkerPool[int, tuple[int, int]]()
     first = pool.map(lambda n: (n, os.getpid()), range(5), 2)
@@ -265,18 +260,16 @@ def test_workers_in_use_are_not_used_by_another_call() -> None:
     assert [n for n, _ in first] == [1, 2, 3, 4]
 
 
-def test_a_deep_copy_has_its_own_workers() -> None:
-    translator = with_workers()
-    translator.transformer.prepare_for_inference(torch.float32)
+def test_a_deep_copy_has_its_own_workers():
+    translator = with_workers(kept=True)
     expected = translator.translate(MANY)
     twin = copy.deepcopy(translator)
     assert twin.translate(MANY) == expected
     assert len(running()) == 4
 
 
-def test_threads_do_not_disturb_each_other() -> None:
-    translator = with_workers()
-    translator.transformer.prepare_for_inference(torch.float32)
+def test_threads_do_not_disturb_each_other():
+    translator = with_workers(kept=True)
     lines = [MANY, MANY[::-1], MANY[3:], MANY[:9]]
     found: dict[int, list[str]] = {}
 
@@ -291,7 +284,7 @@ def test_threads_do_not_disturb_each_other() -> None:
     assert found == {number: translator.translate(lines[number]) for number in range(4)}
 
 
-def test_a_fork_of_the_parent_does_not_end_the_workers() -> None:
+def test_a_fork_of_the_parent_does_not_end_the_workers():
     with contextlib.closing(WorkerPool[int, int]()) as pool:
         assert list(pool.map(lambda n: n + 1, range(2), 2, keep=True)) == [1, 2]
         workers = running()
@@ -317,7 +310,7 @@ os.kill(os.getpid(), signal.SIGKILL)
 """
 
 
-def test_workers_end_when_their_parent_is_killed() -> None:
+def test_workers_end_when_their_parent_is_killed():
     killed = subprocess.run(
         [sys.executable, "-c", ORPHANS], cwd=ROOT, capture_output=True, text=True, timeout=60
     )
@@ -337,18 +330,18 @@ def _computes(process: int) -> bool:
         return False
 
 
-def test_each_worker_has_one_thread_and_results_are_in_order() -> None:
+def test_each_worker_has_one_thread_and_results_are_in_order():
     found = mapped(lambda n: (n, torch.get_num_threads(), os.getpid()), range(200))
     assert [(n, threads) for n, threads, _ in found] == [(n, 1) for n in range(200)]
     assert os.getpid() not in {process for *_, process in found}
 
 
-def test_large_jobs_and_results_do_not_block_each_other() -> None:
+def test_large_jobs_and_results_do_not_block_each_other():
     items = [bytes([n]) * 1_000_000 for n in range(20)]
     assert mapped(lambda item: item * 2, items) == [item * 2 for item in items]
 
 
-def test_an_error_is_raised_in_the_parent_and_ends_the_workers() -> None:
+def test_an_error_is_raised_in_the_parent_and_ends_the_workers():
     def work(n: int) -> int:
         if n == 3:
             raise UserError("not this one", fix="leave it out")
@@ -365,7 +358,7 @@ def test_an_error_is_raised_in_the_parent_and_ends_the_workers() -> None:
     assert running() == set()
 
 
-def test_workers_do_not_inherit_the_lock_of_a_thread_that_compiles() -> None:
+def test_workers_do_not_inherit_the_lock_of_a_thread_that_compiles():
     begun, stop = threading.Event(), threading.Event()
 
     def compiling() -> None:
@@ -380,14 +373,14 @@ def test_workers_do_not_inherit_the_lock_of_a_thread_that_compiles() -> None:
     thread.join()
 
 
-def test_closing_the_results_leaves_no_process() -> None:
+def test_closing_the_results_leaves_no_process():
     results = WorkerPool[int, int]().map(lambda n: n, range(10_000), 2, keep=True)
     assert next(results) == 0
     results.close()
     assert running() == set()
 
 
-def test_deleting_the_pool_leaves_no_process() -> None:
+def test_deleting_the_pool_leaves_no_process():
     pool = WorkerPool[int, int]()
     assert list(pool.map(lambda n: n, range(3), 2, keep=True)) == [0, 1, 2]
     assert len(running()) == 2
@@ -396,7 +389,7 @@ def test_deleting_the_pool_leaves_no_process() -> None:
     assert running() == set()
 
 
-def test_a_killed_worker_is_an_error() -> None:
+def test_a_killed_worker_is_an_error():
     def work(n: int) -> int:
         if n == 5:
             os.kill(os.getpid(), signal.SIGKILL)
@@ -407,7 +400,7 @@ def test_a_killed_worker_is_an_error() -> None:
     assert "--workers" in str(caught.value.fix)
 
 
-def test_workers_ignore_ctrl_c() -> None:
+def test_workers_ignore_ctrl_c():
     """Ctrl-C reaches every process of the group; the parent decides what it ends."""
 
     def work(n: int) -> int:
@@ -417,7 +410,7 @@ def test_workers_ignore_ctrl_c() -> None:
     assert mapped(work, range(4)) == [0, 1, 2, 3]
 
 
-def test_workers_end_when_the_caller_stops() -> None:
+def test_workers_end_when_the_caller_stops():
     """As after a timeout: the caller does not wait for the batch that a worker computes."""
     pool: WorkerPool[float, None] = WorkerPool()
     started = time.monotonic()

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import torch
 
 from nmt.config.recipe import DecodeConfig, FastBpeConfig
 from nmt.data.segmenters import Segmenter, learn_segmenter
-from nmt.data.vocab import EOS, Vocab
+from nmt.data.vocab import EOS, Vocab, tag_piece
 from nmt.decoding.codec import TextCodec
 from nmt.decoding.engine import ModelInfo
 from nmt.decoding.ensemble import Ensemble
@@ -54,6 +54,9 @@ def untrained(
     segment: Any = None,
     words: tuple[Segmenter, Vocab] | None = None,
     model: Mapping[str, Any] = {},
+    langs: tuple[str, str] = ("gl", "en"),
+    tags: Sequence[str] = (),
+    tgt_tags: Sequence[str] = (),
     **decode: Any,
 ) -> Translator:
     """Return a translator from Galician to English; ``eos_bias`` makes its outputs shorter.
@@ -62,18 +65,21 @@ def untrained(
         segment: keys of the segmenter that it learns.
         words: a segmenter and a vocabulary instead.
         model: further settings of the model.
+        tags, tgt_tags: what its sources and targets may begin with.
     """
     segmenter, vocab = words or learned(segment or FastBpeConfig(merges=50), PAIRS)
+    if tags or tgt_tags:
+        source, target = ([p for t in side for p in tag_piece(t)] for side in (tags, tgt_tags))
+        vocab = vocab.with_counts(Counter(source), Counter(target), [*source, *target])
     config = ModelConfig(dim=8, ffn_dim=12, heads=2, enc_layers=1, dec_layers=2, **model)
     transformer = Transformer(config, len(vocab), torch.from_numpy(vocab.types_of("tgt")))
     generator = torch.Generator().manual_seed(seed)
     with torch.no_grad():
         for parameter in transformer.parameters():
             parameter += 0.8 * torch.randn(parameter.shape, generator=generator)
-        assert transformer.out_bias is not None
         transformer.out_bias[EOS] += eos_bias
     settings = DecodeConfig(**{"max_len_offset": 4, **decode})
-    return translator_of(transformer, TextCodec(segmenter, vocab, "gl", "en"), settings)
+    return translator_of(transformer, TextCodec(segmenter, vocab, *langs), settings)
 
 
 def translator_of(

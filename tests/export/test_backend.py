@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pathlib import Path
+from collections.abc import Callable
 from random import Random
 from typing import Any
 
@@ -12,7 +12,7 @@ import pytest
 from nmt.config.recipe import DecodeConfig
 from nmt.data.vocab import EOS
 from nmt.decoding.codec import MAX_SOURCE_PIECES
-from nmt.decoding.engine import ModelInfo, SearchInput
+from nmt.decoding.engine import Hypothesis, ModelInfo, SearchInput, ignore
 from nmt.decoding.options import SearchOptions
 from nmt.decoding.search import length_penalty
 from nmt.decoding.translator import Translator
@@ -39,33 +39,36 @@ def engine(translator: Translator, tmp_path_factory: pytest.TempPathFactory) -> 
     return CTranslate2Engine(folder, translator.codec, read_metadata(folder), "cpu")
 
 
+def search(
+    engine: CTranslate2Engine,
+    inputs: list[SearchInput],
+    options: SearchOptions,
+    stop: Callable[[], None] = ignore,
+) -> list[list[Hypothesis]]:
+    return engine.search(inputs, options, stop, ignore)
+
+
 @pytest.mark.parametrize("ngram", [0, 2])
-def test_greedy_search_equals_the_torch_search(
-    translator: Translator, engine: CTranslate2Engine, ngram: int
-) -> None:
+def test_greedy_search_equals_the_torch_search(translator, engine, ngram):
     options = {"beam": 1, "max_len_offset": 3, "no_repeat_ngram": ngram}
     ours = translator.translate_ids(SOURCES, **options)
-    found = engine.search(INPUTS, SearchOptions(**options))
+    found = search(engine, INPUTS, SearchOptions(**options))
     assert [translator.codec.vocab.pieces(f.ids) for (f,) in found] == [h.pieces for h in ours]
     assert [f.finished for (f,) in found] == [h.finished for h in ours]
     assert {f.finished for (f,) in found} == {True, False}
 
 
 @pytest.mark.parametrize(("beam", "offset", "alpha"), [(2, 20, 0.6), (5, 3, 1.5), (8, 20, 0.0)])
-def test_beam_search_equals_the_torch_search_by_count(
-    translator: Translator, engine: CTranslate2Engine, beam: int, offset: int, alpha: float
-) -> None:
+def test_beam_search_equals_the_torch_search_by_count(translator, engine, beam, offset, alpha):
     options = {"beam": beam, "max_len_offset": offset, "length_alpha": alpha, "allow_unk": True}
     ours = translator.translate_ids(SOURCES, stop_rule="count", **options)
-    found = engine.search(INPUTS, SearchOptions(**options))
+    found = search(engine, INPUTS, SearchOptions(**options))
     assert [translator.codec.vocab.pieces(f.ids) for (f,) in found] == [h.pieces for h in ours]
 
 
-def test_hypotheses_are_ranked_by_the_requested_penalty(
-    translator: Translator, engine: CTranslate2Engine
-) -> None:
+def test_hypotheses_are_ranked_by_the_requested_penalty(translator, engine):
     alpha = 1.5
-    found = engine.search(INPUTS, SearchOptions(length_alpha=alpha, max_len_offset=3, n_best=4))
+    found = search(engine, INPUTS, SearchOptions(length_alpha=alpha, max_len_offset=3, n_best=4))
     theirs = their_search(translator, SOURCES, 4, 3, power=0)
     for ours, expected in zip(found, theirs, strict=True):
         numbers = [(row, x, float(x / length_penalty(len(row), alpha))) for row, x in expected]
@@ -77,31 +80,29 @@ def test_hypotheses_are_ranked_by_the_requested_penalty(
 
 
 @pytest.mark.parametrize(("beam", "offset"), [(1, 3), (4, 1), (4, 20)])
-def test_results_do_not_depend_on_batches_or_order(
-    engine: CTranslate2Engine, beam: int, offset: int
-) -> None:
+def test_results_do_not_depend_on_batches_or_order(engine, beam, offset):
     """Some hypotheses end before their length limit, some at it."""
     options = SearchOptions(beam=beam, max_len_offset=offset)
     order = list(range(len(SOURCES)))
     Random(1).shuffle(order)
-    together = engine.search(INPUTS, options)
+    together = search(engine, INPUTS, options)
     alone = options.model_copy(update={"batch_tokens": 1})
-    apart = engine.search([INPUTS[i] for i in order], alone)
+    apart = search(engine, [INPUTS[i] for i in order], alone)
     assert [together[i][0].ids for i in order] == [of_one[0].ids for of_one in apart]
     assert {f.finished for (f,) in together} == {True, False}
 
 
-def test_options_reach_the_search(translator: Translator, engine: CTranslate2Engine) -> None:
-    (none,) = engine.search(INPUTS[:1], SearchOptions(length_alpha=0, n_best=2))
+def test_options_reach_the_search(translator, engine):
+    (none,) = search(engine, INPUTS[:1], SearchOptions(length_alpha=0, n_best=2))
     assert len(none) == 2
     assert [f.score for f in none] == [f.log_prob for f in none]
-    short = engine.search(INPUTS, SearchOptions(max_len_offset=1))
+    short = search(engine, INPUTS, SearchOptions(max_len_offset=1))
     lengths = [len(f.ids) + f.finished - len(s) for s, (f,) in zip(SOURCES, short, strict=True)]
     assert max(lengths) == 2
 
 
 @pytest.mark.parametrize("offset", [4, 1600])
-def test_the_longest_output_has_positions(tmp_path: Path, offset: int) -> None:
+def test_the_longest_output_has_positions(tmp_path, offset):
     """Of the longest source with a tag, for a model that always repeats one piece."""
     translator = made(dim=4, heads=1, enc_layers=1, dec_layers=1)
     translator.transformer.out_bias.data[ids()[0][1][0]] = 100
@@ -117,19 +118,19 @@ def test_the_longest_output_has_positions(tmp_path: Path, offset: int) -> None:
         exported.stream([], max_len_offset=largest + 1)
 
 
-def test_a_beam_wider_than_the_number_of_hypotheses(tmp_path: Path) -> None:
+def test_a_beam_wider_than_the_number_of_hypotheses(tmp_path):
     translator = made()
     translator.transformer.allowed[:] = False
     translator.transformer.allowed[[EOS, 7]] = True
     export(translator, tmp_path / "model")
     metadata = read_metadata(tmp_path / "model")
     engine = CTranslate2Engine(tmp_path / "model", translator.codec, metadata, "cpu")
-    (found,) = engine.search(INPUTS[:1], SearchOptions(beam=6, max_len_offset=1, n_best=6))
+    (found,) = search(engine, INPUTS[:1], SearchOptions(beam=6, max_len_offset=1, n_best=6))
     assert 1 <= len(found) <= 6
     assert {i for f in found for i in f.ids} <= {7}
 
 
-def test_a_search_can_be_stopped_between_two_batches(engine: CTranslate2Engine) -> None:
+def test_a_search_can_be_stopped_between_two_batches(engine):
     """CTranslate2 cannot cancel a batch, so at most a few are submitted ahead."""
     submitted, submit = 0, engine._submit
 
@@ -143,10 +144,10 @@ def test_a_search_can_be_stopped_between_two_batches(engine: CTranslate2Engine) 
             raise TimeoutError
 
     options = SearchOptions(batch_tokens=1)
-    expected = [best.ids for (best,) in engine.search(INPUTS, SearchOptions())]
+    expected = [best.ids for (best,) in search(engine, INPUTS, SearchOptions())]
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(engine, "_submit", count)
         with pytest.raises(TimeoutError):
-            engine.search(INPUTS, options, stop)
+            search(engine, INPUTS, options, stop)
         assert submitted == 5
-    assert [best.ids for (best,) in engine.search(INPUTS, options)] == expected
+    assert [best.ids for (best,) in search(engine, INPUTS, options)] == expected

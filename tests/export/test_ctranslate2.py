@@ -99,7 +99,7 @@ def check_beams(translator: Translator, exported: Exported, count: int = COUNT) 
 
 
 @pytest.mark.parametrize("keys", GRID, ids=short)
-def test_norms_placements_fixnorm_and_head_scale(keys: dict[str, Any], tmp_path: Path) -> None:
+def test_norms_placements_fixnorm_and_head_scale(keys, tmp_path):
     translator = made(**keys)
     exported = Exported(translator, tmp_path / "model")
     check_log_probs(translator, exported)
@@ -107,14 +107,14 @@ def test_norms_placements_fixnorm_and_head_scale(keys: dict[str, Any], tmp_path:
 
 
 @pytest.mark.parametrize("keys", OTHERS, ids=short)
-def test_other_parts_that_ctranslate2_can_express(keys: dict[str, Any], tmp_path: Path) -> None:
+def test_other_parts_that_ctranslate2_can_express(keys, tmp_path):
     translator = made(**keys)
     exported = Exported(translator, tmp_path / "model")
     check_log_probs(translator, exported)
     check_beams(translator, exported, 20)
 
 
-def test_scalenorm_of_short_vectors(tmp_path: Path) -> None:
+def test_scalenorm_of_short_vectors(tmp_path):
     """All gains are divided by 1,000, so the inputs of each norm have length 0.01 or less.
 
     CTranslate2's default epsilon of 1e-6 would be as large as their mean square.
@@ -130,9 +130,7 @@ def test_scalenorm_of_short_vectors(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("kind", "bound", "weight", "position"), STORED, ids=[kind for kind, *_ in STORED]
 )
-def test_quantized_weights_are_small_and_close_to_fp32(
-    kind: str, bound: float, weight: int, position: int, tmp_path: Path
-) -> None:
+def test_quantized_weights_are_small_and_close_to_fp32(kind, bound, weight, position, tmp_path):
     """CTranslate2 computes in fp32, so the result does not depend on the processor."""
     translator = made(dim=64, ffn_dim=256)
     sources, targets = (list(side) for side in zip(*ids(), strict=True))
@@ -145,14 +143,12 @@ def test_quantized_weights_are_small_and_close_to_fp32(
     assert size < 1.15 * numbers * weight + 2048 * 64 * position
 
 
-def test_every_type_has_bounds() -> None:
+def test_every_type_has_bounds():
     assert [kind for kind, *_ in STORED] == QUANTIZATIONS
 
 
 @pytest.mark.parametrize("kind", ["int8", "int16", "bfloat16"])
-def test_a_quantized_trained_model_still_translates_on_this_cpu(
-    kind: str, trained: Path, tmp_path: Path
-) -> None:
+def test_a_quantized_trained_model_still_translates_on_this_cpu(kind, trained, tmp_path):
     """CTranslate2 chooses the compute type; int8 sums saturate on a processor without VNNI.
 
     With AVX2 and oneDNN, the mean difference of int8 was 0.05 to 0.1; with exact sums it was 0.001
@@ -171,7 +167,7 @@ def test_a_quantized_trained_model_still_translates_on_this_cpu(
     assert np.mean([text == reverse(line) for text, line in zip(found, lines, strict=True)]) > 0.9
 
 
-def test_equal_tables_are_stored_once(tmp_path: Path) -> None:
+def test_equal_tables_are_stored_once(tmp_path):
     translator = made(activation="relu2", ffn_dim=400)
     export(translator, tmp_path / "model")
     numbers = sum(p.numel() for p in translator.transformer.parameters())

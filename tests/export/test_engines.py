@@ -30,7 +30,7 @@ def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path / "cache/nmt/ctranslate2"
 
 
-def test_an_ensemble_is_for_torch(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_ensemble_is_for_torch(run, capsys):
     auto = load_translator([run, run], "cpu", engine="auto")
     expected = Translator.load([run, run], "cpu").translate(LINES, beam=1)
     assert auto.translate(LINES, beam=1) == expected
@@ -57,9 +57,7 @@ def test_an_ensemble_is_for_torch(run: Path, capsys: pytest.CaptureFixture[str])
     ],
     ids=lambda value: "-".join(value) or "beam" if isinstance(value, dict) else "",
 )
-def test_each_search_gives_the_translations_of_torch(
-    run: Path, cache: Path, options: dict, exports: int, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_each_search_gives_the_translations_of_torch(run, cache, options, exports, capsys):
     auto = load_translator(run, "cpu", engine="auto")
     capsys.readouterr()
     expected = [of[0] for of in Translator.load(run, "cpu").stream(LINES, **options)]
@@ -71,9 +69,7 @@ def test_each_search_gives_the_translations_of_torch(
     assert len(list(cache.glob("*"))) == exports
 
 
-def test_a_length_limit_above_that_of_the_export_is_for_torch(
-    run: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_length_limit_above_that_of_the_export_is_for_torch(run, capsys):
     auto = load_translator(run, "cpu", engine="auto")
     capsys.readouterr()
     for offset, note in ((1534, ""), (1533, NOTE)):
@@ -81,9 +77,7 @@ def test_a_length_limit_above_that_of_the_export_is_for_torch(
         assert capsys.readouterr().err == note
 
 
-def test_another_process_may_make_the_export_meanwhile(
-    run: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_another_process_may_make_the_export_meanwhile(run, monkeypatch, capsys):
     export = engines.export
 
     def export_after_another(translator: Translator, output: Path, force: bool) -> None:
@@ -97,7 +91,7 @@ def test_another_process_may_make_the_export_meanwhile(
     assert capsys.readouterr().err == NOTE
 
 
-def test_the_export_is_kept_and_belongs_to_the_weights(run: Path, cache: Path) -> None:
+def test_the_export_is_kept_and_belongs_to_the_weights(run, cache):
     def search() -> set[tuple[str, int]]:
         load_translator(run, "cpu", engine="auto").translate(LINES, beam=1)
         return {(path.name, path.stat().st_mtime_ns) for path in cache.iterdir()}
@@ -110,18 +104,14 @@ def test_the_export_is_kept_and_belongs_to_the_weights(run: Path, cache: Path) -
     assert len(list(cache.iterdir())) == 2
 
 
-def test_a_model_that_cannot_be_exported_is_searched_by_torch_with_a_note(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_model_that_cannot_be_exported_is_searched_by_torch_with_a_note(tmp_path, capsys):
     run = run_folder(made(ffn_norm=True), tmp_path / "run")
     expected = Translator.load(run, "cpu").translate(LINES, beam=1)
     assert load_translator(run, "cpu", engine="auto").translate(LINES, beam=1) == expected
     assert "note: engine torch, because " in capsys.readouterr().err
 
 
-def test_a_cache_that_cannot_be_written_is_not_an_error(
-    run: Path, cache: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_cache_that_cannot_be_written_is_not_an_error(run, cache, capsys):
     cache.parent.parent.mkdir()
     cache.parent.touch()  # a file where the folder would be
     expected = Translator.load(run, "cpu").translate(LINES, beam=1)
@@ -129,7 +119,7 @@ def test_a_cache_that_cannot_be_written_is_not_an_error(
     assert "note: engine torch, because " in capsys.readouterr().err
 
 
-def test_names_of_engines(run: Path, tmp_path: Path) -> None:
+def test_names_of_engines(run, tmp_path):
     assert load_translator(run, "cpu", engine="torch").engine.name == "torch"
     assert load_translator(run, "cpu", engine="ctranslate2").engine.name == "ctranslate2"
     auto = load_translator(run, "cpu", engine="auto")
@@ -138,14 +128,12 @@ def test_names_of_engines(run: Path, tmp_path: Path) -> None:
         load_translator(run, engine="x")
 
 
-def test_a_new_search_option_is_searched_by_torch() -> None:
+def test_a_new_search_option_is_searched_by_torch():
     """Until somebody has shown that CTranslate2 gives the same."""
     assert set(SearchOptions.model_fields) >= engines.SAME_RESULT
 
 
-def test_nmt_translate_auto_writes_what_torch_writes(
-    run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_nmt_translate_auto_writes_what_torch_writes(run, tmp_path, capsys):
     source = tmp_path / "in"
     source.write_text("".join(f"{line}\n" for line in LINES), encoding="utf-8")
     for flags, note in ((["--beam", "1"], True), (["--beam", "1", "--scores"], False), ([], False)):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-import json
 import shutil
 import sys
 from collections.abc import Callable
@@ -66,9 +65,7 @@ def nmt_translate(
     return run
 
 
-def test_both_kinds_of_folder_give_the_text_of_the_torch_search(
-    translator: Translator, run: Path, exported: Path, nmt_translate: Callable[..., tuple]
-) -> None:
+def test_both_kinds_of_folder_give_the_text_of_torch(translator, run, exported, nmt_translate):
     expected = translator.translate(LINES)
     assert any(expected)
     engine = ("--engine", "ctranslate2", "--device", "cpu")
@@ -80,17 +77,13 @@ def test_both_kinds_of_folder_give_the_text_of_the_torch_search(
     assert {path.name for path in run.iterdir()} == before
 
 
-def test_an_export_can_be_moved_and_its_run_deleted(
-    translator: Translator, exported: Path, tmp_path: Path
-) -> None:
+def test_an_export_can_be_moved_and_its_run_deleted(translator, exported, tmp_path):
     moved = load_exported(shutil.copytree(exported, tmp_path / "elsewhere"), "cpu")
     shutil.rmtree(tmp_path / "elsewhere")
     assert moved.translate(LINES) == translator.translate(LINES)
 
 
-def test_options_and_long_lines_are_handled_as_by_torch(
-    translator: Translator, exported: Path, nmt_translate: Callable[..., tuple]
-) -> None:
+def test_options_and_long_lines_are_handled_as_by_torch(translator, exported, nmt_translate):
     long = " ".join(["a"] * (MAX_SOURCE_PIECES + 9))
     code, (line,), error = nmt_translate(exported, "--batch-tokens", "999", lines=[long])
     assert code == 0
@@ -102,9 +95,7 @@ def test_options_and_long_lines_are_handled_as_by_torch(
     assert nmt_translate(exported, "--beam", "0")[0] == 2
 
 
-def test_a_trained_model_gives_the_same_beams(
-    trained: Path, nmt_translate: Callable[..., tuple]
-) -> None:
+def test_a_trained_model_gives_the_same_beams(trained, nmt_translate):
     """Most lines agree: the two searches stop by different rules, and the model is confident."""
     lines = lines_of_digits(60, seed=5, longest=LONGEST)
     ours, theirs = (
@@ -119,17 +110,13 @@ def test_a_trained_model_gives_the_same_beams(
 # ---------------------------------------------------------------- errors
 
 
-def test_an_exported_folder_has_one_checkpoint(
-    exported: Path, nmt_translate: Callable[..., tuple]
-) -> None:
+def test_an_exported_folder_has_one_checkpoint(exported, nmt_translate):
     code, _, error = nmt_translate(exported, "--checkpoint", "latest")
     assert code == 2
     assert "--checkpoint" in error
 
 
-def test_unsupported_options_are_named(
-    exported: Path, monkeypatch: pytest.MonkeyPatch, nmt_translate: Callable[..., tuple]
-) -> None:
+def test_unsupported_options_are_named(exported, monkeypatch, nmt_translate):
     code, _, error = nmt_translate(exported, "--sample", "--temperature", "0.7")
     assert code == 2
     assert "does not support sample, temperature" in error
@@ -143,57 +130,39 @@ def test_unsupported_options_are_named(
         moved.stream(LINES, n_best=2, length_alpha=1)
 
 
-def test_a_model_that_ctranslate2_cannot_express_is_an_error(
-    tmp_path: Path, nmt_translate: Callable[..., tuple]
-) -> None:
+def test_a_model_that_ctranslate2_cannot_express_is_an_error(tmp_path, nmt_translate):
     run = run_folder(made(ffn_norm=True), tmp_path / "run")
     code, _, error = nmt_translate(run, "--engine", "ctranslate2")
     assert code == 2
     assert "model.ffn_norm" in error
 
 
-def damaged_metadata(folder: Path) -> None:
-    (folder / "nmt.json").write_text(json.dumps({"src": "gl"}))
-
-
-def damaged_model(folder: Path) -> None:
-    (folder / "model.bin").write_bytes((folder / "model.bin").read_bytes()[:1000])
-
-
-def other_vocabulary(folder: Path) -> None:
-    with open(folder / "vocab.txt", "a", encoding="utf-8") as file:
-        file.write("more\t1\t1\n")
-
-
-def no_segmenter(folder: Path) -> None:
-    (folder / "codes.txt").unlink()
-
-
 @pytest.mark.parametrize(
-    "harm",
-    [damaged_metadata, damaged_model, other_vocabulary, no_segmenter],
-    ids=lambda f: f.__name__,
+    ("name", "change"),
+    [
+        ("nmt.json", lambda content: b'{"src": "gl"}'),
+        ("model.bin", lambda content: content[:1000]),
+        ("vocab.txt", lambda content: content + b"more\t1\t1\n"),
+        ("codes.txt", None),
+    ],
 )
-def test_a_damaged_export_is_an_error(
-    harm: Callable[[Path], None], exported: Path, tmp_path: Path
-) -> None:
+def test_a_damaged_export_is_an_error(name, change, exported, tmp_path):
     folder = shutil.copytree(exported, tmp_path / "model")
-    harm(folder)
+    if change is None:
+        (folder / name).unlink()
+    else:
+        (folder / name).write_bytes(change((folder / name).read_bytes()))
     with pytest.raises(UserError, match=r"model"):
         load_exported(folder, "cpu")
 
 
-def test_a_folder_that_is_neither_a_run_nor_an_export_is_an_error(
-    tmp_path: Path, nmt_translate: Callable[..., tuple]
-) -> None:
+def test_a_folder_that_is_neither_a_run_nor_an_export_is_an_error(tmp_path, nmt_translate):
     code, _, error = nmt_translate(tmp_path, "--engine", "ctranslate2")
     assert code == 2
     assert "not a run folder" in error
 
 
-def test_a_reverse_model_chooses_among_the_candidates_of_an_exported_folder(
-    run: Path, exported: Path, tmp_path: Path
-) -> None:
+def test_a_reverse_model_chooses_among_the_candidates_of_an_export(run, exported, tmp_path):
     other = made(seed=3)
     other.codec.src, other.codec.tgt = "en", "gl"
     folder = run_folder(other, tmp_path / "reverse")

@@ -50,7 +50,7 @@ def same(model: Transformer, copy: Transformer) -> bool:
 
 
 @pytest.mark.parametrize("keys", VARIANTS, ids=short)
-def test_the_folded_model_is_equivalent(keys: dict[str, Any]) -> None:
+def test_the_folded_model_is_equivalent(keys):
     model = original(**keys)
     copy = folded(model)
     config = copy.config
@@ -62,7 +62,7 @@ def test_the_folded_model_is_equivalent(keys: dict[str, Any]) -> None:
 
 @pytest.mark.parametrize("place", ["pre", "post"])
 @pytest.mark.parametrize("norm", ["layernorm", "rmsnorm", "scalenorm"])
-def test_residual_scales_may_be_negative(place: str, norm: str) -> None:
+def test_residual_scales_may_be_negative(place, norm):
     model = original(norm=norm, norm_place=place, res_scale="scalar")
     scales = [p for name, p in model.named_parameters() if name.endswith("_res.scale")]
     assert len(scales) == 2 * 2 + 2 * 3
@@ -72,7 +72,7 @@ def test_residual_scales_may_be_negative(place: str, norm: str) -> None:
     assert same(model, folded(model))
 
 
-def test_the_comparison_notices_each_folded_part() -> None:
+def test_the_comparison_notices_each_folded_part():
     """A small change to gains, heads, residuals, tables or the mask makes the comparison fail."""
     model = original(head_scale=True, res_scale="scalar")
     copy = folded(model)
@@ -87,7 +87,7 @@ def test_the_comparison_notices_each_folded_part() -> None:
     assert same(model, copy)
 
 
-def test_a_residual_scale_of_zero_is_an_error() -> None:
+def test_a_residual_scale_of_zero_is_an_error():
     model = original(res_scale="scalar")
     with torch.no_grad():
         model.get_parameter("decoder.layers.1.ffn_res.scale").zero_()
@@ -95,7 +95,7 @@ def test_a_residual_scale_of_zero_is_an_error() -> None:
         folded(model)
 
 
-def test_every_model_key_is_folded_rejected_or_irrelevant() -> None:
+def test_every_model_key_is_folded_rejected_or_irrelevant():
     """If this fails, fold the new key or reject it in ``check_supported``, and add a case."""
     folded_or_plain = """
         dim ffn_dim heads enc_layers dec_layers activation bias norm norm_place norm_eps
@@ -108,7 +108,7 @@ def test_every_model_key_is_folded_rejected_or_irrelevant() -> None:
     assert sorted(keys_of(ModelConfig)) == sorted(known)
 
 
-def test_folding_does_not_change_the_original_weights() -> None:
+def test_folding_does_not_change_the_original_weights():
     model = original(head_scale=True)
     before = {name: tensor.clone() for name, tensor in model.state_dict().items()}
     folded(model)

@@ -9,7 +9,13 @@ import pytest
 from sacrebleu.metrics import BLEU
 from sacrebleu.significance import PairedTest
 
-from nmt.scoring.significance import PairedTests, SentenceScorer, paired_tests
+from nmt.scoring.significance import (
+    PairedTests,
+    SentenceScorer,
+    mean_scores,
+    mean_statistics,
+    paired_tests,
+)
 
 WORDS = [
     "the",
@@ -29,13 +35,8 @@ WORDS = [
 ]
 
 
-def mean_of_column(sums: np.ndarray) -> np.ndarray:
-    """Score sentences by the mean of numbers: column 0 over column 1, the count."""
-    return sums[:, 0] / sums[:, 1]
-
-
 def numbers(*values: float) -> np.ndarray:
-    return np.array([[value, 1.0] for value in values])
+    return mean_statistics(values)
 
 
 def sentences(seed: int, noise: float, count: int = 60) -> tuple[list[str], list[str]]:
@@ -50,15 +51,11 @@ def sentences(seed: int, noise: float, count: int = 60) -> tuple[list[str], list
 
 
 @pytest.mark.parametrize("noise", [0.31, 0.4])
-def test_with_one_run_of_each_the_p_values_are_those_of_sacrebleu(noise: float):
+def test_with_one_run_of_each_the_p_values_are_those_of_sacrebleu(noise):
     (first, refs), (second, _) = sentences(1, 0.3), sentences(2, noise)
     scorer = SentenceScorer("bleu", "en")
-    ours = paired_tests(
-        scorer.scores,
-        [[scorer.statistics(first, [refs])]],
-        [[scorer.statistics(second, [refs])]],
-        200,
-    )
+    baseline, system = ([[scorer.statistics(hyps, [refs])]] for hyps in (first, second))
+    ours = paired_tests(scorer.scores, baseline, system, 200)
     expected = {}
     for kind in ("bs", "ar"):
         systems = [("first", first), ("second", second)]
@@ -73,13 +70,13 @@ def test_with_one_run_of_each_the_p_values_are_those_of_sacrebleu(noise: float):
 
 def test_equal_systems_do_not_differ():
     runs = [[numbers(1, 2, 3), numbers(2, 2, 2)]]
-    assert paired_tests(mean_of_column, runs, runs, 50) == PairedTests(0.0, 1.0, 1.0)
+    assert paired_tests(mean_scores, runs, runs, 50) == PairedTests(0.0, 1.0, 1.0)
 
 
 def test_the_difference_is_that_of_the_means_over_runs_and_sets():
     baseline = [[numbers(0, 2), numbers(4, 4)], [numbers(1), numbers(3)]]  # 1, 4; 1, 3
     system = [[numbers(3, 3), numbers(6, 6)], [numbers(2), numbers(8)]]  # 3, 6; 2, 8
-    assert paired_tests(mean_of_column, baseline, system, 10).difference == pytest.approx(2.5)
+    assert paired_tests(mean_scores, baseline, system, 10).difference == pytest.approx(2.5)
 
 
 def test_randomization_of_two_sentences_has_a_closed_form():
@@ -87,7 +84,7 @@ def test_randomization_of_two_sentences_has_a_closed_form():
 
     No trial exceeds 1, so p is 1 / (trials + 1).
     """
-    tests = paired_tests(mean_of_column, [[numbers(0, 0)]], [[numbers(1, 1)]], 99)
+    tests = paired_tests(mean_scores, [[numbers(0, 0)]], [[numbers(1, 1)]], 99)
     assert tests == PairedTests(1.0, pytest.approx(0.01), pytest.approx(0.01))
 
 
@@ -98,7 +95,7 @@ def test_randomization_equals_all_swaps_counted():
     observed = abs(gains.mean())
     signs = 1 - 2 * (np.arange(64)[:, None] >> np.arange(6) & 1)
     exact = np.mean(np.abs((signs * gains).mean(1)) > observed + 1e-9)
-    tests = paired_tests(mean_of_column, [[baseline]], [[system]], 20_000)
+    tests = paired_tests(mean_scores, [[baseline]], [[system]], 20_000)
     # the standard deviation of a share of 20,000 trials is below 0.0036
     assert tests.randomization == pytest.approx(exact, abs=0.015)
 
@@ -109,15 +106,15 @@ def test_more_seeds_of_the_same_difference_are_more_certain_to_a_randomization()
     draws = [rng.normal(0, 1, 40) for _ in range(5)]
     baseline = [numbers(*draw) for draw in draws]
     system = [numbers(*(draw[::-1] * 0.1 + draw.mean() * 0.9 + 0.3)) for draw in draws]
-    one = paired_tests(mean_of_column, [baseline[:1]], [system[:1]], 500)
-    five = paired_tests(mean_of_column, [baseline], [system], 500)
+    one = paired_tests(mean_scores, [baseline[:1]], [system[:1]], 500)
+    five = paired_tests(mean_scores, [baseline], [system], 500)
     assert one.difference == pytest.approx(five.difference)
     assert five.randomization < one.randomization
 
 
-def test_memory_is_limited_without_a_change_of_the_bootstrap(monkeypatch: pytest.MonkeyPatch):
+def test_memory_is_limited_without_a_change_of_the_bootstrap(monkeypatch):
     baseline, system = [[numbers(*range(30))]], [[numbers(*range(1, 30), 3)]]
-    at_once = paired_tests(mean_of_column, baseline, system, 64)
+    at_once = paired_tests(mean_scores, baseline, system, 64)
     monkeypatch.setattr("nmt.scoring.significance._CHUNK", 30 * 7)
-    in_parts = paired_tests(mean_of_column, baseline, system, 64)
+    in_parts = paired_tests(mean_scores, baseline, system, 64)
     assert in_parts.bootstrap == at_once.bootstrap

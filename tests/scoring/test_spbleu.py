@@ -64,9 +64,7 @@ def test_scores_and_signature_are_those_of_sacrebleu(name, model, folder):
     assert "eff:yes" in lines.signature
 
 
-def test_a_model_at_a_path_gives_the_same_score_and_is_named_by_its_hash(
-    model, folder, tmp_path, capsys
-):
+def test_a_model_at_a_path_gives_the_same_score_and_names_its_hash(model, folder, tmp_path, capsys):
     files = [str(write_lines(tmp_path / name, x)) for name, x in (("hyp", HYPS), ("ref", REFS))]
     argv = ["--hyp", files[0], "--ref", files[1], "--metrics", "spbleu", "--json"]
     assert main([*argv, "--resamples", "100", "--spbleu-model", str(model)]) == 0

@@ -23,7 +23,7 @@ WORDS = [
 DATA = Path(__file__).parents[2] / "../shared/data"
 
 
-def test_plain_files_are_tokenized_for_tokenized_bleu(tmp_path: Path) -> None:
+def test_plain_files_are_tokenized_for_tokenized_bleu(tmp_path):
     hyp, ref = (str(write_lines(tmp_path / name, PLAIN)) for name in ("hyp", "ref"))
     given = from_files([hyp], [ref], "en")
     assert (given.texts, given.refs) == ({hyp: PLAIN}, PLAIN)
@@ -32,7 +32,7 @@ def test_plain_files_are_tokenized_for_tokenized_bleu(tmp_path: Path) -> None:
     assert given.notes() == []
 
 
-def test_tokenized_files_are_detokenized_for_sacrebleu(tmp_path: Path) -> None:
+def test_tokenized_files_are_detokenized_for_sacrebleu(tmp_path):
     hyp, ref = (str(write_lines(tmp_path / name, WORDS)) for name in ("hyp", "ref"))
     given = from_files([hyp], [ref], "en", tokenized=True)
     assert (given.texts, given.refs) == ({hyp: PLAIN}, PLAIN)
@@ -41,7 +41,7 @@ def test_tokenized_files_are_detokenized_for_sacrebleu(tmp_path: Path) -> None:
     assert given.notes() == []
 
 
-def test_files_are_read_without_changes(tmp_path: Path) -> None:
+def test_files_are_read_without_changes(tmp_path):
     lines = ["a\tb\x85c", "", "d\u2028e"]
     ref = tmp_path / "ref.gz"
     ref.write_bytes(gzip.compress("".join(f"{line}\r\n" for line in lines).encode()))
@@ -51,7 +51,7 @@ def test_files_are_read_without_changes(tmp_path: Path) -> None:
     assert given.count_empty(hyp) == 1
 
 
-def test_run_on_a_raw_corpus(tmp_path: Path) -> None:
+def test_run_on_a_raw_corpus(tmp_path):
     devs = {"u000100": ["x"] * 4, "u000200": PLAIN[::-1]}
     run = str(make_run(tmp_path, PLAIN, PLAIN, devs, "u000200"))
     test = from_runs([run], "test")
@@ -63,7 +63,7 @@ def test_run_on_a_raw_corpus(tmp_path: Path) -> None:
     assert dev.ref_name == str(tmp_path / "data/dev.en")
 
 
-def test_run_on_a_tokenized_corpus(tmp_path: Path) -> None:
+def test_run_on_a_tokenized_corpus(tmp_path):
     """Its hypotheses are plain text, and its reference files are words."""
     run = str(make_run(tmp_path, WORDS, PLAIN, {}, "u000100", "data.tokenized=true"))
     given = from_runs([run], "test")
@@ -72,7 +72,7 @@ def test_run_on_a_tokenized_corpus(tmp_path: Path) -> None:
     assert "test.words is missing" in given.notes()[0]
 
 
-def test_the_stored_words_of_a_run_are_scored(tmp_path: Path) -> None:
+def test_the_stored_words_of_a_run_are_scored(tmp_path):
     run = make_run(tmp_path, WORDS, PLAIN, {}, "u000100", "data.tokenized=true")
     write_lines(run / "test.words", [f"{words} !" for words in WORDS])
     given = from_runs([str(run)], "test")
@@ -87,7 +87,7 @@ def test_the_stored_words_of_a_run_are_scored(tmp_path: Path) -> None:
         from_runs([str(run)], "test")
 
 
-def test_references_are_changed_by_sacremoses_alone(tmp_path: Path) -> None:
+def test_references_are_changed_by_sacremoses_alone(tmp_path):
     """Tokenized text is detokenized by sacremoses alone; plain text keeps every character."""
     words = ["“ so ” he said …", "a \u2019 b \u060c c", "x"]
     file = str(write_lines(tmp_path / "ref", words))
@@ -98,7 +98,7 @@ def test_references_are_changed_by_sacremoses_alone(tmp_path: Path) -> None:
     assert from_files([file], [file], "en").refs == odd
 
 
-def test_a_moved_reference_can_be_given(tmp_path: Path) -> None:
+def test_a_moved_reference_can_be_given(tmp_path):
     run = str(make_run(tmp_path, PLAIN, PLAIN, {}, "u000100"))
     moved = (tmp_path / "data/test.en").rename(tmp_path / "elsewhere.en")
     with pytest.raises(UserError, match="no such file"):
@@ -106,7 +106,7 @@ def test_a_moved_reference_can_be_given(tmp_path: Path) -> None:
     assert from_runs([run], "test", [str(moved)]).refs == PLAIN
 
 
-def test_runs_are_compared_on_one_reference(tmp_path: Path) -> None:
+def test_runs_are_compared_on_one_reference(tmp_path):
     one, two, other = (
         str(make_run(tmp_path / place, refs, PLAIN[::-1], {}, "u000100", name=place))
         for place, refs in (("one", PLAIN), ("two", PLAIN), ("other", ["x"] * 4))
@@ -120,7 +120,7 @@ def test_runs_are_compared_on_one_reference(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("corpus", ["ted-gl-en/dev.en.gz", "multi30k/tok/dev.de.gz"])
-def test_words_of_real_corpora_survive_detokenizing(tmp_path: Path, corpus: str) -> None:
+def test_words_of_real_corpora_survive_detokenizing(tmp_path, corpus):
     """So tokenized BLEU of a run without stored words is that of its words."""
     file = DATA / corpus
     if not file.exists():
@@ -136,7 +136,7 @@ def notes(hyps: list[str], refs: list[str], sources: list[str] | None = None) ->
     return "\n".join(Systems({"h": hyps}, refs, {}, [], "ref", "en", "none", sources or []).notes())
 
 
-def test_notes_on_unusual_text() -> None:
+def test_notes_on_unusual_text():
     assert notes(PLAIN, PLAIN) == ""
     assert notes(["", " ", "\u200b", "d"], PLAIN) == "h: 3 of 4 hypotheses are empty"
     assert "ref: every line is empty" in notes(PLAIN, [""] * 4)
@@ -158,5 +158,5 @@ def test_notes_on_unusual_text() -> None:
     "line",
     ["Qui est là ? « Moi » !", "foo@bar.com costs 3.50, not 4", "... and so on"],
 )
-def test_plain_text_of_other_languages_is_not_called_tokenized(line: str) -> None:
+def test_plain_text_of_other_languages_is_not_called_tokenized(line):
     assert "tokenized" not in notes([line] * 4, PLAIN)
