@@ -47,13 +47,14 @@ from nmt.runtime.memory import (
 )
 from nmt.runtime.signals import StopRequest, stop_signals
 from nmt.scoring.systems import set_file, words_file
+from nmt.training.ending import finish, write_diverged
+from nmt.training.evaluation import Stopped
 from nmt.training.init import Parent, Transfer, make_transfer
 from nmt.training.observers import ObserverHook
 from nmt.training.parallel import require_shardable
 from nmt.training.progress import LiveLine, LiveView, Validation
 from nmt.training.resume import ResumedRun, prepare_resumed, read_run
-from nmt.training.stopping import finish, just_validated, write_diverged
-from nmt.training.task import Stopped
+from nmt.training.stopping import just_validated
 from nmt.training.tasks import make_task, model_without_memory
 from nmt.training.trainer import Trainer
 

@@ -34,17 +34,9 @@ from nmt.model.language_model import LanguageModel
 from nmt.model.transformer import Transformer
 from nmt.run.results import format_number
 from nmt.scoring.metrics import Score
+from nmt.training.evaluation import Evaluation, HeldOutLoss, MeanEvaluation, score_line
 from nmt.training.loss import perplexity
-from nmt.training.task import (
-    BatchT,
-    Evaluation,
-    HeldOutLoss,
-    MeanEvaluation,
-    ModelT,
-    Task,
-    held_out_loss,
-    score_line,
-)
+from nmt.training.task import BatchT, ModelT, Task
 
 HELD_OUT_SEED = 0  # of the masks and the noise on dev and test: the same in all runs
 
@@ -143,20 +135,13 @@ class TextTask(Task[ModelT, BatchT]):
         self, model: ModelT, held_out: EvalSet, stop_requested: Callable[[], bool], intervals: bool
     ) -> TextEvaluation:
         """Return the perplexities of the model on a set; they have no intervals."""
-        model.eval()
         text = self.held_out[held_out.name]
         rows = np.flatnonzero(text.targets)
         size = text.blocks_of_batch(self.recipe.data.batch_tokens)
         batches: Any = (
             text.collate(rows[first : first + size], epoch=0) for first in range(0, len(rows), size)
         )
-        losses = held_out_loss(
-            model,
-            batches,
-            self.targets,
-            lambda batch, targets: self.loss(model, batch, targets),
-            stop_requested,
-        )
+        losses = self.held_out_loss(model, batches, stop_requested)
         scores = self.scores(losses, held_out)
         return TextEvaluation(scores, losses.smoothed_ppl, len(self.prepared.vocab))
 

@@ -39,6 +39,7 @@ from nmt.run.results import as_score
 from nmt.runtime.distributed import World
 from nmt.runtime.memory import cached_products, limit_onednn_cache
 from nmt.training.cuda_graphs import Capture, CudaCapture, CudaGraphs
+from nmt.training.evaluation import Evaluation, Stopped
 from nmt.training.init import Transfer, choose_trained
 from nmt.training.optimizer import (
     MIN_LOSS_SCALE,
@@ -60,7 +61,7 @@ from nmt.training.progress import (
     update_line,
 )
 from nmt.training.stopping import learning_rate, reason_to_end, validation_due
-from nmt.training.task import Evaluation, Stopped, Task
+from nmt.training.task import Task
 
 
 class Trainer:
@@ -263,15 +264,15 @@ class Trainer:
         self.loss_scaler.adjust()
 
     def _log_interval(self, norm: Tensor) -> None:
-        time_left = self.progress.time_left
         self.state.skipped_updates = int(self.skipped_updates)
-        record = self.interval.close(learning_rate(self.recipe, self.state), norm, time_left)
+        record = self.interval.close(learning_rate(self.recipe, self.state), norm)
+        record["seconds_left"] = self.progress.seconds_left()
         if self.precision == "fp16":
             record["loss_scale"] = self.loss_scaler.state()[0]
         self.progress.loss = record["loss"]
         self.log.record(record)
         self.view.record(record)
-        line = update_line(record, time_left.validation_seconds is not None)
+        line = update_line(record, self.progress.validation_seconds is not None)
         self.log.text(line, on_console=not self.view.shown or record["skipped_updates"] > 0)
 
     def _check_gradients(self, update: Update) -> None:

@@ -29,15 +29,8 @@ from nmt.runtime.files import write_atomic
 from nmt.scoring.language import language_of_text
 from nmt.scoring.metrics import MODEL_WORDS, RESAMPLES, score, tokenized_bleu
 from nmt.scoring.systems import words_file
-from nmt.training.loss import LossSums, label_smoothed_loss
-from nmt.training.task import (
-    Evaluation,
-    MeanEvaluation,
-    Stopped,
-    Task,
-    held_out_loss,
-    score_line,
-)
+from nmt.training.evaluation import Evaluation, MeanEvaluation, Stopped, score_line
+from nmt.training.task import Task
 
 EXAMPLES = 5
 
@@ -126,10 +119,53 @@ class Translation(Task[Transformer, Batch]):
         stop_requested: Callable[[], bool],
         intervals: bool,
     ) -> TranslationEvaluation:
-        """Return perplexities, translations and scores of the model on a set."""
+        """Return perplexities, and the scores of beam search, of the model on a set."""
+
+        def check() -> None:
+            if stop_requested():
+                raise Stopped
+
+        recipe, corpus, tgt = self.recipe, held_out.corpus, held_out.langs[1]
         translator = self._translator(model)
+        segmenter, moses = translator.codec.segmenter, translator.codec.segmenter.moses
+        rows = np.flatnonzero((corpus.src_len > 0) & (corpus.tgt_len > 0))  # no blank line
+        plan = make_batches(
+            corpus.src_len[rows], corpus.tgt_len[rows], recipe.data.batch_tokens, seed=0, epoch=0
+        )
+        batches = (collate(corpus, rows[batch_rows]) for batch_rows in plan)
+        sources = [corpus.src(row) for row in range(len(corpus))]
         with self.autocast():
-            return evaluate(translator, held_out, self.recipe, stop_requested, intervals)
+            losses = self.held_out_loss(model, batches, stop_requested)
+            hypotheses = translator.translate_ids(sources, check, tgt, tgt_tag=held_out.tgt_tag)
+        texts = [h.text for h in hypotheses]
+        words = [
+            moses.words_to_score(h.text, segmenter.decode_tokenized(h.pieces, tgt), tgt)
+            for h in hypotheses
+        ]
+        all_lines = [held_out.ref_lines, *held_out.other_refs]
+        references, *others = (
+            [moses.detokenize_reference(line, tgt) for line in lines] for lines in all_lines
+        )
+        ref_words, *other_words = (
+            [moses.tokenize_reference(line, tgt) for line in lines] for lines in all_lines
+        )
+        scored = [moses.text_to_score(*pair, tgt) for pair in zip(texts, words, strict=True)]
+        resamples = RESAMPLES if intervals else 0
+        scored_as = language_of_text(tgt, references)
+        scores = [
+            *score(scored, references, recipe.score.metrics, scored_as, resamples, others),
+            tokenized_bleu(words, ref_words, MODEL_WORDS, other_words),
+        ]
+        unk = translator.codec.vocab.pieces([UNK])[0]
+        return TranslationEvaluation(
+            scores,
+            losses.ppl,
+            losses.smoothed_ppl,
+            texts,
+            words,
+            cut_off=sum(not h.finished for h in hypotheses),
+            unknown=sum(unk in h.pieces for h in hypotheses),
+        )
 
     def describe(self) -> str:
         """Return the language pairs: ``gl-en``, or ``gl,es-en`` of several."""
@@ -218,70 +254,3 @@ class TranslationEvaluation(Evaluation):
     def share(self, name: str) -> float:
         """Return a score as a share of 50, which few models exceed; 1 / perplexity of ppl."""
         return 1 / self.ppl if name == "ppl" else self.value(name) / 50
-
-
-def evaluate(
-    translator: Translator,
-    held_out: EvalSet,
-    recipe: Recipe,
-    stop_requested: Callable[[], bool],
-    intervals: bool = False,
-) -> TranslationEvaluation:
-    """Return the teacher-forced loss and the scores of beam search, without dropout.
-
-    Args:
-        translator: of the model in training.
-        stop_requested: called between batches.
-        intervals: add 95 % bootstrap intervals to the sacreBLEU scores.
-
-    Raises:
-        Stopped: a stop was requested.
-    """
-
-    def check() -> None:
-        if stop_requested():
-            raise Stopped
-
-    def loss(batch: Batch, targets: Tensor) -> LossSums:
-        smoothing = recipe.optim.label_smoothing
-        return label_smoothed_loss(model(*batch.inputs), targets, model.allowed, smoothing)
-
-    tgt, model, corpus = held_out.langs[1], translator.transformer.eval(), held_out.corpus
-    rows = np.flatnonzero((corpus.src_len > 0) & (corpus.tgt_len > 0))  # no blank line
-    plan = make_batches(
-        corpus.src_len[rows], corpus.tgt_len[rows], recipe.data.batch_tokens, seed=0, epoch=0
-    )
-    batches = (collate(corpus, rows[batch_rows]) for batch_rows in plan)
-    losses = held_out_loss(model, batches, Translation.targets, loss, stop_requested)
-    sources = [corpus.src(row) for row in range(len(corpus))]
-    segmenter, moses = translator.codec.segmenter, translator.codec.segmenter.moses
-    hypotheses = translator.translate_ids(sources, check, tgt, tgt_tag=held_out.tgt_tag)
-    texts = [h.text for h in hypotheses]
-    words = [
-        moses.words_to_score(h.text, segmenter.decode_tokenized(h.pieces, tgt), tgt)
-        for h in hypotheses
-    ]
-    all_lines = [held_out.ref_lines, *held_out.other_refs]
-    references, *others = (
-        [moses.detokenize_reference(line, tgt) for line in lines] for lines in all_lines
-    )
-    ref_words, *other_words = (
-        [moses.tokenize_reference(line, tgt) for line in lines] for lines in all_lines
-    )
-    scored = [moses.text_to_score(*pair, tgt) for pair in zip(texts, words, strict=True)]
-    resamples = RESAMPLES if intervals else 0
-    scored_as = language_of_text(tgt, references)
-    scores = [
-        *score(scored, references, recipe.score.metrics, scored_as, resamples, others),
-        tokenized_bleu(words, ref_words, MODEL_WORDS, other_words),
-    ]
-    unk = translator.codec.vocab.pieces([UNK])[0]
-    return TranslationEvaluation(
-        scores,
-        losses.ppl,
-        losses.smoothed_ppl,
-        texts,
-        words,
-        cut_off=sum(not h.finished for h in hypotheses),
-        unknown=sum(unk in h.pieces for h in hypotheses),
-    )

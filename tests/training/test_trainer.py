@@ -20,7 +20,12 @@ from nmt.decoding.translator import Translator
 from nmt.errors import Diverged
 from nmt.model.cpu.active_rows import ActiveRows
 from nmt.run import checkpoint as checkpoint_module
-from nmt.run.checkpoint import Checkpoint, average_checkpoints, load_checkpoint
+from nmt.run.checkpoint import (
+    Checkpoint,
+    average_checkpoints,
+    load_checkpoint,
+    read_checkpoint,
+)
 from nmt.run.folder import RunFolder
 from nmt.run.manifest import IntervalState
 from nmt.run.results import format_number, read_metrics, read_result, read_summary
@@ -28,10 +33,11 @@ from nmt.runtime import memory
 from nmt.scoring.metrics import Score
 from nmt.training import progress as progress_module
 from nmt.training import trainer as trainer_module
+from nmt.training.ending import finish, source_commit
+from nmt.training.evaluation import MeanEvaluation, Stopped, score_line
 from nmt.training.language_models import TextEvaluation
-from nmt.training.progress import LogInterval, TimeLeft, Validation
-from nmt.training.stopping import finish, source_commit, validations_without_gain
-from nmt.training.task import MeanEvaluation, Stopped, score_line
+from nmt.training.progress import LogInterval, Validation
+from nmt.training.stopping import validations_without_gain
 from nmt.training.trainer import Trainer
 from nmt.training.translation import TranslationEvaluation
 from tests.training.helpers import (
@@ -138,7 +144,7 @@ def interval(trainer: Trainer, *losses: float) -> LogInterval:
         found = LogInterval(trainer.state)
         trainer.state.update += 1
         found.add(torch.tensor(loss), torch.tensor(loss), 1)
-        found.close(1.0, torch.tensor(1.0), TimeLeft(trainer.recipe, has_test=False))
+        found.close(1.0, torch.tensor(1.0))
         seen = found.diverged(20)
         found.store()
     found.seen = seen  # type: ignore[attr-defined]
@@ -569,7 +575,8 @@ def test_the_average_becomes_best_unless_it_is_worse(start, dev_of_average, take
     summary = read_summary(trainer.run_folder)
     root = trainer.run_folder.checkpoints_dir
     averaged = load_checkpoint(trainer.run_folder, "u000006-avg2").model
-    assert equal(averaged, average_checkpoints([root / "u000004", root / "u000006"]))
+    newest = [read_checkpoint(root / name) for name in ("u000004", "u000006")]
+    assert equal(averaged, average_checkpoints(newest))
     assert summary["best"] == ("u000006-avg2" if taken else "u000002")
     assert equal(
         {n: t.detach() for n, t in trainer.model.state_dict().items()},
