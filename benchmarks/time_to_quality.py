@@ -105,7 +105,7 @@ def eager_loop(recipe: Recipe, prepared: Prepared, until: float, random_order: b
             tokens += loop.update(recipe.schedule.lr(update, history, recipe.model.dim))
             bar.update()
             if update % recipe.train.validate_every == 0:
-                dev = score(prepared.dev[0]).value(recipe.score.select_by)
+                dev = score(prepared.dev[0]).values[recipe.score.select_by]
                 history.append((update, dev))
                 bar.set_postfix(dev=f"{dev:.2f}")
         seconds = time.monotonic() - begin

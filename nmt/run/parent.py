@@ -10,7 +10,7 @@ import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, final
 
 from pydantic import ValidationError
 
@@ -18,7 +18,6 @@ from nmt.config.errors import format_value
 from nmt.config.recipe import ModelConfig, Recipe, SegmentConfig
 from nmt.data.adapt import Adaptation, adapt
 from nmt.data.cache import NOISE_KEYS
-from nmt.data.prepare import Prepared, prepare
 from nmt.data.segmenters import Segmenter, load_segmenter
 from nmt.data.vocab import Vocab
 from nmt.errors import UserError
@@ -27,6 +26,7 @@ from nmt.run.folder import RunFolder, children, is_average, update_of
 ANOTHER_PARENT = "set init.from to a run folder that nmt-train wrote"
 
 
+@final
 @dataclass(frozen=True)
 class TextOfParent:
     """How a parent represents text, adapted to the corpora of a run if its recipe says so.
@@ -74,15 +74,6 @@ class TextOfParent:
         """
         run.parent_dir.mkdir(exist_ok=True)
         self.vocab.save(run.parent_dir)
-
-
-def prepare_with(
-    parent_text: TextOfParent | None, recipe: Recipe, progress: bool = True
-) -> Prepared:
-    """Prepare the corpora of a recipe, with the parent's segmentation and vocabulary if given."""
-    if parent_text is None:
-        return prepare(recipe, progress)
-    return prepare(recipe, progress, parent_text.segmenter, parent_text.vocab)
 
 
 def open_parent(recipe: Recipe) -> RunFolder:

@@ -28,7 +28,7 @@ from nmt.run.manifest import TrainState
 from nmt.run.results import as_score, format_number, write_summary
 from nmt.run.verify import SCORED, require_recipe, scored_hashes
 from nmt.runtime.memory import parameter_count
-from nmt.training.evaluation import Evaluation, MeanEvaluation
+from nmt.training.evaluation import Evaluation
 from nmt.training.stopping import reason_to_finish
 from nmt.training.trainer import Trainer
 from nmt.version import __version__
@@ -63,7 +63,7 @@ def finish(trainer: Trainer, reason: str) -> Evaluation | None:
         with trainer.progress.ending("scoring test"):
             test = trainer.evaluate("test", intervals=True)
         test.write(run.test_hyp)
-        trainer.log.record({"kind": "test", "update": state.update, **test.record()})
+        trainer.log.record({"kind": "test", "update": state.update, **test.values})
     select_by = recipe.score.select_by
     summary = {
         "status": "finished" if finished else "stopped",
@@ -75,7 +75,7 @@ def finish(trainer: Trainer, reason: str) -> Evaluation | None:
         "test": None if test is None else [vars(s) for s in test.scores],
         SCORED: scored_hashes(run, name),
     }
-    if isinstance(test, MeanEvaluation):
+    if test is not None and test.sets:
         summary["test_sets"] = {n: [vars(s) for s in e.scores] for n, e in test.sets.items()}
     write_summary(run, summary)
     return test
@@ -111,10 +111,10 @@ def _average(trainer: Trainer) -> tuple[str, float | None] | None:
     name = trainer.recipe.score.select_by
     with trainer.progress.ending("scoring the average"):
         dev = trainer.evaluate("dev")
-    score = as_score(name, dev.value(name))
+    score = as_score(name, dev.values[name])
     best = dict(state.history).get(state.best_update or 0, -math.inf)
     trainer.write_hypotheses(path.name, dev)
-    log.record({"kind": "average", "update": state.update, **dev.record()})
+    log.record({"kind": "average", "update": state.update, **dev.values})
     chosen = score >= best
     if chosen:
         run.set_best(path.name)

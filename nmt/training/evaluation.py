@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
-from dataclasses import dataclass
+from collections.abc import Iterable
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from nmt.run.results import format_number
+from nmt.runtime.files import write_atomic
 from nmt.scoring.metrics import Score
-from nmt.scoring.systems import set_file
+from nmt.scoring.systems import set_file, words_file
 from nmt.training.loss import perplexity
 
 
@@ -45,79 +46,61 @@ class HeldOutLoss:
 
 
 @dataclass(frozen=True)
-class Evaluation(ABC):
-    """The results of a model on a dev or test set.
+class Evaluation:
+    """The results of a model on a dev or test set, or their mean over several sets.
 
     Attributes:
         scores: with their signatures.
+        values: everything measured, by name, for metrics.jsonl.
+        line: the values as a part of a log line.
+        bars: the length of each score's bar in the log, between 0 and 1, by name.
+        texts: hypotheses as plain text, one per line of the set; empty if the task has no output.
+        words: the same hypotheses as tokenized text.
+        sets: the results on each set by name, if this is their mean.
     """
 
     scores: list[Score]
-
-    def value(self, name: str) -> float:
-        """Return one of the values of ``record``."""
-        return float(self.record()[name])
-
-    @abstractmethod
-    def record(self) -> dict[str, Any]:
-        """Return all measured values by name, for metrics.jsonl."""
-
-    @abstractmethod
-    def line(self) -> str:
-        """Return all measured values as a part of a log line."""
-
-    @abstractmethod
-    def share(self, name: str) -> float:
-        """Return the length of a score's bar in the log, between 0 and 1."""
-
-    @abstractmethod
-    def write(self, hyp_file: Path) -> None:
-        """Write the output of the model, if the task has any."""
-
-
-@dataclass(frozen=True)
-class MeanEvaluation(Evaluation):
-    """The mean of the results on several dev or test sets.
-
-    Attributes:
-        sets: the results of each set by name.
-    """
-
-    sets: dict[str, Evaluation]
-
-    @classmethod
-    def of(cls, sets: dict[str, Evaluation]) -> MeanEvaluation:
-        """Return the means of the scores of some sets."""
-        signature = f"mean of {', '.join(sets)}"
-        of_each_name = zip(*(evaluation.scores for evaluation in sets.values()), strict=True)
-        means = [
-            Score(scores[0].name, float(np.mean([s.value for s in scores])), signature)
-            for scores in of_each_name
-        ]
-        return cls(means, sets)
-
-    def record(self) -> dict[str, Any]:
-        """Return the mean of each value, and ``NAME/VALUE`` of each set."""
-        records = {name: held_out.record() for name, held_out in self.sets.items()}
-        first, *_ = records.values()
-        means = {key: float(np.mean([r[key] for r in records.values()])) for key in first}
-        return means | {f"{name}/{key}": r[key] for name, r in records.items() for key in r}
-
-    def line(self) -> str:
-        """Return the mean scores and the values of each set as a part of a log line."""
-        values = {score.name: score.value for score in self.scores}
-        values |= {"ppl": self.value("ppl")}  # it may be what selects the best checkpoint
-        mean = "  ".join(f"{name} {format_number(value)}" for name, value in values.items())
-        return "  ".join([mean, *(f"[{name}: {e.line()}]" for name, e in self.sets.items())])
-
-    def share(self, name: str) -> float:
-        """Return the mean length of the bars of the sets."""
-        return float(np.mean([held_out.share(name) for held_out in self.sets.values()]))
+    values: dict[str, Any]
+    line: str
+    bars: dict[str, float]
+    texts: list[str] = field(default_factory=list)
+    words: list[str] = field(default_factory=list)
+    sets: dict[str, Evaluation] = field(default_factory=dict)
 
     def write(self, hyp_file: Path) -> None:
-        """Write the output of the model on each set: ``u000100.NAME.hyp``."""
+        """Write the hypotheses and, next to them, their tokenized form, for nmt-score.
+
+        Those of several sets are written to ``u000100.NAME.hyp``.
+        """
         for name, held_out in self.sets.items():
             held_out.write(set_file(hyp_file, name))
+        if self.texts:
+            write_atomic(hyp_file, "".join(text + "\n" for text in self.texts))
+            write_atomic(words_file(hyp_file), "".join(words + "\n" for words in self.words))
+
+
+def mean_of(sets: dict[str, Evaluation]) -> Evaluation:
+    """Return the mean of the results on some sets, with ``NAME/VALUE`` of each set."""
+
+    def mean(values: Iterable[float]) -> float:
+        return float(np.mean([*values]))
+
+    parts = list(sets.values())
+    first = parts[0]
+    signature = f"mean of {', '.join(sets)}"
+    scores = [
+        Score(same[0].name, mean(score.value for score in same), signature)
+        for same in zip(*(part.scores for part in parts), strict=True)
+    ]
+    values = {name: mean(part.values[name] for part in parts) for name in first.values}
+    shown = {score.name: score.value for score in scores}
+    shown |= {"ppl": values["ppl"]}  # it may be what selects the best checkpoint
+    line = [f"{name} {format_number(value)}" for name, value in shown.items()]
+    line += [f"[{name}: {part.line}]" for name, part in sets.items()]
+    for name, part in sets.items():
+        values |= {f"{name}/{key}": value for key, value in part.values.items()}
+    bars = {name: mean(part.bars[name] for part in parts) for name in first.bars}
+    return Evaluation(scores, values, "  ".join(line), bars, sets=sets)
 
 
 def score_line(score: Score) -> str:

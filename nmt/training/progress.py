@@ -187,11 +187,18 @@ class LiveLine(LiveView):
     """Show one line with a bar on a terminal; elsewhere show nothing."""
 
     def __init__(self) -> None:
-        self._bar: _StatusBar | None = None
+        self._bar: TerminalBar | None = None
 
     def begin(self, progress: Progress) -> None:
         """Draw the line, if standard error is a terminal."""
-        self._bar = _StatusBar(progress)
+        self._bar = TerminalBar(
+            status=progress.status,
+            total=last_update(progress.recipe),
+            initial=progress.state.update,
+            bar_format="{percentage:3.0f}%|{bar}| {status}",
+            mininterval=0.2,
+            miniters=0,
+        )
         self.shown = not self._bar.disable
 
     def update(self) -> None:
@@ -209,25 +216,6 @@ class LiveLine(LiveView):
         if self._bar is not None:
             self._bar.close()
             self._bar = None
-
-
-class _StatusBar(TerminalBar):
-    """A bar of all updates, followed by the status of the training."""
-
-    def __init__(self, progress: Progress) -> None:
-        self._progress = progress
-        super().__init__(
-            total=last_update(progress.recipe),
-            initial=progress.state.update,
-            bar_format="{percentage:3.0f}%|{bar}| {status}",
-            mininterval=0.2,
-            miniters=0,
-        )
-
-    @property
-    def format_dict(self) -> dict[str, Any]:
-        """Add the status, which tqdm asks for only when it draws the line."""
-        return {**super().format_dict, "status": self._progress.status()}
 
 
 @dataclass(frozen=True)
@@ -340,8 +328,8 @@ def update_line(record: dict[str, Any], validations_known: bool) -> str:
 def dev_line(state: TrainState, select_by: str, result: Evaluation, improved: bool) -> str:
     """Return a validation as a line for people, with a bar that draws the learning curve."""
     return (
-        f"dev {len(state.history):>3}  update {state.update:>6}  {result.line()}  "
-        f"{_bar(result.share(select_by))}{'  best' if improved else ''}"
+        f"dev {len(state.history):>3}  update {state.update:>6}  {result.line}  "
+        f"{_bar(result.bars[select_by])}{'  best' if improved else ''}"
     )
 
 

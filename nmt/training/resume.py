@@ -25,7 +25,7 @@ from nmt.run.checkpoint import (
 )
 from nmt.run.folder import RunFolder
 from nmt.run.lifecycle import TrainingFolder
-from nmt.run.parent import TextOfParent, prepare_with
+from nmt.run.parent import TextOfParent
 from nmt.runtime.device import resolve_precision
 from nmt.training.init import require_same_parent
 from nmt.training.optimizer import optimizer_shapes
@@ -136,13 +136,13 @@ def prepare_resumed(recipe: Recipe, run: RunFolder, state: TrainState, progress:
             at=str(folder),
             fix=f"restore the files that nmt-train wrote, {ANOTHER_FOLDER}",
         )
-    parent_text = TextOfParent.stored(recipe, run)
-    prepared = prepare_with(parent_text, recipe, progress)
+    text = TextOfParent.stored(recipe, run)
+    prepared = prepare(recipe, progress, text and text.segmenter, text and text.vocab)
     _require_same_content(recipe, state, prepared.content)
     if _is_text_of(state, prepared.vocab, prepared.segmenter):
         return prepared
-    if parent_text is None:
-        prepared = prepare(recipe, progress, load_segmenter(folder))
+    if text is None:  # with the segmenter of the run instead of a new one
+        prepared = prepare(recipe, progress, segmenter)
     if not _is_text_of(state, prepared.vocab, prepared.segmenter):
         raise UserError(
             "the same corpora give other pieces than when this run began, so another version of "

@@ -25,7 +25,7 @@ from nmt.data.vocab import UNK
 from nmt.model.base import ModelBase
 from nmt.model.cpu.attention import use_kernels
 from nmt.runtime.device import autocast
-from nmt.training.evaluation import Evaluation, HeldOutLoss, MeanEvaluation, Stopped
+from nmt.training.evaluation import Evaluation, HeldOutLoss, Stopped, mean_of
 from nmt.training.loss import LossSums, label_smoothed_loss, recomputed_loss
 
 ModelT = TypeVar("ModelT", bound=ModelBase)
@@ -169,7 +169,7 @@ class Task(ABC, Generic[ModelT, BatchT]):
         for held_out in sets:
             name = held_out.name.partition(".")[2]
             results[name] = self.evaluate_set(model, held_out, stop_requested, intervals)
-        return MeanEvaluation.of(results) if len(results) > 1 else results[name]
+        return mean_of(results) if len(results) > 1 else results[name]
 
     @abstractmethod
     def evaluate_set(

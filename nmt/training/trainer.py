@@ -328,7 +328,7 @@ class Trainer:
         if result is None:
             raise Stopped
         select_by = self.recipe.score.select_by
-        score = as_score(select_by, result.value(select_by))
+        score = as_score(select_by, result.values[select_by])
         state = self.state
         best = dict(state.history).get(state.best_update or 0, math.nan)
         state.history.append((state.update, score))
@@ -337,8 +337,7 @@ class Trainer:
         if improved or state.best_update is None:
             state.best_update = state.update
         self.write_hypotheses(checkpoint_name(state.update), result)
-        values = result.record()
-        record = {"kind": "dev", "update": state.update, "seconds": state.seconds, **values}
+        record = {"kind": "dev", "update": state.update, "seconds": state.seconds, **result.values}
         self.log.record(record)
         self.log.text(dev_line(state, select_by, result, improved))
         if self.world.is_main:
@@ -349,7 +348,7 @@ class Trainer:
         self.save()
         if self.world.is_main:
             self.view.record(record)
-            self.on_validation(Validation(state.update, state.epoch, values, improved))
+            self.on_validation(Validation(state.update, state.epoch, result.values, improved))
 
     def evaluate(self, split: Split, intervals: bool = False) -> Evaluation:
         """Evaluate the current model on dev or test; see ``Task.evaluate``."""
