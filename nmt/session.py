@@ -193,8 +193,7 @@ def open_run(
 
 def _resolve_machine(recipe: Recipe, world: World) -> tuple[torch.device, str]:
     device = world.local_device(resolve_device(recipe.device))
-    can_use_fp16 = recipe.train.shard != "full"
-    return device, resolve_precision(recipe.precision, device, can_use_fp16)
+    return device, resolve_precision(recipe.precision, device)
 
 
 def write_report(run: RunFolder, log: Logger) -> None:

@@ -70,8 +70,7 @@ def read_run(
     changed = "optim.accumulate" in run.changes
     require_same_update(state, recipe.optim.accumulate, processes, changed)
     before = state.precision or run.recipe().precision
-    can_use_fp16 = recipe.train.shard != "full"
-    precision = resumed_precision(recipe.precision, before, device, can_use_fp16)
+    precision = resumed_precision(recipe.precision, before, device)
     prepared = prepare_resumed(recipe, run, state, progress)
     _require_complete(recipe, checkpoint, len(prepared.vocab))
     return ResumedRun(checkpoint, prepared, precision, notes, existing)
@@ -97,20 +96,17 @@ def require_same_update(state: TrainState, accumulate: int, processes: int, chan
     )
 
 
-def resumed_precision(
-    wanted: str, before: str, device: torch.device, can_use_fp16: bool = True
-) -> str:
+def resumed_precision(wanted: str, before: str, device: torch.device) -> str:
     """Return the precision of a resumed run; ``auto`` keeps the one of its latest checkpoint.
 
     Args:
         before: the resolved precision of the latest checkpoint; auto = not known, in a run of an
             older version.
-        can_use_fp16: whether an error may advise fp16.
     """
     if wanted != "auto":
-        return resolve_precision(wanted, device, can_use_fp16)
+        return resolve_precision(wanted, device)
     try:
-        return resolve_precision(before, device, can_use_fp16)
+        return resolve_precision(before, device)
     except MachineError as error:
         raise MachineError(
             f"{error.what}, and this run was trained in {before}",
