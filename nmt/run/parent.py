@@ -7,7 +7,7 @@ weights.
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, final
@@ -159,7 +159,6 @@ def with_keys_of_parent(recipe: Recipe, resume: bool) -> Recipe:
 
 
 def _model_of(recipe: Recipe, source: Recipe) -> ModelConfig:
-    """Return the keys ``model`` of a recipe, those that it does not set from its parent."""
     taken = set(ModelConfig.model_fields) - recipe.model.model_fields_set - OWN_MODEL_KEYS
     for stack, key in (("encoder", "enc_layers"), ("decoder", "dec_layers")):
         if stack not in recipe.stacks or stack not in source.stacks:
@@ -173,8 +172,7 @@ def _model_of(recipe: Recipe, source: Recipe) -> ModelConfig:
 def _with_segment(recipe: Recipe, source: Recipe) -> Recipe:
     """Return a recipe with the segmentation of its parent, except noise, and what it learns from.
 
-    Raises:
-        UserError: the recipe sets other values.
+    UserError if the recipe sets other values.
     """
     own_keys = (*NOISE_KEYS, *(("learn_from",) if recipe.init.adapts else ()))
     different = _contradictions(recipe.segment, source.segment, own_keys)
@@ -186,12 +184,10 @@ def _with_segment(recipe: Recipe, source: Recipe) -> Recipe:
         if here != there:
             different[f"data.{key}"] = (there, here)
     if different:
-        shown = {key: tuple(map(format_value, values)) for key, values in different.items()}
-        lines = "\n  ".join(f"{key}: {old} -> {new}" for key, (old, new) in shown.items())
-        as_parent = " ".join(f"{key}={old}" for key, (old, _) in shown.items())
+        lines, as_parent = shown_differences(different)
         raise UserError(
             f"{recipe.init.vocab} uses the segmentation of the parent, but the recipe sets other "
-            f"values (parent -> this recipe):\n  {lines}",
+            f"values (parent -> this recipe):{lines}",
             at="init.vocab",
             fix=f"set them as in the parent: {as_parent}; or set init.vocab=new",
         )
@@ -202,14 +198,17 @@ def _with_segment(recipe: Recipe, source: Recipe) -> Recipe:
     return recipe.model_copy(update={"segment": source.segment.model_copy(update=own)})
 
 
+def shown_differences(values: Mapping[str, tuple[Any, Any]]) -> tuple[str, str]:
+    """Show keys and the values of parent and run: in lines, and as words that set the parent's."""
+    shown = {key: (format_value(old), format_value(new)) for key, (old, new) in values.items()}
+    lines = "".join(f"\n  {key}: {old} -> {new}" for key, (old, new) in shown.items())
+    return lines, " ".join(f"{key}={old}" for key, (old, _) in shown.items())
+
+
 def _contradictions(
     here: SegmentConfig, parent: SegmentConfig, own_keys: Sequence[str]
 ) -> dict[str, tuple[Any, Any]]:
-    """Return the keys that the recipe sets and the parent has otherwise, with both values.
-
-    Args:
-        own_keys: that may differ.
-    """
+    """Return the keys that the recipe sets and the parent has otherwise, with both values."""
     if here.kind != parent.kind and here.model_fields_set:
         return {"segment.kind": (parent.kind, here.kind)}
     ours, theirs = here.model_dump(), parent.model_dump()

@@ -25,7 +25,7 @@ from typing import Any, TypeAlias
 import torch
 from torch import Tensor, nn
 
-from nmt.config.errors import did_you_mean, format_value
+from nmt.config.errors import did_you_mean
 from nmt.config.recipe import ModelConfig, Recipe
 from nmt.data.text import quantity
 from nmt.data.vocab import SPECIALS, TAG_MARK, UNK, Vocab
@@ -37,7 +37,12 @@ from nmt.run.checkpoint import load_checkpoint
 from nmt.run.folder import RunFolder, is_average
 from nmt.run.manifest import MODEL, TrainState, weights_hash
 from nmt.run.origin import read_origin
-from nmt.run.parent import TextOfParent, checkpoint_of_parent, open_parent
+from nmt.run.parent import (
+    TextOfParent,
+    checkpoint_of_parent,
+    open_parent,
+    shown_differences,
+)
 from nmt.run.results import as_score, read_summary
 from nmt.runtime.files import read_text, write_atomic
 
@@ -303,17 +308,13 @@ def require_same_function(config: ModelConfig, parent: Parent) -> None:
         keys.append("scalenorm_gain")
     if not keys:
         return
-    values = {
-        f"model.{key}": (format_value(getattr(theirs, key)), format_value(getattr(config, key)))
-        for key in keys
-    }
-    lines = "\n  ".join(f"{key}: {old} -> {new}" for key, (old, new) in values.items())
+    lines, as_parent = shown_differences(
+        {f"model.{key}": (getattr(theirs, key), getattr(config, key)) for key in keys}
+    )
     raise UserError(
-        f"the weights of {parent.path} do not fit this model (parent -> this recipe):\n  {lines}",
+        f"the weights of {parent.path} do not fit this model (parent -> this recipe):{lines}",
         at="init.from",
-        fix="set these keys as in the parent: "
-        + " ".join(f"{key}={old}" for key, (old, _) in values.items())
-        + "; or leave them out",
+        fix=f"set these keys as in the parent: {as_parent}; or leave them out",
     )
 
 
