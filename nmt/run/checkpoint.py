@@ -430,33 +430,28 @@ def replace_damaged_best(
     Returns:
         The best checkpoint; None if no validated one is kept.
     """
-
-    def read(update: int) -> Checkpoint:
-        path = run.checkpoints_dir / checkpoint_name(update)
-        if verified is not None and verified.path.name == path.name:
-            return verified
-        return read_model(path, shapes)
-
-    if (damaged := state.best_update) is None:
+    if (before := state.best_update) is None:
         return None
-    try:
-        return read(damaged)
-    except UserError as problem:
-        note(f"the best checkpoint cannot be used: {problem.at}: {problem.what}")
     scores = dict(state.history)
-    for update in _by_score((update_of(path.name) for path in run.checkpoints()), scores):
+    kept = _by_score((update_of(path.name) for path in run.checkpoints()), scores)
+    for update in [before, *(other for other in kept if other != before)]:
+        path = run.checkpoints_dir / checkpoint_name(update)
         try:
-            best = read(update)
-        except UserError:
+            is_verified = verified is not None and verified.path.name == path.name
+            best = verified if is_verified else read_model(path, shapes)
+        except UserError as problem:
+            if update == before:
+                note(f"the best checkpoint cannot be used: {problem.at}: {problem.what}")
             continue
-        state.best_update = update
-        run.set_best(checkpoint_name(update))
-        metric = run.recipe().score.select_by
-        now, before = (as_score(metric, scores.get(u, math.nan)) for u in (update, damaged))
-        note(
-            f"the best checkpoint is now {checkpoint_name(update)}, with dev {metric} {now:.2f} "
-            f"instead of {before:.2f}"
-        )
+        if update != before:
+            state.best_update = update
+            run.set_best(path.name)
+            metric = run.recipe().score.select_by
+            new, old = (as_score(metric, scores.get(u, math.nan)) for u in (update, before))
+            note(
+                f"the best checkpoint is now {path.name}, with dev {metric} {new:.2f} instead of "
+                f"{old:.2f}"
+            )
         return best
     state.best_update = None
     run.best_file.unlink(missing_ok=True)

@@ -5,7 +5,7 @@ import os
 import pytest
 
 from nmt.config.load import dump_recipe
-from nmt.errors import MachineError, UserError
+from nmt.errors import UserError
 from nmt.run.checkpoint import load_checkpoint
 from nmt.run.folder import RunFolder
 from nmt.run.lifecycle import TrainingFolder
@@ -187,11 +187,3 @@ def test_open_explains_what_is_wrong(tmp_path):
         RunFolder.open(run.checkpoints()[0])
     with pytest.raises(UserError, match=f"pass a run folder in it: {run.path}$"):
         RunFolder.open(tmp_path)
-
-
-def test_free_disk_is_checked(tmp_path):
-    from nmt.runtime.files import require_space
-
-    require_space(tmp_path, 1000)
-    with pytest.raises(MachineError, match=r"is full: 909494\.7 TB needed, .* free"):
-        require_space(tmp_path, 10**18)
