@@ -20,7 +20,7 @@ from typing import NamedTuple
 
 import torch
 
-from nmt.training.stopping import processor
+from nmt.training.ending import processor
 
 COMMAND = "import sys; from nmt.cli.{name} import main; sys.exit(main())"
 MISTAKEN = "src: xx\ntgt: yy\nmodel:\n  dimm: 3\n"

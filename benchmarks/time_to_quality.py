@@ -31,21 +31,15 @@ from nmt.config.load import load_recipe
 from nmt.config.model import model_config
 from nmt.config.recipe import Recipe
 from nmt.data.prepare import EvalSet, Prepared, prepare
-from nmt.decoding.codec import TextCodec
-from nmt.decoding.engine import ModelInfo
-from nmt.decoding.torch_engine import TorchEngine
-from nmt.decoding.translator import Translator
-from nmt.decoding.worker_pool import all_cores
 from nmt.model.transformer import Transformer
 from nmt.run.lifecycle import TrainingFolder
 from nmt.run.metrics_log import MetricsLog
 from nmt.runtime.device import resolve_device, resolve_precision
 from nmt.runtime.memory import cached_products, limit_onednn_cache
-from nmt.training.stopping import finish
-from nmt.training.task import Evaluation
+from nmt.training.ending import finish
+from nmt.training.evaluation import Evaluation
 from nmt.training.tasks import make_task
 from nmt.training.trainer import Trainer
-from nmt.training.translation import evaluate
 
 HEADER = """\
 | contender | seconds | updates | target tokens/s | dev | test |
@@ -96,13 +90,11 @@ def eager_loop(recipe: Recipe, prepared: Prepared, until: float, random_order: b
     baseline = baseline_recipe(recipe).model_copy(update={"precision": "fp32"})
     loop = EagerLoop(baseline, prepared, device, random_order)
     twin = Transformer(model_config(baseline.model), len(prepared.vocab)).to(device)
-    codec = TextCodec(prepared.segmenter, prepared.vocab, recipe.src, recipe.tgt)
-    engine = TorchEngine(twin, codec, device, workers=all_cores())
-    translator = Translator(engine, codec, ModelInfo(recipe.decode))
+    task = make_task(baseline, prepared, device, "fp32")
 
     def score(split: EvalSet) -> Evaluation:
         loop.model.copy_to(twin)
-        return evaluate(translator, split, recipe, lambda: False)
+        return task.evaluate_set(twin, split, lambda: False, intervals=False)
 
     history: list[tuple[int, float]] = []
     update = tokens = 0
@@ -113,7 +105,7 @@ def eager_loop(recipe: Recipe, prepared: Prepared, until: float, random_order: b
             tokens += loop.update(recipe.schedule.lr(update, history, recipe.model.dim))
             bar.update()
             if update % recipe.train.validate_every == 0:
-                dev = score(prepared.dev[0]).value(recipe.score.select_by)
+                dev = score(prepared.dev[0]).values[recipe.score.select_by]
                 history.append((update, dev))
                 bar.set_postfix(dev=f"{dev:.2f}")
         seconds = time.monotonic() - begin

@@ -16,7 +16,7 @@ from nmt.config.load import as_recipe
 from nmt.config.recipe import Recipe
 from nmt.data.bitext import held_out_entries
 from nmt.data.download import obtain_corpus
-from nmt.data.prepare import EvalSet
+from nmt.data.prepare import EvalSet, prepare
 from nmt.data.report import summary as describe_report
 from nmt.data.segmenters import save_segmenter
 from nmt.data.text import quantity
@@ -32,7 +32,7 @@ from nmt.run.checkpoint import (
 from nmt.run.folder import RunFolder
 from nmt.run.lifecycle import TrainingFolder
 from nmt.run.metrics_log import Logger, MetricsLog, require_trackers, trackers_of
-from nmt.run.parent import TextOfParent, prepare_with, with_keys_of_parent
+from nmt.run.parent import TextOfParent, with_keys_of_parent
 from nmt.run.results import read_metrics, read_summary
 from nmt.runtime.cpus import limit_processes
 from nmt.runtime.device import emulation_note, resolve_device, resolve_precision
@@ -47,13 +47,14 @@ from nmt.runtime.memory import (
 )
 from nmt.runtime.signals import StopRequest, stop_signals
 from nmt.scoring.systems import set_file, words_file
+from nmt.training.ending import finish, write_diverged
+from nmt.training.evaluation import Stopped
 from nmt.training.init import Parent, Transfer, make_transfer
 from nmt.training.observers import ObserverHook
 from nmt.training.parallel import require_shardable
 from nmt.training.progress import LiveLine, LiveView, Validation
 from nmt.training.resume import ResumedRun, prepare_resumed, read_run
-from nmt.training.stopping import finish, just_validated, write_diverged
-from nmt.training.task import Stopped
+from nmt.training.stopping import just_validated
 from nmt.training.tasks import make_task, model_without_memory
 from nmt.training.trainer import Trainer
 
@@ -192,23 +193,24 @@ def open_run(
 
 def _resolve_machine(recipe: Recipe, world: World) -> tuple[torch.device, str]:
     device = world.local_device(resolve_device(recipe.device))
-    can_use_fp16 = recipe.train.shard != "full"
-    return device, resolve_precision(recipe.precision, device, can_use_fp16)
+    return device, resolve_precision(recipe.precision, device)
+
+
+def write_report(run: RunFolder, log: Logger) -> None:
+    """Write the report of a run that has ended, if nmt.apps has one."""
+    if (write := hooks.find("report")) is not None:
+        write(run, log)
 
 
 def write_missing_report(run: TrainingFolder, quiet: bool = False) -> None:
     """Write the report of a finished run that was killed before it had one."""
     if not run.report_file.exists():
         with run, MetricsLog(run, console=not quiet) as log:
-            _write_report(run, log)
+            write_report(run, log)
 
 
 def _require_positions(model: ModelBase, sets: Sequence[EvalSet]) -> None:
-    """Check that a model with learned positions has one for each token of dev and test.
-
-    Raises:
-        UserError: a line is too long.
-    """
+    """Raise UserError if a line of dev or test is longer than a model's learned positions."""
     if model.longest is None:
         return
     for held_out in sets:
@@ -221,11 +223,6 @@ def _require_positions(model: ModelBase, sets: Sequence[EvalSet]) -> None:
                 at=f"data.{held_out.name.partition('.')[0]}",
                 fix="split this line into sentences, or leave it out",
             )
-
-
-def _write_report(run: RunFolder, log: Logger) -> None:
-    if (write := hooks.find("report")) is not None:
-        write(run, log)
 
 
 class Training:
@@ -259,7 +256,7 @@ class Training:
         else:
             parent = Parent.of(recipe)
             text = parent.text.for_recipe(recipe, not quiet) if parent else None
-            prepared = prepare_with(text, recipe, progress=not quiet)
+            prepared = prepare(recipe, not quiet, text and text.segmenter, text and text.vocab)
         model = model_without_memory(recipe, len(prepared.vocab))
         if recipe.translates:
             _require_positions(model, prepared.held_out)
@@ -308,7 +305,7 @@ class Training:
                     raise Stopped
                 log.text(f"training ended: {reason}")
                 test = finish(trainer, reason)
-                _write_report(run, log)
+                write_report(run, log)
                 self.world.barrier()
             except Stopped:
                 view.end()
@@ -320,7 +317,7 @@ class Training:
                 raise Terminated(stop.requested or "SIGTERM") from None
             except Diverged as error:
                 write_diverged(trainer, error.what)
-                _write_report(run, log)
+                write_report(run, log)
                 raise
             finally:
                 view.end()
@@ -429,7 +426,8 @@ def train_in_other_process(world: World) -> None:
     device = world.local_device(resolve_device(recipe.device))
     run = RunFolder(recipe.out)  # without its lock, as nothing is written
     if checkpoint is None:
-        prepared = prepare_with(TextOfParent.stored(recipe, run), recipe, progress=False)
+        text = TextOfParent.stored(recipe, run)
+        prepared = prepare(recipe, False, text and text.segmenter, text and text.vocab)
     else:
         prepared = prepare_resumed(recipe, run, checkpoint.state, progress=False)
     with stop_signals() as stop:

@@ -128,12 +128,6 @@ def test_the_uninterrupted_run_covers_what_is_tested(uninterrupted):
     assert len(lrs) > 1  # history has decayed the rate
 
 
-def test_two_uninterrupted_runs_are_equal(uninterrupted, recipe, tmp_path):
-    run = tmp_path / "run"
-    assert main([recipe, f"out={run}"]) == 0
-    assert not difference(result(run), uninterrupted)
-
-
 def test_stopped_again_and_again(uninterrupted, recipe, tmp_path, monkeypatch):
     """Each row: end this call of a method in the resumed process, and the update that is saved."""
     stops = [

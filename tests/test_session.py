@@ -183,9 +183,12 @@ def test_a_diverged_training_raises(recipe, tmp_path):
     run = tmp_path / "run"
     rate = ["schedule.kind=constant", "schedule.lr=1e5", "optim.clip_norm=0"]
     more = ["train.log_every=2", "train.validate_every=50", "model.norm=layernorm"]
-    with pytest.raises(Diverged):
+    message = r"update 4, two log lines in a row .*\n  -> train in another folder \(out=PATH\)"
+    with pytest.raises(Diverged, match=message) as diverged:
         nmt.train(recipe, [f"out={run}", *rate, *more, "model.fixnorm=false"], quiet=True)
-    assert read_summary(nmt.run.folder.RunFolder(run))["status"] == "diverged"
+    assert max(map(len, str(diverged.value).splitlines())) < 250  # numbers are readable
+    summary = read_summary(nmt.run.folder.RunFolder(run))
+    assert (summary["status"], summary["updates"]) == ("diverged", 4)
     with pytest.raises(RunError, match="diverged"):
         nmt.TrainingResult.read(run)
 

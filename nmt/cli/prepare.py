@@ -42,8 +42,9 @@ def main(argv: Sequence[str] | None = None) -> int:
 def body(args: argparse.Namespace) -> None:
     """Prepare the corpora and print what the checks found."""
     recipe = recipe_of(args)
+    from nmt.data.prepare import prepare
     from nmt.data.report import summary
-    from nmt.run.parent import TextOfParent, open_parent, prepare_with, with_keys_of_parent
+    from nmt.run.parent import TextOfParent, open_parent, with_keys_of_parent
 
     enable_gc()
     recipe = with_keys_of_parent(recipe, resume=False)
@@ -53,7 +54,7 @@ def body(args: argparse.Namespace) -> None:
         text = TextOfParent.of(open_parent(recipe)).for_recipe(recipe)
         for line in text.adaptation.lines if text else ():
             print(line.strip())
-    prepared = prepare_with(text, recipe)
+    prepared = prepare(recipe, True, text and text.segmenter, text and text.vocab)
     print(summary(prepared.report))
     train = prepared.train
     if recipe.translates:

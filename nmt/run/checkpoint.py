@@ -430,33 +430,28 @@ def replace_damaged_best(
     Returns:
         The best checkpoint; None if no validated one is kept.
     """
-
-    def read(update: int) -> Checkpoint:
-        path = run.checkpoints_dir / checkpoint_name(update)
-        if verified is not None and verified.path.name == path.name:
-            return verified
-        return read_model(path, shapes)
-
-    if (damaged := state.best_update) is None:
+    if (before := state.best_update) is None:
         return None
-    try:
-        return read(damaged)
-    except UserError as problem:
-        note(f"the best checkpoint cannot be used: {problem.at}: {problem.what}")
     scores = dict(state.history)
-    for update in _by_score((update_of(path.name) for path in run.checkpoints()), scores):
+    kept = _by_score((update_of(path.name) for path in run.checkpoints()), scores)
+    for update in [before, *(other for other in kept if other != before)]:
+        path = run.checkpoints_dir / checkpoint_name(update)
         try:
-            best = read(update)
-        except UserError:
+            is_verified = verified is not None and verified.path.name == path.name
+            best = verified if is_verified else read_model(path, shapes)
+        except UserError as problem:
+            if update == before:
+                note(f"the best checkpoint cannot be used: {problem.at}: {problem.what}")
             continue
-        state.best_update = update
-        run.set_best(checkpoint_name(update))
-        metric = run.recipe().score.select_by
-        now, before = (as_score(metric, scores.get(u, math.nan)) for u in (update, damaged))
-        note(
-            f"the best checkpoint is now {checkpoint_name(update)}, with dev {metric} {now:.2f} "
-            f"instead of {before:.2f}"
-        )
+        if update != before:
+            state.best_update = update
+            run.set_best(path.name)
+            metric = run.recipe().score.select_by
+            new, old = (as_score(metric, scores.get(u, math.nan)) for u in (update, before))
+            note(
+                f"the best checkpoint is now {path.name}, with dev {metric} {new:.2f} instead of "
+                f"{old:.2f}"
+            )
         return best
     state.best_update = None
     run.best_file.unlink(missing_ok=True)
@@ -473,29 +468,30 @@ def _by_score(updates: Iterable[int], scores: Mapping[int, float]) -> list[int]:
 # --- averages -----------------------------------------------------------------------------------
 
 
-def average_checkpoints(paths: Sequence[Path], progress: bool = False) -> dict[str, Tensor]:
-    """Return the mean of the models of several checkpoints (V section 6.1).
+def average_checkpoints(checkpoints: Iterable[Checkpoint]) -> dict[str, Tensor]:
+    """Return the mean of the weights of several checkpoints (V section 6.1).
 
-    Sums are fp64, so that the order of ``paths`` does not change the result.
+    Sums are fp64, so that the order does not change the result.
 
     Raises:
-        UserError: a checkpoint is damaged, or their tensors differ in name or shape.
+        UserError: their tensors differ in name, shape or type.
     """
-    assert paths
-    first = read_checkpoint(paths[0], with_optimizer=False).weights
-    sums = {name: tensor.double() for name, tensor in first.items()}
-    others = paths[1:]
-    for path in counted(others, "averaging", "checkpoints", len(others), progress, slow=True):
-        model = read_checkpoint(path, with_optimizer=False).weights
-        if shapes_of(model) != shapes_of(first):
+    sums: dict[str, Tensor] = {}
+    shapes: Shapes = {}
+    count = 0
+    for checkpoint in checkpoints:
+        weights = checkpoint.weights
+        shapes = shapes or shapes_of(weights)
+        if shapes_of(weights) != shapes:
             raise UserError(
-                f"its tensors differ from those of {paths[0]}",
-                at=str(path),
+                "its tensors differ from those of the first checkpoint",
+                at=str(checkpoint.path),
                 fix="average checkpoints of one run",
             )
-        for name, tensor in model.items():
-            sums[name] += tensor.double()
-    return {name: (total / len(paths)).to(first[name].dtype) for name, total in sums.items()}
+        for name, tensor in weights.items():
+            sums[name] = sums.get(name, 0) + tensor.double()
+        count += 1
+    return {name: (total / count).to(shapes[name][1]) for name, total in sums.items()}
 
 
 def save_average(
@@ -510,5 +506,6 @@ def save_average(
     """
     state = read_state(paths[-1])
     require_recipe(run, state, paths[-1])
-    weights = average_checkpoints(paths, progress)
+    shown = counted(paths, "averaging", "checkpoints", len(paths), progress, slow=True)
+    weights = average_checkpoints(read_checkpoint(path, with_optimizer=False) for path in shown)
     return save_checkpoint(run, state, weights, {}, average=f"{suffix}{len(paths)}")

@@ -17,7 +17,6 @@ No file contains the folder's own path, so a run folder can be moved and still t
 from __future__ import annotations
 
 import contextlib
-import functools
 import re
 from pathlib import Path
 
@@ -57,6 +56,7 @@ class RunFolder:
         self.confidence_file = self.path / "confidence.json"
         self.init_file = self.path / "init.json"
         self.parent_dir = self.path / "parent"
+        self._recipe: Recipe | None = None  # as config.yaml has it, once read
 
     @classmethod
     def open(cls, path: str | Path) -> RunFolder:
@@ -77,7 +77,9 @@ class RunFolder:
 
     def recipe(self) -> Recipe:
         """Return the resolved recipe of the run; UserError if config.yaml is missing or damaged."""
-        return _parsed(self.config_text(), str(self.config_file))
+        if self._recipe is None:
+            self._recipe = stored_recipe(self.config_text(), str(self.config_file))
+        return self._recipe
 
     def require_translation(self) -> None:
         """Raise UserError if the run's model does not translate."""
@@ -143,11 +145,6 @@ class RunFolder:
         with contextlib.suppress(UserError):  # a damaged one is refused when it is loaded
             digest = weights_hash(self.checkpoints_dir / name)
         write_atomic(self.best_file, f"{name} {digest}".rstrip() + "\n")
-
-
-@functools.lru_cache(maxsize=16)  # a start reads the recipe several times
-def _parsed(config: str, place: str) -> Recipe:
-    return stored_recipe(config, place)
 
 
 def update_of(name: str) -> int:

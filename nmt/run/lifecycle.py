@@ -101,6 +101,7 @@ class TrainingFolder(RunFolder):
                 with disk_errors(self.summary_file):
                     self.summary_file.unlink(missing_ok=True)
                 write_atomic(self.config_file, dump_recipe(self.new_recipe))
+                self._recipe = None
         except BaseException:
             self.lock.release()
             raise
@@ -126,7 +127,7 @@ class TrainingFolder(RunFolder):
 
     def _check_state(self) -> None:
         """Set the attributes from the content of the folder; see the class for errors."""
-        self.resuming, self.finished = False, ""
+        self.resuming, self.finished, self._recipe = False, "", None
         self.changes: dict[str, str] = {}
         self.notes: list[str] = []
         # a run has both; config.yaml alone may be a recipe that the user wrote

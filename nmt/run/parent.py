@@ -7,10 +7,10 @@ weights.
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, final
 
 from pydantic import ValidationError
 
@@ -18,7 +18,6 @@ from nmt.config.errors import format_value
 from nmt.config.recipe import ModelConfig, Recipe, SegmentConfig
 from nmt.data.adapt import Adaptation, adapt
 from nmt.data.cache import NOISE_KEYS
-from nmt.data.prepare import Prepared, prepare
 from nmt.data.segmenters import Segmenter, load_segmenter
 from nmt.data.vocab import Vocab
 from nmt.errors import UserError
@@ -27,6 +26,7 @@ from nmt.run.folder import RunFolder, children, is_average, update_of
 ANOTHER_PARENT = "set init.from to a run folder that nmt-train wrote"
 
 
+@final
 @dataclass(frozen=True)
 class TextOfParent:
     """How a parent represents text, adapted to the corpora of a run if its recipe says so.
@@ -74,15 +74,6 @@ class TextOfParent:
         """
         run.parent_dir.mkdir(exist_ok=True)
         self.vocab.save(run.parent_dir)
-
-
-def prepare_with(
-    parent_text: TextOfParent | None, recipe: Recipe, progress: bool = True
-) -> Prepared:
-    """Prepare the corpora of a recipe, with the parent's segmentation and vocabulary if given."""
-    if parent_text is None:
-        return prepare(recipe, progress)
-    return prepare(recipe, progress, parent_text.segmenter, parent_text.vocab)
 
 
 def open_parent(recipe: Recipe) -> RunFolder:
@@ -168,7 +159,6 @@ def with_keys_of_parent(recipe: Recipe, resume: bool) -> Recipe:
 
 
 def _model_of(recipe: Recipe, source: Recipe) -> ModelConfig:
-    """Return the keys ``model`` of a recipe, those that it does not set from its parent."""
     taken = set(ModelConfig.model_fields) - recipe.model.model_fields_set - OWN_MODEL_KEYS
     for stack, key in (("encoder", "enc_layers"), ("decoder", "dec_layers")):
         if stack not in recipe.stacks or stack not in source.stacks:
@@ -182,8 +172,7 @@ def _model_of(recipe: Recipe, source: Recipe) -> ModelConfig:
 def _with_segment(recipe: Recipe, source: Recipe) -> Recipe:
     """Return a recipe with the segmentation of its parent, except noise, and what it learns from.
 
-    Raises:
-        UserError: the recipe sets other values.
+    UserError if the recipe sets other values.
     """
     own_keys = (*NOISE_KEYS, *(("learn_from",) if recipe.init.adapts else ()))
     different = _contradictions(recipe.segment, source.segment, own_keys)
@@ -195,12 +184,10 @@ def _with_segment(recipe: Recipe, source: Recipe) -> Recipe:
         if here != there:
             different[f"data.{key}"] = (there, here)
     if different:
-        shown = {key: tuple(map(format_value, values)) for key, values in different.items()}
-        lines = "\n  ".join(f"{key}: {old} -> {new}" for key, (old, new) in shown.items())
-        as_parent = " ".join(f"{key}={old}" for key, (old, _) in shown.items())
+        lines, as_parent = shown_differences(different)
         raise UserError(
             f"{recipe.init.vocab} uses the segmentation of the parent, but the recipe sets other "
-            f"values (parent -> this recipe):\n  {lines}",
+            f"values (parent -> this recipe):{lines}",
             at="init.vocab",
             fix=f"set them as in the parent: {as_parent}; or set init.vocab=new",
         )
@@ -211,14 +198,17 @@ def _with_segment(recipe: Recipe, source: Recipe) -> Recipe:
     return recipe.model_copy(update={"segment": source.segment.model_copy(update=own)})
 
 
+def shown_differences(values: Mapping[str, tuple[Any, Any]]) -> tuple[str, str]:
+    """Show keys and the values of parent and run: in lines, and as words that set the parent's."""
+    shown = {key: (format_value(old), format_value(new)) for key, (old, new) in values.items()}
+    lines = "".join(f"\n  {key}: {old} -> {new}" for key, (old, new) in shown.items())
+    return lines, " ".join(f"{key}={old}" for key, (old, _) in shown.items())
+
+
 def _contradictions(
     here: SegmentConfig, parent: SegmentConfig, own_keys: Sequence[str]
 ) -> dict[str, tuple[Any, Any]]:
-    """Return the keys that the recipe sets and the parent has otherwise, with both values.
-
-    Args:
-        own_keys: that may differ.
-    """
+    """Return the keys that the recipe sets and the parent has otherwise, with both values."""
     if here.kind != parent.kind and here.model_fields_set:
         return {"segment.kind": (parent.kind, here.kind)}
     ours, theirs = here.model_dump(), parent.model_dump()

@@ -29,7 +29,7 @@ def resolve_device(name: str) -> torch.device:
     return torch.device(kind) if index is None else torch.device(kind, index)
 
 
-def resolve_precision(name: str, device: torch.device, can_use_fp16: bool = True) -> str:
+def resolve_precision(name: str, device: torch.device) -> str:
     """Return fp32, bf16 or fp16; ``auto`` is the fastest that the hardware supports.
 
     | device | auto |
@@ -40,9 +40,6 @@ def resolve_precision(name: str, device: torch.device, can_use_fp16: bool = True
     | CPU with AVX512-BF16 or AMX | bf16 |
     | other CPU | fp32 |
 
-    Args:
-        can_use_fp16: whether an error may advise fp16.
-
     Raises:
         MachineError: bf16 is requested and the GPU would emulate it.
     """
@@ -50,15 +47,12 @@ def resolve_precision(name: str, device: torch.device, can_use_fp16: bool = True
         return _fastest(device)
     if name == "bf16" and device.type == "cuda" and not _gpu_has_bf16(device):
         major, minor = torch.cuda.get_device_capability(device)
-        fix = "set precision=fp32"
-        if can_use_fp16:
-            fast = _fastest(device) == "fp16"
-            fix = "set precision=fp16" + ("" if fast else ", or precision=fp32, which is as fast")
+        other = "" if _fastest(device) == "fp16" else ", or precision=fp32, which is as fast"
         raise MachineError(
             f"{torch.cuda.get_device_name(device)} (compute capability {major}.{minor}) does not "
             "support bf16, which needs capability 8.0 or higher",
             at="precision",
-            fix=fix,
+            fix=f"set precision=fp16{other}; train.shard=full needs precision=fp32",
         )
     return name
 

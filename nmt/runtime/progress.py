@@ -1,7 +1,6 @@
 """Show on a terminal how far a step of a command is; elsewhere show nothing.
 
-A bar is drawn on standard error and removed when the step ends. The line of a training
-(``nmt.training.progress``) is such a bar too.
+A bar is drawn on standard error and removed when the step ends.
 """
 
 from __future__ import annotations
@@ -9,7 +8,7 @@ from __future__ import annotations
 import contextlib
 import sys
 import threading
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any, TypeVar
 
 from tqdm import tqdm
@@ -26,10 +25,14 @@ class TerminalBar(tqdm):
 
     Args:
         show: False = show nothing, also on a terminal.
+        status: returns the text of ``{status}`` in ``bar_format``.
         options: of tqdm.
     """
 
-    def __init__(self, show: bool = True, **options: Any) -> None:
+    def __init__(
+        self, show: bool = True, status: Callable[[], str] = lambda: "", **options: Any
+    ) -> None:
+        self._status = status
         super().__init__(
             **options,
             file=sys.stderr,
@@ -43,10 +46,10 @@ class TerminalBar(tqdm):
 
     @property
     def format_dict(self) -> dict[str, Any]:
-        """Return what the format names; tqdm asks for it only when it draws the line."""
+        """Return the values of the format; tqdm asks for them only when it draws the line."""
         values = super().format_dict
         self._assume_size()
-        return {**values, "ncols": self.ncols}
+        return {**values, "ncols": self.ncols, "status": self._status()}
 
     def _assume_size(self) -> None:
         """Assume 80 columns if the terminal does not know its size, as in some containers."""

@@ -1,13 +1,14 @@
 """Start a model from a trained one, its parent, and freeze parameters.
 
-A run takes the parent's weights by parameter name. Rows of the vocabulary (embeddings and output
-bias) are taken by piece, so the two vocabularies may differ (Nguyen and Chiang 2017, "Transfer
-Learning across Low-Resource, Related Languages for Neural Machine Translation"). Rows of new pieces
-that replace pieces of the parent, and of new tags, start as means of its rows. What the parent
-lacks otherwise keeps its random start. The optimizer and the schedule start from the beginning.
+The parent's weights are loaded by parameter name. As in ``load_state_dict``, a tensor that the
+parent lacks is missing, and keeps its initial values; one that the model lacks is unexpected. Rows
+of the vocabulary (embeddings and output bias) are loaded by piece, so the two vocabularies may
+differ (Nguyen and Chiang 2017, "Transfer Learning across Low-Resource, Related Languages for Neural
+Machine Translation"). Rows of new pieces that replace pieces of the parent, and of new tags, start
+as means of its rows. The optimizer and the schedule start from the beginning.
 
 Nothing here depends on the class of the parent's model. A language model has the parameter names of
-an encoder or a decoder, so a translation model takes that part of it.
+an encoder or a decoder, so a translation model loads that part of it.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ import json
 import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, field
 from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -24,7 +25,7 @@ from typing import Any, TypeAlias
 import torch
 from torch import Tensor, nn
 
-from nmt.config.errors import did_you_mean, format_value
+from nmt.config.errors import did_you_mean
 from nmt.config.recipe import ModelConfig, Recipe
 from nmt.data.text import quantity
 from nmt.data.vocab import SPECIALS, TAG_MARK, UNK, Vocab
@@ -36,7 +37,12 @@ from nmt.run.checkpoint import load_checkpoint
 from nmt.run.folder import RunFolder, is_average
 from nmt.run.manifest import MODEL, TrainState, weights_hash
 from nmt.run.origin import read_origin
-from nmt.run.parent import TextOfParent, checkpoint_of_parent, open_parent
+from nmt.run.parent import (
+    TextOfParent,
+    checkpoint_of_parent,
+    open_parent,
+    shown_differences,
+)
 from nmt.run.results import as_score, read_summary
 from nmt.runtime.files import read_text, write_atomic
 
@@ -116,30 +122,30 @@ class Parent:
         )
 
     def describe(self) -> str:
-        """Return languages, checkpoint and scores in words."""
+        """Describe languages, checkpoint and scores."""
         recipe = self.recipe
         what = f"{recipe.src}-{recipe.tgt}" if recipe.translates else f"{recipe.task} {recipe.src}"
         scores = [f"{name} {value:.2f}" for name, value in self.scores.items()]
         return ", ".join([what, self.checkpoint, *scores])
 
 
-@dataclass(frozen=True)
+@dataclass
 class Transfer:
-    """What a model takes from its parent.
+    """What a model loads from its parent.
 
     Attributes:
-        tensors: weights to take, by name.
-        rows: [n, ...] rows to take of each tensor of the vocabulary, by name; those of new pieces
-            and tags are means.
-        ids: [n] which rows of the model they replace.
-        missing: names of the model's tensors that the parent lacks; they keep their random start.
+        loaded: complete tensors by name.
+        rows: [n, ...] rows of each tensor of the vocabulary, by name; those of new pieces and tags
+            are means.
+        ids: [n], the rows of the model that they replace.
+        missing: names of the model's tensors that the parent lacks; they keep their initial values.
         unexpected: names of the parent's tensors that the model lacks.
         text: the parent's segmenter and vocabulary, if the run uses them, as the run adapted them.
         lines: all of this for a reader.
         record: all of this for init.json.
     """
 
-    tensors: dict[str, Tensor]
+    loaded: dict[str, Tensor]
     rows: dict[str, Tensor]
     ids: Tensor
     missing: list[str]
@@ -152,7 +158,7 @@ class Transfer:
     def load_into(self, model: nn.Module) -> None:
         """Replace weights of the model."""
         own = model.state_dict()
-        for name, tensor in self.tensors.items():
+        for name, tensor in self.loaded.items():
             own[name].copy_(tensor)
         for name, rows in self.rows.items():
             own[name][self.ids] = rows.to(own[name])
@@ -161,8 +167,7 @@ class Transfer:
         """Write init.json, and what a resumed run needs of the parent."""
         if self.text is not None:
             self.text.save(run)
-        text = json.dumps(self.record, indent=1, ensure_ascii=False)
-        write_atomic(run.init_file, text + "\n")
+        write_atomic(run.init_file, json.dumps(self.record, indent=1, ensure_ascii=False) + "\n")
 
 
 def make_transfer(
@@ -172,12 +177,12 @@ def make_transfer(
     parent: Parent,
     text: TextOfParent | None = None,
 ) -> Transfer:
-    """Choose what a model takes from its parent.
+    """Choose what a model loads from its parent.
 
     Args:
         recipe, vocab: of the model.
         model: only names and shapes of its tensors are used, so it may be on torch's meta device;
-            ``freeze`` was called.
+            ``choose_trained`` was called.
         text: what the model uses of the parent's text processing (``TextOfParent.for_recipe``).
 
     Raises:
@@ -186,7 +191,7 @@ def make_transfer(
     """
     require_same_function(recipe.model, parent)
     shapes = {name: tensor.shape for name, tensor in merge_lora(model.state_dict()).items()}
-    tensors = _layers(shapes, parent)
+    loaded = _layers(shapes, parent)
     ids, parent_ids = map(torch.from_numpy, vocab.rows_in(parent.text.vocab))
     tables, used = _tables(shapes, parent)
     sources = _sources_of_new(recipe, vocab, parent, text)
@@ -195,11 +200,11 @@ def make_transfer(
         for name, table in tables.items()
     }
     transfer = Transfer(
-        tensors=tensors,
-        rows=rows,
+        loaded,
+        rows,
         ids=torch.cat([ids, torch.tensor([*sources], dtype=torch.int64)]),
-        missing=[name for name in shapes if name not in tensors and name not in rows],
-        unexpected=[name for name in parent.tensors if name not in {*tensors, *used}],
+        missing=[name for name in shapes if name not in loaded and name not in rows],
+        unexpected=[name for name in parent.tensors if name not in {*loaded, *used}],
         text=text,
     )
     numbers = _numbers(vocab, ids) | {"means": len(sources)}
@@ -208,28 +213,22 @@ def make_transfer(
         _require_complete(transfer, numbers)
     else:
         frozen = [name for name, p in model.named_parameters() if not p.requires_grad]
-    return replace(
-        transfer,
-        lines=[
-            *_weight_lines(recipe, shapes, parent, transfer),
-            *_vocabulary_lines(recipe, parent, numbers),
-            *(_adaptation_lines(shapes, parent, text) if text else ()),
-            *(_frozen_lines(recipe, frozen, shapes, transfer, numbers) if frozen else ()),
-        ],
-        record={
-            **_record(recipe, parent, transfer, numbers),
-            "frozen": frozen,
-            **(text.adaptation.record if text else {}),
-        },
-    )
+    transfer.lines = [
+        *_weight_lines(recipe, shapes, parent, transfer),
+        *_vocabulary_lines(recipe, parent, numbers),
+        *(_adaptation_lines(shapes, parent, text) if text else ()),
+        *(_frozen_lines(recipe, frozen, shapes, transfer, numbers) if frozen else ()),
+    ]
+    transfer.record = {
+        **_record(recipe, parent, transfer, numbers),
+        "frozen": frozen,
+        **(text.adaptation.record if text else {}),
+    }
+    return transfer
 
 
 def _require_complete(transfer: Transfer, numbers: Mapping[str, Any]) -> None:
-    """Check that LoRA, which trains no other weight, finds all weights in the parent.
-
-    Raises:
-        UserError: some would keep their random start.
-    """
+    """Raise UserError if LoRA, which trains no other weight, would leave weights random."""
     random = numbers["new"] - numbers["means"]
     if not (transfer.missing or random):
         return
@@ -309,17 +308,13 @@ def require_same_function(config: ModelConfig, parent: Parent) -> None:
         keys.append("scalenorm_gain")
     if not keys:
         return
-    values = {
-        f"model.{key}": (format_value(getattr(theirs, key)), format_value(getattr(config, key)))
-        for key in keys
-    }
-    lines = "\n  ".join(f"{key}: {old} -> {new}" for key, (old, new) in values.items())
+    lines, as_parent = shown_differences(
+        {f"model.{key}": (getattr(theirs, key), getattr(config, key)) for key in keys}
+    )
     raise UserError(
-        f"the weights of {parent.path} do not fit this model (parent -> this recipe):\n  {lines}",
+        f"the weights of {parent.path} do not fit this model (parent -> this recipe):{lines}",
         at="init.from",
-        fix="set these keys as in the parent: "
-        + " ".join(f"{key}={old}" for key, (old, _) in values.items())
-        + "; or leave them out",
+        fix=f"set these keys as in the parent: {as_parent}; or leave them out",
     )
 
 
@@ -348,7 +343,6 @@ def require_same_parent(recipe: Recipe, run: RunFolder) -> None:
 
 
 def _layers(shapes: Shapes, parent: Parent) -> dict[str, Tensor]:
-    """Return the parent's tensors outside of the vocabulary that a model has too, by name."""
     loaded = {}
     for name, shape in shapes.items():
         tensor = parent.tensors.get(name)
@@ -358,11 +352,10 @@ def _layers(shapes: Shapes, parent: Parent) -> dict[str, Tensor]:
             raise _damaged(parent, name, f"shape {list(tensor.shape)}, here {list(shape)}")
         loaded[name] = tensor
     if not loaded:
-        parts = (", ".join(sorted(_top_level(names))) for names in (parent.tensors, shapes))
+        theirs, ours = (", ".join(sorted(_top_level(n))) for n in (parent.tensors, shapes))
         raise UserError(
-            "no layer of the parent fits this model: the parent has {}; this model has {}".format(
-                *parts
-            ),
+            f"no layer of the parent fits this model: the parent has {theirs}; this model has "
+            f"{ours}",
             at=f"init.from ({parent.path})",
             fix="choose a parent with an encoder or a decoder as in this model",
         )
@@ -370,15 +363,16 @@ def _layers(shapes: Shapes, parent: Parent) -> dict[str, Tensor]:
 
 
 def _tables(shapes: Shapes, parent: Parent) -> tuple[dict[str, Tensor], set[str]]:
-    """Return tensors [V of the parent, ...] to take rows from, and their names in the parent.
+    """Return tensors [V of the parent, ...] to load rows from, and their names in the parent.
 
-    The tensors are named as in the model.
-
-    A source or output embedding of its own starts from the parent's shared one. The reverse: an
-    embedding that serves the source too takes the parent's target embedding, and its source
-    embedding for pieces that only occur on the source side, where the other one is untrained.
+    The tensors are named as in the model. A source or output embedding of its own starts from the
+    parent's shared one. The reverse: an embedding that serves the source too starts from the
+    parent's target embedding, and from its source embedding for pieces that only occur on the
+    source side, where the other one is untrained.
     """
-    tensors, tables, used = parent.tensors, {}, set()
+    tensors = parent.tensors
+    tables: dict[str, Tensor] = {}
+    used: set[str] = set()
     for name in VOCAB_TENSORS:
         known = name if name in tensors or name not in (SRC_EMBED, OUT_EMBED) else EMBED
         if name not in shapes or known not in tensors:
@@ -425,9 +419,7 @@ def _sources_of_new(
                 at="init.tag_rows",
                 fix="name tags of data.train that the parent lacks",
             )
-    pieces = {
-        piece: list(parts) for piece, parts in (text.adaptation.parts if text else {}).items()
-    }
+    pieces = dict(text.adaptation.parts) if text else {}
     for tag in new_tags:
         chosen = [relatives[tag]] if tag in relatives else their_tags
         pieces[TAG_MARK + tag] = [TAG_MARK + tag for tag in chosen]
@@ -438,7 +430,6 @@ def _sources_of_new(
 
 
 def _some(tags: Sequence[str]) -> str:
-    """Return the first tags of a list, and how many there are."""
     if not tags:
         return "no tags"
     shown = ", ".join(tags[:MAX_TAGS]) + (", ..." if len(tags) > MAX_TAGS else "")
@@ -446,7 +437,6 @@ def _some(tags: Sequence[str]) -> str:
 
 
 def _means(table: Tensor, sources: Mapping[int, list[int]]) -> list[Tensor]:
-    """Return the new rows, [1, ...] each."""
     overall = table[len(SPECIALS) :].mean(0, keepdim=True)
     return [table[rows].mean(0, keepdim=True) if rows else overall for rows in sources.values()]
 
@@ -461,8 +451,7 @@ def _damaged(parent: Parent, name: str, what: str) -> UserError:
 
 def _scores(run: RunFolder, checkpoint: str, state: TrainState) -> dict[str, float]:
     """Return the scores of a checkpoint by name: of dev, and of test if it is the best."""
-    summary, metric = read_summary(run), run.recipe().score.select_by
-    history = dict(state.history)
+    summary, metric, history = read_summary(run), run.recipe().score.select_by, dict(state.history)
     dev: float | None = None
     tests: Any = []
     if summary.get("best") == checkpoint:
@@ -495,7 +484,7 @@ def _record(
         "origin": origin and asdict(origin),
         "vocab": recipe.init.vocab,
         "rows": numbers,
-        "taken": [*transfer.tensors],
+        "taken": [*transfer.loaded],
         "taken_by_row": [*transfer.rows],
         "fresh": transfer.missing,
         "not_taken": transfer.unexpected,
@@ -505,13 +494,14 @@ def _record(
 def _weight_lines(recipe: Recipe, shapes: Shapes, parent: Parent, transfer: Transfer) -> list[str]:
     lines = [f"starting from {parent.path} ({parent.describe()})"]
     lines += [f"  note: {note}" for note in parent.notes]
-    loaded = len(transfer.tensors) + len(transfer.rows)
-    line = f"  weights: {loaded} of {len(shapes)} tensors from the parent"
+    loaded = len(transfer.loaded) + len(transfer.rows)
+    lines.append(f"  weights: {loaded} of {len(shapes)} tensors loaded from the parent")
     if transfer.missing:
-        line += f"; these start fresh: {_in_groups(transfer.missing, shapes)}"
-    lines.append(line)
+        missing = _in_groups(transfer.missing, shapes)
+        lines.append(f"  missing (start at their initial values): {missing}")
     if transfer.unexpected:
-        lines.append(f"  not taken: {_in_groups(transfer.unexpected, parent.tensors)}")
+        unexpected = _in_groups(transfer.unexpected, parent.tensors)
+        lines.append(f"  unexpected (not loaded): {unexpected}")
     eps, theirs = recipe.model.norm_eps, parent.recipe.model.norm_eps
     if eps != theirs:
         lines.append(
@@ -523,17 +513,17 @@ def _weight_lines(recipe: Recipe, shapes: Shapes, parent: Parent, transfer: Tran
 
 def _vocabulary_lines(recipe: Recipe, parent: Parent, numbers: dict[str, Any]) -> list[str]:
     means, random = numbers["means"], numbers["new"] - numbers["means"]
-    fresh = f"; {means:,} start as means of its rows" if means else ""
-    fresh += f"; {random:,} start fresh" if random else ""
+    new = f"; {means:,} start as means of its rows" if means else ""
+    new += f"; {random:,} are missing and start at random" if random else ""
     if recipe.init.vocab != "new":
         which = "" if recipe.init.trim else "the "
-        return [f"  vocabulary: {which}{numbers['from_parent']:,} pieces of the parent{fresh}"]
+        return [f"  vocabulary: {which}{numbers['from_parent']:,} pieces of the parent{new}"]
     names = {"src": "source ", "tgt": "target "} if recipe.translates else {"src": "", "tgt": ""}
     shares = {side: s for side, s in numbers["share"].items() if s == s}  # NaN: no text
     text = ", ".join(f"{share:.1%} of the {names[side]}text" for side, share in shares.items())
     lines = [
-        f"  vocabulary: {numbers['from_parent']:,} of {numbers['pieces']:,} pieces take the rows "
-        f"of the parent ({text}){fresh}"
+        f"  vocabulary: {numbers['from_parent']:,} of {numbers['pieces']:,} pieces load the rows "
+        f"of the parent ({text}){new}"
     ]
     if min(shares.values(), default=1) < FEW_PIECES:
         lines.append(
@@ -544,17 +534,13 @@ def _vocabulary_lines(recipe: Recipe, parent: Parent, numbers: dict[str, Any]) -
 
 
 def _adaptation_lines(shapes: Shapes, parent: Parent, text: TextOfParent) -> list[str]:
-    """Describe what was adapted, and the size of the model before and after."""
-    lines = list(text.adaptation.lines)
-    if lines:
-        sizes = (
-            sum(t.numel() for t in parent.tensors.values()),
-            sum(s.numel() for s in shapes.values()),
-        )
-        values = [f"{n:,}" for n in sizes]
-        megabytes = [f"{n / 250_000:,.1f}" for n in sizes]
-        lines.append(f"  parameters: {' -> '.join(values)}, {' -> '.join(megabytes)} MB in fp32")
-    return lines
+    if not text.adaptation.lines:
+        return []
+    before = sum(tensor.numel() for tensor in parent.tensors.values())
+    now = sum(shape.numel() for shape in shapes.values())
+    values_per_mb = 250_000  # in fp32
+    sizes = f"{before / values_per_mb:,.1f} -> {now / values_per_mb:,.1f} MB in fp32"
+    return [*text.adaptation.lines, f"  parameters: {before:,} -> {now:,}, {sizes}"]
 
 
 def _frozen_lines(
@@ -572,8 +558,8 @@ def _frozen_lines(
     ]
     rows = [name for name in frozen if name in transfer.rows and numbers["new"]]
     untrained = [f"{numbers['new']:,} of {shapes[name][0]:,} rows of {name}" for name in rows]
-    if fresh := [name for name in frozen if name in transfer.missing]:
-        untrained.append(_in_groups(fresh, shapes))
+    if missing := [name for name in frozen if name in transfer.missing]:
+        untrained.append(_in_groups(missing, shapes))
     if untrained:
         fix = "set init.vocab=parent, or " if rows and recipe.init.vocab == "new" else ""
         lines.append(
@@ -585,7 +571,6 @@ def _frozen_lines(
 
 
 def _segmentation_of(parent: Parent) -> str:
-    """Return the recipe keys that segment text as a parent did."""
     kind = parent.text.segmenter.kind
     files = {"fastbpe": ("codes", "codes.txt"), "sentencepiece": ("model", "spm.model")}
     key, file = files.get(kind, ("", ""))

@@ -6,7 +6,6 @@ import math
 import shlex
 from abc import abstractmethod
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -34,48 +33,11 @@ from nmt.model.language_model import LanguageModel
 from nmt.model.transformer import Transformer
 from nmt.run.results import format_number
 from nmt.scoring.metrics import Score
+from nmt.training.evaluation import Evaluation, HeldOutLoss, score_line
 from nmt.training.loss import perplexity
-from nmt.training.task import (
-    BatchT,
-    Evaluation,
-    HeldOutLoss,
-    MeanEvaluation,
-    ModelT,
-    Task,
-    held_out_loss,
-    score_line,
-)
+from nmt.training.task import BatchT, ModelT, Task
 
 HELD_OUT_SEED = 0  # of the masks and the noise on dev and test: the same in all runs
-
-
-@dataclass(frozen=True)
-class TextEvaluation(Evaluation):
-    """The perplexities of a model on one split.
-
-    Attributes:
-        smoothed_ppl: exp of the mean label-smoothed loss.
-        types: size of the vocabulary, which is the perplexity of uniform probabilities.
-    """
-
-    smoothed_ppl: float
-    types: int
-
-    def record(self) -> dict[str, Any]:
-        """Return all perplexities for metrics.jsonl."""
-        return {**{s.name: s.value for s in self.scores}, "smoothed_ppl": self.smoothed_ppl}
-
-    def line(self) -> str:
-        """Return all perplexities as a part of a log line."""
-        first, *others = (f"{s.name} {format_number(s.value)}" for s in self.scores)
-        return "  ".join([f"{first} ({format_number(self.smoothed_ppl)} smoothed)", *others])
-
-    def share(self, name: str) -> float:
-        """Return 1 for a perplexity of 1, and 0 for that of uniform probabilities."""
-        return 1 - math.log(self.value(name)) / math.log(self.types)
-
-    def write(self, hyp_file: Path) -> None:
-        """Write nothing: this task has no output."""
 
 
 class TextTask(Task[ModelT, BatchT]):
@@ -141,24 +103,22 @@ class TextTask(Task[ModelT, BatchT]):
 
     def evaluate_set(
         self, model: ModelT, held_out: EvalSet, stop_requested: Callable[[], bool], intervals: bool
-    ) -> TextEvaluation:
+    ) -> Evaluation:
         """Return the perplexities of the model on a set; they have no intervals."""
-        model.eval()
         text = self.held_out[held_out.name]
         rows = np.flatnonzero(text.targets)
         size = text.blocks_of_batch(self.recipe.data.batch_tokens)
         batches: Any = (
             text.collate(rows[first : first + size], epoch=0) for first in range(0, len(rows), size)
         )
-        losses = held_out_loss(
-            model,
-            batches,
-            self.targets,
-            lambda batch, targets: self.loss(model, batch, targets),
-            stop_requested,
-        )
+        losses = self.held_out_loss(model, batches, stop_requested)
         scores = self.scores(losses, held_out)
-        return TextEvaluation(scores, losses.smoothed_ppl, len(self.prepared.vocab))
+        values = {score.name: score.value for score in scores}
+        first, *others = (f"{name} {format_number(value)}" for name, value in values.items())
+        line = "  ".join([f"{first} ({format_number(losses.smoothed_ppl)} smoothed)", *others])
+        types = len(self.prepared.vocab)  # the perplexity of uniform probabilities, without a bar
+        bars = {name: 1 - math.log(value) / math.log(types) for name, value in values.items()}
+        return Evaluation(scores, values | {"smoothed_ppl": losses.smoothed_ppl}, line, bars)
 
     def describe(self) -> str:
         """Return the task and the languages of the text."""
@@ -168,7 +128,7 @@ class TextTask(Task[ModelT, BatchT]):
     def results(self, run: Path, test: Evaluation | None) -> str:
         """Return test scores and the command that starts a translation model from this one."""
         lines = [] if test is None else ["", "test scores", *map(score_line, test.scores), ""]
-        if isinstance(test, MeanEvaluation):
+        if test is not None and test.sets:
             lines[1] += ", mean"
             for name, held_out in test.sets.items():
                 lines += [f"test scores {name}", *map(score_line, held_out.scores), ""]

@@ -18,106 +18,55 @@ from nmt.run.folder import RunFolder
 from nmt.run.manifest import TrainState
 from nmt.run.results import as_score, clock, format_number, read_metrics
 from nmt.runtime.progress import TerminalBar
+from nmt.training.evaluation import Evaluation
 from nmt.training.loss import perplexity
 from nmt.training.stopping import last_update
-from nmt.training.task import Evaluation
 
 DIVERGED = 100  # times ln(types)
 BAR_WIDTH = 20  # characters
 SMALLEST_LOSS = 1e-9  # nats per token, the least that another loss is divided by
-RECENT = 1800.0  # seconds of updates that the time left is computed from
-
-
-class TimeLeft:
-    """Estimate how long a training takes at most, with validations and the test set.
-
-    Scoring an average of checkpoints and the test set count as one more validation each. How long a
-    validation takes is known after the first one; until then the estimate is of the updates alone.
-
-    Attributes:
-        update_seconds: mean of the updates of the last half hour; None = no line was logged.
-        validation_seconds: mean of the last three validations; None = there was none.
-    """
-
-    def __init__(self, recipe: Recipe, has_test: bool) -> None:
-        self._recipe = recipe
-        self._after_training = has_test + (recipe.train.average > 1)
-        self._lines: deque[tuple[float, int]] = deque()
-        self._logged = 0
-        self._seconds, self._updates = 0.0, 0  # of the lines
-        self._last: deque[float] = deque(maxlen=3)
-        self.update_seconds: float | None = None
-        self.validation_seconds: float | None = None
-
-    def logged(self, seconds: float, updates: int) -> float:
-        """Add the updates of a log line, and return ``update_seconds``.
-
-        The first line counts only until there is another one, because the first update allocates
-        memory, and a GPU compiles kernels.
-        """
-        self._lines.append((seconds, updates))
-        self._seconds += seconds
-        self._updates += updates
-        self._logged += 1
-        while len(self._lines) > 1 and (self._logged == 2 or self._seconds > RECENT):
-            old_seconds, old_updates = self._lines.popleft()
-            self._seconds -= old_seconds
-            self._updates -= old_updates
-        self.update_seconds = self._seconds / self._updates
-        return self.update_seconds
-
-    def validated(self, seconds: float) -> None:
-        """Add the duration of a validation."""
-        self._last.append(seconds)
-        self.validation_seconds = sum(self._last) / len(self._last)
-
-    def seconds(self, state: TrainState, per_update: float) -> float:
-        """Return the seconds from now to the end, where an update takes ``per_update`` seconds."""
-        recipe, last = self._recipe, last_update(self._recipe)
-        validations = math.ceil(last / recipe.train.validate_every) - len(state.history)
-        per_validation = self.validation_seconds or 0.0
-        left = (last - state.update) * per_update + max(0, validations) * per_validation
-        if recipe.time_limit is not None:
-            left = min(left, recipe.time_limit * 3600 - state.seconds)
-        return max(0.0, left) + self._after_training * per_validation
+MINUTE, HALF_HOUR = 60.0, 1800.0  # seconds of updates that a speed is computed from
 
 
 class Pace:
-    """Measure updates and target tokens per second over the last minute of updates.
+    """Measure updates and target tokens per second.
 
     The first update is not counted: it allocates memory, and a GPU compiles kernels.
     """
 
     def __init__(self, now: Callable[[], float]) -> None:
         self._now, self._paused = now, 0.0
-        self._updates = self._tokens = 0
+        self._last = (0.0, 0, 0)  # time, updates, tokens
         self._marks: deque[tuple[float, int, int]] = deque()  # about one a second
-        self._last = (0.0, 0, 0)
 
     def step(self, tokens: int) -> None:
         """Count one update."""
         now = self._now() - self._paused
-        self._updates += 1
-        self._tokens += tokens
-        self._last = now, self._updates, self._tokens
+        _, updates, all_tokens = self._last
+        self._last = now, updates + 1, all_tokens + tokens
         if not self._marks or now - self._marks[-1][0] >= 1:
             self._marks.append(self._last)
-            while now - self._marks[0][0] > 60 and len(self._marks) > 3:
+            while now - self._marks[0][0] > HALF_HOUR and len(self._marks) > 3:
                 self._marks.popleft()
 
     def pause(self, seconds: float) -> None:
         """Leave out seconds that were spent between two updates."""
         self._paused += seconds
 
-    def per_second(self) -> tuple[float, float] | None:
-        """Return updates and tokens per second; None until two updates and a second are counted."""
-        if not self._marks:
-            return None
-        (since, updates, tokens), (until, all_updates, all_tokens) = self._marks[0], self._last
-        seconds = until - since
-        if seconds < 1 or all_updates - updates < 2:
-            return None
-        return (all_updates - updates) / seconds, (all_tokens - tokens) / seconds
+    def per_second(self, window: float) -> tuple[float, float] | None:
+        """Return updates and tokens per second of the last ``window`` seconds of updates.
+
+        None until two updates and a second are counted.
+        """
+        until, all_updates, all_tokens = self._last
+        speed = None
+        for since, updates, tokens in reversed(self._marks):
+            seconds = until - since
+            if seconds >= 1 and all_updates - updates >= 2:
+                speed = (all_updates - updates) / seconds, (all_tokens - tokens) / seconds
+                if seconds >= window:
+                    break
+        return speed
 
 
 class Progress:
@@ -125,6 +74,7 @@ class Progress:
 
     Attributes:
         loss: of the last log line; None = none yet.
+        validation_seconds: mean of the last three validations; None = there was none.
     """
 
     def __init__(
@@ -135,9 +85,12 @@ class Progress:
         now: Callable[[], float] = time.monotonic,
     ) -> None:
         self.recipe, self.state, self._now = recipe, state, now
-        self.time_left = TimeLeft(recipe, has_test)
         self.pace = Pace(now)
         self.loss: float | None = None
+        self.validation_seconds: float | None = None
+        self._validations: deque[float] = deque(maxlen=3)
+        # an average of checkpoints and the test set are scored after the last update
+        self._after_training = has_test + (recipe.train.average > 1)
         self._activity, self._began = "", 0.0
         self._ended = False
 
@@ -146,7 +99,8 @@ class Progress:
         """Show that a validation is running, and count its duration if it is complete."""
         with self._activity_of("validating"):
             yield
-            self.time_left.validated(self._now() - self._began)
+            self._validations.append(self._now() - self._began)
+            self.validation_seconds = sum(self._validations) / len(self._validations)
 
     @contextlib.contextmanager
     def ending(self, activity: str) -> Iterator[None]:
@@ -164,21 +118,36 @@ class Progress:
             self._activity = ""
             self.pace.pause(self._now() - self._began)
 
+    def seconds_left(self) -> float:
+        """Estimate how long the training takes at most, by the updates of the last half hour.
+
+        Validations, and later the average and the test set, count once a validation was timed.
+        """
+        recipe, state = self.recipe, self.state
+        speed = self.pace.per_second(HALF_HOUR)
+        per_update = 1 / speed[0] if speed else state.seconds / max(1, state.update)
+        per_validation = self.validation_seconds or 0.0
+        last = last_update(recipe)
+        validations = math.ceil(last / recipe.train.validate_every) - len(state.history)
+        left = (last - state.update) * per_update + max(0, validations) * per_validation
+        if recipe.time_limit is not None:
+            left = min(left, recipe.time_limit * 3600 - state.seconds)
+        left = max(0.0, left) + self._after_training * per_validation
+        if self._activity:  # a part of a validation is done
+            left = max(0.0, left - min(per_validation, self._now() - self._began))
+        return left
+
     def status(self) -> str:
         """Return one line: updates, time left, speed, loss and the best dev score."""
         parts = [f"{self.state.update:,}/{last_update(self.recipe):,}"]
-        speed = self.pace.per_second()
+        speed = self.pace.per_second(MINUTE)
         if self._activity:
             parts.append(f"{self._activity} {clock(self._now() - self._began)}")
         if speed is not None and not self._ended:
             updates, tokens = speed
             # "+": validations come in addition, and how long they take is not known
-            per_validation = self.time_left.validation_seconds
-            more = "" if per_validation is not None else "+"
-            left = self.time_left.seconds(self.state, self.time_left.update_seconds or 1 / updates)
-            if self._activity:  # a part of a validation is done
-                left = max(0.0, left - min(per_validation or 0.0, self._now() - self._began))
-            parts.append(f"{clock(left)}{more} left")
+            more = "+" if self.validation_seconds is None else ""
+            parts.append(f"{clock(self.seconds_left())}{more} left")
             parts += [f"{updates:.3g} updates/s", f"{tokens:,.0f} tok/s"]
         if self.loss is not None:
             parts.append(f"loss {format_number(self.loss)}")
@@ -218,15 +187,22 @@ class LiveLine(LiveView):
     """Show one line with a bar on a terminal; elsewhere show nothing."""
 
     def __init__(self) -> None:
-        self._bar: _StatusBar | None = None
+        self._bar: TerminalBar | None = None
 
     def begin(self, progress: Progress) -> None:
         """Draw the line, if standard error is a terminal."""
-        self._bar = _StatusBar(progress)
+        self._bar = TerminalBar(
+            status=progress.status,
+            total=last_update(progress.recipe),
+            initial=progress.state.update,
+            bar_format="{percentage:3.0f}%|{bar}| {status}",
+            mininterval=0.2,
+            miniters=0,
+        )
         self.shown = not self._bar.disable
 
     def update(self) -> None:
-        """Draw the line again if it is older than a fifth of a second."""
+        """Count an update; draw the line again if it is older than a fifth of a second."""
         if self._bar is not None:
             self._bar.update()
 
@@ -240,25 +216,6 @@ class LiveLine(LiveView):
         if self._bar is not None:
             self._bar.close()
             self._bar = None
-
-
-class _StatusBar(TerminalBar):
-    """A bar of all updates, followed by the status of the training."""
-
-    def __init__(self, progress: Progress) -> None:
-        self._progress = progress
-        super().__init__(
-            total=last_update(progress.recipe),
-            initial=progress.state.update,
-            bar_format="{percentage:3.0f}%|{bar}| {status}",
-            mininterval=0.2,
-            miniters=0,
-        )
-
-    @property
-    def format_dict(self) -> dict[str, Any]:
-        """Return the values of the format; tqdm asks for them only when it draws the line."""
-        return {**super().format_dict, "status": self._progress.status()}
 
 
 @dataclass(frozen=True)
@@ -316,14 +273,13 @@ class LogInterval:
         self.nll = self.nll + nll
         self.state.interval.tokens += tokens
 
-    def close(self, lr: float, norm: Tensor, time_left: TimeLeft) -> dict[str, Any]:
+    def close(self, lr: float, norm: Tensor) -> dict[str, Any]:
         """Return the record of the interval for metrics.jsonl, and begin the next one."""
         state, sums, seconds = self.state, self.state.interval, self.elapsed()
         loss, nll = float(self.smoothed) / sums.tokens, float(self.nll) / sums.tokens
         self.lower_of_two, self.last_loss = min(self.last_loss, loss), loss
         sums.lowest_loss = max(min(sums.lowest_loss, loss), SMALLEST_LOSS)
         sums.loss_ratio = loss / sums.lowest_loss
-        update_seconds = time_left.logged(seconds, state.update - sums.updates_before)
         record = {
             "kind": "train",
             "update": state.update,
@@ -336,7 +292,6 @@ class LogInterval:
             "grad_norm": float(norm),
             "skipped_updates": state.skipped_updates - sums.skipped_before,
             "tokens_per_second": sums.tokens / seconds,
-            "seconds_left": time_left.seconds(state, update_seconds),
         }
         self.smoothed = self.nll = 0.0
         sums.tokens, sums.updates_before = 0, state.update
@@ -359,13 +314,12 @@ def update_line(record: dict[str, Any], validations_known: bool) -> str:
     more = "" if validations_known else ", plus validations"
     skipped = record["skipped_updates"]
     bad = f"  {quantity(skipped, 'update')} skipped: gradients not finite" if skipped else ""
-    loss, ppl, smoothed, norm = (
-        format_number(record["loss"], 3),
-        *(format_number(record[name]) for name in ("ppl", "smoothed_ppl", "grad_norm")),
-    )
+    shown = {name: format_number(record[name]) for name in ("ppl", "smoothed_ppl", "grad_norm")}
     return (
-        f"update {record['update']:>6}  epoch {record['epoch'] + 1:>3}  loss {loss}  "
-        f"ppl {ppl} ({smoothed} smoothed)  lr {record['lr']:.2e}  |g| {norm}  "
+        f"update {record['update']:>6}  epoch {record['epoch'] + 1:>3}  "
+        f"loss {format_number(record['loss'], 3)}  "
+        f"ppl {shown['ppl']} ({shown['smoothed_ppl']} smoothed)  "
+        f"lr {record['lr']:.2e}  |g| {shown['grad_norm']}  "
         f"{record['tokens_per_second']:,.0f} tok/s  "
         f"left: at most {clock(record['seconds_left'])}{more}{bad}"
     )
@@ -374,8 +328,8 @@ def update_line(record: dict[str, Any], validations_known: bool) -> str:
 def dev_line(state: TrainState, select_by: str, result: Evaluation, improved: bool) -> str:
     """Return a validation as a line for people, with a bar that draws the learning curve."""
     return (
-        f"dev {len(state.history):>3}  update {state.update:>6}  {result.line()}  "
-        f"{_bar(result.share(select_by))}{'  best' if improved else ''}"
+        f"dev {len(state.history):>3}  update {state.update:>6}  {result.line}  "
+        f"{_bar(result.bars[select_by])}{'  best' if improved else ''}"
     )
 
 
@@ -400,7 +354,6 @@ def equal_scores_warning(run: RunFolder, state: TrainState, select_by: str) -> s
 
 
 def _bar(share: float) -> str:
-    """Return a horizontal bar that is full at 1."""
     eighths = round(max(0.0, min(share, 1.0)) * BAR_WIDTH * 8)  # in this order, NaN gives 0
     full, rest = divmod(eighths, 8)
     return "█" * full + (" ▏▎▍▌▋▊▉"[rest] if rest else "")

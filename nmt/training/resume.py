@@ -25,7 +25,7 @@ from nmt.run.checkpoint import (
 )
 from nmt.run.folder import RunFolder
 from nmt.run.lifecycle import TrainingFolder
-from nmt.run.parent import TextOfParent, prepare_with
+from nmt.run.parent import TextOfParent
 from nmt.runtime.device import resolve_precision
 from nmt.training.init import require_same_parent
 from nmt.training.optimizer import optimizer_shapes
@@ -70,8 +70,7 @@ def read_run(
     changed = "optim.accumulate" in run.changes
     require_same_update(state, recipe.optim.accumulate, processes, changed)
     before = state.precision or run.recipe().precision
-    can_use_fp16 = recipe.train.shard != "full"
-    precision = resumed_precision(recipe.precision, before, device, can_use_fp16)
+    precision = resumed_precision(recipe.precision, before, device)
     prepared = prepare_resumed(recipe, run, state, progress)
     _require_complete(recipe, checkpoint, len(prepared.vocab))
     return ResumedRun(checkpoint, prepared, precision, notes, existing)
@@ -97,20 +96,17 @@ def require_same_update(state: TrainState, accumulate: int, processes: int, chan
     )
 
 
-def resumed_precision(
-    wanted: str, before: str, device: torch.device, can_use_fp16: bool = True
-) -> str:
+def resumed_precision(wanted: str, before: str, device: torch.device) -> str:
     """Return the precision of a resumed run; ``auto`` keeps the one of its latest checkpoint.
 
     Args:
         before: the resolved precision of the latest checkpoint; auto = not known, in a run of an
             older version.
-        can_use_fp16: whether an error may advise fp16.
     """
     if wanted != "auto":
-        return resolve_precision(wanted, device, can_use_fp16)
+        return resolve_precision(wanted, device)
     try:
-        return resolve_precision(before, device, can_use_fp16)
+        return resolve_precision(before, device)
     except MachineError as error:
         raise MachineError(
             f"{error.what}, and this run was trained in {before}",
@@ -136,13 +132,13 @@ def prepare_resumed(recipe: Recipe, run: RunFolder, state: TrainState, progress:
             at=str(folder),
             fix=f"restore the files that nmt-train wrote, {ANOTHER_FOLDER}",
         )
-    parent_text = TextOfParent.stored(recipe, run)
-    prepared = prepare_with(parent_text, recipe, progress)
+    text = TextOfParent.stored(recipe, run)
+    prepared = prepare(recipe, progress, text and text.segmenter, text and text.vocab)
     _require_same_content(recipe, state, prepared.content)
     if _is_text_of(state, prepared.vocab, prepared.segmenter):
         return prepared
-    if parent_text is None:
-        prepared = prepare(recipe, progress, load_segmenter(folder))
+    if text is None:  # with the segmenter of the run instead of a new one
+        prepared = prepare(recipe, progress, segmenter)
     if not _is_text_of(state, prepared.vocab, prepared.segmenter):
         raise UserError(
             "the same corpora give other pieces than when this run began, so another version of "

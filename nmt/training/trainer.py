@@ -39,6 +39,7 @@ from nmt.run.results import as_score
 from nmt.runtime.distributed import World
 from nmt.runtime.memory import cached_products, limit_onednn_cache
 from nmt.training.cuda_graphs import Capture, CudaCapture, CudaGraphs
+from nmt.training.evaluation import Evaluation, Stopped
 from nmt.training.init import Transfer, choose_trained
 from nmt.training.optimizer import (
     MIN_LOSS_SCALE,
@@ -60,7 +61,7 @@ from nmt.training.progress import (
     update_line,
 )
 from nmt.training.stopping import learning_rate, reason_to_end, validation_due
-from nmt.training.task import Evaluation, Stopped, Task
+from nmt.training.task import Task
 
 
 class Trainer:
@@ -263,15 +264,15 @@ class Trainer:
         self.loss_scaler.adjust()
 
     def _log_interval(self, norm: Tensor) -> None:
-        time_left = self.progress.time_left
         self.state.skipped_updates = int(self.skipped_updates)
-        record = self.interval.close(learning_rate(self.recipe, self.state), norm, time_left)
+        record = self.interval.close(learning_rate(self.recipe, self.state), norm)
+        record["seconds_left"] = self.progress.seconds_left()
         if self.precision == "fp16":
             record["loss_scale"] = self.loss_scaler.state()[0]
         self.progress.loss = record["loss"]
         self.log.record(record)
         self.view.record(record)
-        line = update_line(record, time_left.validation_seconds is not None)
+        line = update_line(record, self.progress.validation_seconds is not None)
         self.log.text(line, on_console=not self.view.shown or record["skipped_updates"] > 0)
 
     def _check_gradients(self, update: Update) -> None:
@@ -327,7 +328,7 @@ class Trainer:
         if result is None:
             raise Stopped
         select_by = self.recipe.score.select_by
-        score = as_score(select_by, result.value(select_by))
+        score = as_score(select_by, result.values[select_by])
         state = self.state
         best = dict(state.history).get(state.best_update or 0, math.nan)
         state.history.append((state.update, score))
@@ -336,8 +337,7 @@ class Trainer:
         if improved or state.best_update is None:
             state.best_update = state.update
         self.write_hypotheses(checkpoint_name(state.update), result)
-        values = result.record()
-        record = {"kind": "dev", "update": state.update, "seconds": state.seconds, **values}
+        record = {"kind": "dev", "update": state.update, "seconds": state.seconds, **result.values}
         self.log.record(record)
         self.log.text(dev_line(state, select_by, result, improved))
         if self.world.is_main:
@@ -348,7 +348,7 @@ class Trainer:
         self.save()
         if self.world.is_main:
             self.view.record(record)
-            self.on_validation(Validation(state.update, state.epoch, values, improved))
+            self.on_validation(Validation(state.update, state.epoch, result.values, improved))
 
     def evaluate(self, split: Split, intervals: bool = False) -> Evaluation:
         """Evaluate the current model on dev or test; see ``Task.evaluate``."""

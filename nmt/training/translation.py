@@ -5,9 +5,8 @@ from __future__ import annotations
 import functools
 import shlex
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 from torch import Tensor
@@ -25,19 +24,10 @@ from nmt.decoding.translator import Translator
 from nmt.decoding.worker_pool import all_cores
 from nmt.model.transformer import Transformer
 from nmt.run.results import format_number
-from nmt.runtime.files import write_atomic
 from nmt.scoring.language import language_of_text
 from nmt.scoring.metrics import MODEL_WORDS, RESAMPLES, score, tokenized_bleu
-from nmt.scoring.systems import words_file
-from nmt.training.loss import LossSums, label_smoothed_loss
-from nmt.training.task import (
-    Evaluation,
-    MeanEvaluation,
-    Stopped,
-    Task,
-    held_out_loss,
-    score_line,
-)
+from nmt.training.evaluation import Evaluation, Stopped, score_line
+from nmt.training.task import Task
 
 EXAMPLES = 5
 
@@ -125,11 +115,59 @@ class Translation(Task[Transformer, Batch]):
         held_out: EvalSet,
         stop_requested: Callable[[], bool],
         intervals: bool,
-    ) -> TranslationEvaluation:
-        """Return perplexities, translations and scores of the model on a set."""
+    ) -> Evaluation:
+        """Return perplexities (T table 8) and the scores of beam search of the model on a set."""
+
+        def check() -> None:
+            if stop_requested():
+                raise Stopped
+
+        recipe, corpus, tgt = self.recipe, held_out.corpus, held_out.langs[1]
         translator = self._translator(model)
+        segmenter, moses = translator.codec.segmenter, translator.codec.segmenter.moses
+        rows = np.flatnonzero((corpus.src_len > 0) & (corpus.tgt_len > 0))  # no blank line
+        plan = make_batches(
+            corpus.src_len[rows], corpus.tgt_len[rows], recipe.data.batch_tokens, seed=0, epoch=0
+        )
+        batches = (collate(corpus, rows[batch_rows]) for batch_rows in plan)
+        sources = [corpus.src(row) for row in range(len(corpus))]
         with self.autocast():
-            return evaluate(translator, held_out, self.recipe, stop_requested, intervals)
+            losses = self.held_out_loss(model, batches, stop_requested)
+            hypotheses = translator.translate_ids(sources, check, tgt, tgt_tag=held_out.tgt_tag)
+        texts = [h.text for h in hypotheses]
+        words = [
+            moses.words_to_score(h.text, segmenter.decode_tokenized(h.pieces, tgt), tgt)
+            for h in hypotheses
+        ]
+        all_lines = [held_out.ref_lines, *held_out.other_refs]
+        references, *others = (
+            [moses.detokenize_reference(line, tgt) for line in lines] for lines in all_lines
+        )
+        ref_words, *other_words = (
+            [moses.tokenize_reference(line, tgt) for line in lines] for lines in all_lines
+        )
+        scored = [moses.text_to_score(*pair, tgt) for pair in zip(texts, words, strict=True)]
+        resamples = RESAMPLES if intervals else 0
+        scored_as = language_of_text(tgt, references)
+        scores = [
+            *score(scored, references, recipe.score.metrics, scored_as, resamples, others),
+            tokenized_bleu(words, ref_words, MODEL_WORDS, other_words),
+        ]
+        unk = translator.codec.vocab.pieces([UNK])[0]
+        named = {s.name: s.value for s in scores}
+        values = {
+            "ppl": losses.ppl,
+            "smoothed_ppl": losses.smoothed_ppl,
+            **named,
+            "cut_off": sum(not h.finished for h in hypotheses),  # by the length limit, not by EOS
+            "unknown": sum(unk in h.pieces for h in hypotheses),  # only with decode.allow_unk
+        }
+        shown = [f"{name} {value:.2f}" for name, value in named.items()]
+        shown.append(f"ppl {format_number(losses.ppl)}")
+        line = f"{'  '.join(shown)} ({format_number(losses.smoothed_ppl)} smoothed)"
+        # few models exceed a score of 50
+        bars = {"ppl": 1 / losses.ppl} | {name: value / 50 for name, value in named.items()}
+        return Evaluation(scores, values, line, bars, texts, words)
 
     def describe(self) -> str:
         """Return the language pairs: ``gl-en``, or ``gl,es-en`` of several."""
@@ -139,11 +177,11 @@ class Translation(Task[Transformer, Batch]):
     def results(self, run: Path, test: Evaluation | None) -> str:
         """Return test scores with signatures, example translations and the commands that use it."""
         lines = []
-        results = test.sets if isinstance(test, MeanEvaluation) else {"": test}
-        if isinstance(test, MeanEvaluation):
+        parts = [] if test is None else [test]
+        if test is not None and test.sets:
             lines += ["", "test scores, mean", *map(score_line, test.scores)]
-        for held_out, result in zip(self.prepared.test or [], results.values(), strict=False):
-            assert isinstance(result, TranslationEvaluation), "what evaluate returns"
+            parts = [*test.sets.values()]
+        for held_out, result in zip(self.prepared.test or [], parts, strict=False):
             src, tgt = held_out.langs
             title = f"test scores {held_out.name.partition('.')[2]}".rstrip()
             lines += ["", title, *map(score_line, result.scores), "", "examples"]
@@ -172,116 +210,3 @@ class Translation(Task[Transformer, Batch]):
             engine = TorchEngine(model, codec, self.device, workers=all_cores())
             last = self._last_translator = Translator(engine, codec, ModelInfo(recipe.decode))
         return last
-
-
-@dataclass(frozen=True)
-class TranslationEvaluation(Evaluation):
-    """The results of a translation model on a dev or test set; tokenized BLEU is its last score.
-
-    Attributes:
-        ppl: exp of the mean cross-entropy per target token, EOS included.
-        smoothed_ppl: exp of the mean label-smoothed loss (T table 8).
-        texts: hypotheses as plain text, one per line of the set.
-        words: the same hypotheses as tokenized text.
-        cut_off: hypotheses that the length limit ended, not EOS.
-        unknown: hypotheses with UNK, which only decode.allow_unk allows.
-    """
-
-    ppl: float
-    smoothed_ppl: float
-    texts: list[str]
-    words: list[str]
-    cut_off: int
-    unknown: int
-
-    def write(self, hyp_file: Path) -> None:
-        """Write the hypotheses and, next to them, their tokenized form, for nmt-score."""
-        write_atomic(hyp_file, "".join(text + "\n" for text in self.texts))
-        write_atomic(words_file(hyp_file), "".join(words + "\n" for words in self.words))
-
-    def record(self) -> dict[str, Any]:
-        """Return perplexities, scores and counts of outputs for metrics.jsonl."""
-        return {
-            "ppl": self.ppl,
-            "smoothed_ppl": self.smoothed_ppl,
-            **{s.name: s.value for s in self.scores},
-            "cut_off": self.cut_off,
-            "unknown": self.unknown,
-        }
-
-    def line(self) -> str:
-        """Return scores and perplexities as a part of a log line."""
-        scores = "  ".join(f"{s.name} {s.value:.2f}" for s in self.scores)
-        smoothed = format_number(self.smoothed_ppl)
-        return f"{scores}  ppl {format_number(self.ppl)} ({smoothed} smoothed)"
-
-    def share(self, name: str) -> float:
-        """Return a score as a share of 50, which few models exceed; 1 / perplexity of ppl."""
-        return 1 / self.ppl if name == "ppl" else self.value(name) / 50
-
-
-def evaluate(
-    translator: Translator,
-    held_out: EvalSet,
-    recipe: Recipe,
-    stop_requested: Callable[[], bool],
-    intervals: bool = False,
-) -> TranslationEvaluation:
-    """Return the teacher-forced loss and the scores of beam search, without dropout.
-
-    Args:
-        translator: of the model in training.
-        stop_requested: called between batches.
-        intervals: add 95 % bootstrap intervals to the sacreBLEU scores.
-
-    Raises:
-        Stopped: a stop was requested.
-    """
-
-    def check() -> None:
-        if stop_requested():
-            raise Stopped
-
-    def loss(batch: Batch, targets: Tensor) -> LossSums:
-        smoothing = recipe.optim.label_smoothing
-        return label_smoothed_loss(model(*batch.inputs), targets, model.allowed, smoothing)
-
-    tgt, model, corpus = held_out.langs[1], translator.transformer.eval(), held_out.corpus
-    rows = np.flatnonzero((corpus.src_len > 0) & (corpus.tgt_len > 0))  # no blank line
-    plan = make_batches(
-        corpus.src_len[rows], corpus.tgt_len[rows], recipe.data.batch_tokens, seed=0, epoch=0
-    )
-    batches = (collate(corpus, rows[batch_rows]) for batch_rows in plan)
-    losses = held_out_loss(model, batches, Translation.targets, loss, stop_requested)
-    sources = [corpus.src(row) for row in range(len(corpus))]
-    segmenter, moses = translator.codec.segmenter, translator.codec.segmenter.moses
-    hypotheses = translator.translate_ids(sources, check, tgt, tgt_tag=held_out.tgt_tag)
-    texts = [h.text for h in hypotheses]
-    words = [
-        moses.words_to_score(h.text, segmenter.decode_tokenized(h.pieces, tgt), tgt)
-        for h in hypotheses
-    ]
-    all_lines = [held_out.ref_lines, *held_out.other_refs]
-    references, *others = (
-        [moses.detokenize_reference(line, tgt) for line in lines] for lines in all_lines
-    )
-    ref_words, *other_words = (
-        [moses.tokenize_reference(line, tgt) for line in lines] for lines in all_lines
-    )
-    scored = [moses.text_to_score(*pair, tgt) for pair in zip(texts, words, strict=True)]
-    resamples = RESAMPLES if intervals else 0
-    scored_as = language_of_text(tgt, references)
-    scores = [
-        *score(scored, references, recipe.score.metrics, scored_as, resamples, others),
-        tokenized_bleu(words, ref_words, MODEL_WORDS, other_words),
-    ]
-    unk = translator.codec.vocab.pieces([UNK])[0]
-    return TranslationEvaluation(
-        scores,
-        losses.ppl,
-        losses.smoothed_ppl,
-        texts,
-        words,
-        cut_off=sum(not h.finished for h in hypotheses),
-        unknown=sum(unk in h.pieces for h in hypotheses),
-    )

@@ -188,7 +188,7 @@ def test_a_changed_vocabulary_is_refused(here, capsys):
 def test_auto_precision_keeps_that_of_the_latest_checkpoint(monkeypatch):
     """Even on a machine for which ``auto`` would choose another."""
 
-    def resolve(name: str, device: torch.device, can_use_fp16: bool) -> str:
+    def resolve(name: str, device: torch.device) -> str:
         if name == "fp16":
             raise MachineError("this device has no fp16", at="precision", fix="set precision=bf16")
         return "bf16" if name == "auto" else name

@@ -11,6 +11,7 @@ from nmt.run.checkpoint import (
     TrainState,
     average_checkpoints,
     load_checkpoint,
+    read_checkpoint,
     save_checkpoint,
     space_needed,
 )
@@ -127,7 +128,7 @@ def test_checkpoints_are_loaded_by_name_and_other_names_refused(tmp_path):
 
 def test_average_is_the_mean_of_the_models(tmp_path):
     run = trained(tmp_path / "run", 1, 2, 6)
-    mean = average_checkpoints(run.checkpoints())
+    mean = average_checkpoints(map(read_checkpoint, run.checkpoints()))
     assert same(mean, weights(3))
 
 
@@ -156,7 +157,7 @@ def test_an_averaged_checkpoint_is_neither_resumed_nor_removed(tmp_path):
     with TrainingFolder(tmp_path / "run", RECIPE) as run:
         save(run, 4, keep=2)
         save(run, 5, keep=2)
-        mean = average_checkpoints(run.checkpoints())
+        mean = average_checkpoints(map(read_checkpoint, run.checkpoints()))
         path = save_checkpoint(run, state(5, 4), mean, {}, keep=2, average="avg2")
         run.set_best(path.name)
         assert names(run) == ["u000004", "u000005", "u000005-avg2"]
@@ -171,7 +172,7 @@ def test_averaging_different_models_is_refused(tmp_path):
     with TrainingFolder(tmp_path / "other", RECIPE) as other:
         save_checkpoint(other, state(1), {"w": torch.zeros(1)}, {}, keep=1)
     with pytest.raises(UserError, match="tensors differ"):
-        average_checkpoints(run.checkpoints() + other.checkpoints())
+        average_checkpoints(map(read_checkpoint, run.checkpoints() + other.checkpoints()))
 
 
 def test_a_non_finite_tensor_is_not_written(tmp_path):

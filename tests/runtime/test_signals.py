@@ -14,33 +14,23 @@ def send(number: int) -> None:
     os.kill(os.getpid(), number)
 
 
-def test_without_a_signal_nothing_is_requested():
+@pytest.mark.parametrize(
+    ("sent", "requested"),
+    [
+        ([], None),
+        ([signal.SIGTERM, signal.SIGTERM], "SIGTERM"),
+        ([signal.SIGINT], "SIGINT"),
+        ([signal.SIGTERM, signal.SIGINT], "SIGTERM"),
+    ],
+)
+def test_the_first_signal_is_the_request_and_a_second_ctrl_c_interrupts(sent, requested):
     with stop_signals() as stop:
-        assert stop.requested is None
-
-
-def test_sigterm_can_arrive_more_than_once():
-    with stop_signals() as stop:
-        send(signal.SIGTERM)
-        send(signal.SIGTERM)
-        assert stop.requested == "SIGTERM"
-
-
-def test_the_first_ctrl_c_requests_and_the_second_interrupts():
-    with stop_signals() as stop:
-        send(signal.SIGINT)
-        assert stop.requested == "SIGINT"
-        with pytest.raises(KeyboardInterrupt):
-            send(signal.SIGINT)
-
-
-def test_ctrl_c_after_sigterm_is_a_request():
-    with stop_signals() as stop:
-        send(signal.SIGTERM)
-        send(signal.SIGINT)
-        assert stop.requested == "SIGTERM"
-        with pytest.raises(KeyboardInterrupt):
-            send(signal.SIGINT)
+        for number in sent:
+            send(number)
+        assert stop.requested == requested
+        if signal.SIGINT in sent:
+            with pytest.raises(KeyboardInterrupt):
+                send(signal.SIGINT)
 
 
 def test_a_closed_terminal_requests_to_stop_except_under_nohup():

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -12,11 +13,37 @@ import torch
 from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 
+from nmt.config.load import load_recipe
+from nmt.data.prepare import prepare
+from nmt.model.base import ModelBase
+from nmt.run.parent import with_keys_of_parent
+from nmt.training.init import Parent, Transfer, make_transfer
 from nmt.training.optimizer import optimizer_tensors
+from nmt.training.task import Task
+from nmt.training.tasks import make_task, model_without_memory
 from nmt.training.trainer import Trainer
 
 NO_DROPOUT = ["model.dropout=0", "model.word_dropout=0"]
 Work = Callable[[], Tensor]
+
+
+def started(words: Sequence[str]) -> tuple[Task, Transfer, Parent, ModelBase]:
+    """Return task, transfer, parent and the first model of a run that starts from a parent.
+
+    Args:
+        words: of nmt-train.
+    """
+    recipe = with_keys_of_parent(load_recipe(words[0], words[1:]), resume=False)
+    parent = Parent.of(recipe)
+    assert parent is not None
+    text = parent.text.for_recipe(recipe)
+    prepared = prepare(recipe, True, text and text.segmenter, text and text.vocab)
+    task = make_task(recipe, prepared, torch.device("cpu"), "fp32")
+    empty = model_without_memory(recipe, len(prepared.vocab))
+    transfer = make_transfer(recipe, empty, prepared.vocab, parent, text)
+    model = task.make_model()
+    transfer.load_into(model)
+    return task, transfer, parent, model
 
 
 def weights(trainer: Trainer) -> dict[str, Tensor]:
@@ -44,6 +71,18 @@ def records(run: Path, kind: str) -> list[dict[str, Any]]:
     """Return the records of metrics.jsonl of one kind."""
     lines = (run / "metrics.jsonl").read_text().splitlines()
     return [record for record in map(json.loads, lines) if record["kind"] == kind]
+
+
+def script_values(trainer: Trainer, *values: dict[str, float]) -> None:
+    """Replace values of each validation; the last ones repeat."""
+    real = trainer.evaluate
+
+    def evaluate(*arguments: Any, **named: Any) -> Any:
+        found = real(*arguments, **named)
+        changed = values[min(len(trainer.state.history), len(values) - 1)]
+        return dataclasses.replace(found, values=found.values | changed)
+
+    trainer.evaluate = evaluate  # type: ignore[method-assign]
 
 
 def spoil_gradients(trainer: Trainer, updates: set[int]) -> None:

@@ -12,7 +12,6 @@ from typing import Any
 import pytest
 import torch
 import yaml
-from torch import Tensor
 
 from nmt.cli import prepare as prepare_command
 from nmt.cli.train import main
@@ -24,13 +23,9 @@ from nmt.errors import UserError
 from nmt.model.transformer import Transformer
 from nmt.run.checkpoint import load_checkpoint
 from nmt.run.folder import RunFolder
-from nmt.run.parent import prepare_with, with_keys_of_parent
-from nmt.training.init import Parent, Transfer, make_transfer
-from nmt.training.task import Task
-from nmt.training.tasks import make_task, model_without_memory
 from nmt.training.trainer import Trainer
 from tests.test_resume import terminate_after
-from tests.training.helpers import equal, records
+from tests.training.helpers import equal, records, started
 from tests.training.test_distributed import torchrun
 
 UNITS = {
@@ -112,20 +107,6 @@ def child_recipe(corpora: Path, parent: Path, out: Path, *overrides: str) -> lis
     return [str(path), f"init.from={parent}", f"out={out}", *overrides]
 
 
-def started(words: Sequence[str]) -> tuple[Task, Transfer, Parent, dict[str, Tensor]]:
-    """Return task, transfer, parent, and the first weights of the child."""
-    recipe = with_keys_of_parent(load_recipe(words[0], words[1:]), resume=False)
-    parent = Parent.of(recipe)
-    assert parent is not None
-    text = parent.text.for_recipe(recipe)
-    task = make_task(recipe, prepare_with(text, recipe), torch.device("cpu"), "fp32")
-    empty = model_without_memory(recipe, len(task.prepared.vocab))
-    transfer = make_transfer(recipe, empty, task.prepared.vocab, parent, text)
-    model = task.make_model()
-    transfer.load_into(model)
-    return task, transfer, parent, model.state_dict()
-
-
 # --- extend -------------------------------------------------------------------------------------
 
 
@@ -134,7 +115,8 @@ def test_rows_of_new_pieces_are_means_of_the_rows_that_they_replace(
     kind, corpora, parents, tmp_path
 ):
     words = child_recipe(corpora, parents[kind], tmp_path / "run", "init.vocab=extend")
-    task, transfer, parent, now = started([*words, "init.new_pieces=30"])
+    task, transfer, parent, model = started([*words, "init.new_pieces=30"])
+    now = model.state_dict()
     vocab, theirs = task.prepared.vocab, parent.text.vocab
     assert transfer.text is not None
     parts = transfer.text.adaptation.parts
@@ -210,14 +192,16 @@ def test_logits_of_kept_pieces_are_those_of_the_parent(kind, corpora, parents, t
         (small / f"some.{side}").write_text("".join(lines[:2]))
     words += [f"data.{split}={small}/some" for split in ("train", "dev", "test")]
     words = list({word.partition("=")[0]: word for word in words}.values())
-    task, transfer, parent, weights = started(words)
+    task, transfer, parent, model = started(words)
     vocab, theirs = task.prepared.vocab, parent.text.vocab
     assert len(vocab) < len(theirs)
     assert set(vocab.types) <= set(theirs.types)
     rows = torch.tensor([*range(4), *theirs.ids(vocab.types)])
     config = model_config(task.recipe.model)
     own, full = Transformer(config, len(vocab)), Transformer(config, len(theirs))
-    own.load_state_dict({**own.state_dict(), **weights, "allowed": own.allowed}, strict=False)
+    own.load_state_dict(
+        {**own.state_dict(), **model.state_dict(), "allowed": own.allowed}, strict=False
+    )
     full.load_state_dict({**full.state_dict(), **parent.tensors}, strict=False)
     batch = task.make_batch(0, task.plan(0)[0], pad=False)
     src, src_layout, tgt, tgt_layout = batch.inputs
@@ -299,11 +283,11 @@ def tagged(corpora: Path, words: Sequence[str], *tags: str) -> list[str]:
 def test_a_new_tag_starts_as_its_relative_or_as_the_mean(vocabulary, corpora, parents, tmp_path):
     words = child_recipe(corpora, parents["bpe"], tmp_path / "run", f"init.vocab={vocabulary}")
     words = tagged(corpora, words, "<es>", "<ka>", "<xx>")
-    task, _, parent, now = started([*words, "init.tag_rows={<ka>: <es>}"])
+    task, _, parent, model = started([*words, "init.tag_rows={<ka>: <es>}"])
     vocab, table = task.prepared.vocab, parent.tensors["embed.weight"]
     theirs = parent.text.vocab.ids([" <es>"])[0]
     for tag in ("<es>", "<ka>", "<xx>"):  # the parent has one tag, so it is the mean of all tags
-        assert torch.equal(now["embed.weight"][vocab.ids([f" {tag}"])[0]], table[theirs])
+        assert torch.equal(model.embed.weight[vocab.ids([f" {tag}"])[0]], table[theirs])
 
 
 def test_the_first_tags_start_as_the_mean_of_all_rows(corpora, tmp_path):
@@ -313,10 +297,10 @@ def test_the_first_tags_start_as_the_mean_of_all_rows(corpora, tmp_path):
     )  # fmt: skip
     assert main([str(recipe), f"out={tmp_path / 'parent'}"]) == 0
     words = child_recipe(corpora, tmp_path / "parent", tmp_path / "run", "init.vocab=parent")
-    task, _, parent, now = started(tagged(corpora, words, "<ka>"))
+    task, _, parent, model = started(tagged(corpora, words, "<ka>"))
     row = task.prepared.vocab.ids([" <ka>"])[0]
     expected = parent.tensors["embed.weight"][len(SPECIALS) :].mean(0)
-    torch.testing.assert_close(now["embed.weight"][row], expected)
+    torch.testing.assert_close(model.embed.weight[row], expected)
     with pytest.raises(UserError, match="the parent has no tag <es>; it has no tags"):
         started([*tagged(corpora, words, "<ka>"), "init.tag_rows={<ka>: <es>}"])
 
@@ -326,11 +310,11 @@ def test_a_new_tag_of_targets_starts_as_its_relative(corpora, parents, tmp_path)
     words = child_recipe(corpora, parents["bpe"], tmp_path / "run", "init.vocab=parent")
     entry = f"{{path: {corpora}/ka/train, tag: <es>, tgt_tag: <en>}}"
     words = [*words, f"data.train=[{entry}]"]
-    task, _, parent, now = started([*words, "init.tag_rows={<en>: <es>}"])
+    task, _, parent, model = started([*words, "init.tag_rows={<en>: <es>}"])
     new, old = (v.ids([f" {tag}"])[0] for v, tag in (
         (task.prepared.vocab, "<en>"), (parent.text.vocab, "<es>")
     ))  # fmt: skip
-    assert torch.equal(now["embed.weight"][new], parent.tensors["embed.weight"][old])
+    assert torch.equal(model.embed.weight[new], parent.tensors["embed.weight"][old])
 
 
 @pytest.mark.parametrize(

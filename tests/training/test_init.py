@@ -20,20 +20,20 @@ from nmt.cli import prepare as prepare_command
 from nmt.cli.train import main
 from nmt.config.load import as_recipe, dump_recipe, load_recipe, recipe_from_text
 from nmt.config.model import model_config
+from nmt.config.recipe import Recipe
+from nmt.data.prepare import prepare
 from nmt.data.segmenters import load_segmenter, segmenter_hash
 from nmt.data.vocab import BOS, EOS, PAD, UNK, Vocab
 from nmt.errors import UserError
 from nmt.model.transformer import Transformer
 from nmt.run.checkpoint import load_checkpoint
 from nmt.run.folder import RunFolder
-from nmt.run.parent import TextOfParent, prepare_with, with_keys_of_parent
+from nmt.run.parent import TextOfParent, with_keys_of_parent
 from nmt.training.init import Parent, Transfer, freeze, make_transfer
-from nmt.training.task import Task
-from nmt.training.tasks import make_task, model_without_memory
 from nmt.training.trainer import Trainer
 from tests.test_resume import terminate_after
 from tests.toy import toy_corpus, toy_recipe
-from tests.training.helpers import equal, moments, records, weights
+from tests.training.helpers import equal, moments, records, started, weights
 from tests.training.test_distributed import torchrun
 
 FIXTURES = Path(__file__).parents[1] / "fixtures" / "runs"
@@ -65,21 +65,6 @@ def letters(tmp_path_factory) -> Path:
 def child(folder: Path, parent: Path, *overrides: str) -> list[str]:
     """Return the words of nmt-train for a run that starts from a parent."""
     return [str(folder / "toy.yaml"), f"init.from={parent}", *overrides]
-
-
-def started(words: Sequence[str], out: Path) -> tuple[Task, Transfer, Transformer, Transformer]:
-    """Return task, transfer, the child's model and the same model without a parent."""
-    recipe = load_recipe(words[0], [*words[1:], f"out={out}"])
-    recipe = with_keys_of_parent(recipe, resume=False)
-    parent = Parent.of(recipe)
-    assert parent is not None
-    text = parent.text.for_recipe(recipe)
-    task = make_task(recipe, prepare_with(text, recipe), CPU, "fp32")
-    empty = model_without_memory(recipe, len(task.prepared.vocab))
-    transfer = make_transfer(recipe, empty, task.prepared.vocab, parent, text)
-    model, fresh = task.make_model(), task.make_model()
-    transfer.load_into(model)
-    return task, transfer, model, fresh
 
 
 def tensors(run: Path, which: str = "best") -> dict[str, Tensor]:
@@ -158,7 +143,7 @@ def test_rows_go_by_piece_and_specials_by_position():
     assert transfer.record["rows"] == {
         "pieces": 4, "from_parent": 2, "new": 2, "share": {"src": 0.5, "tgt": 0.5}, "means": 0
     }  # fmt: skip
-    assert "2 of 4 pieces take the rows of the parent (50.0% of the source" in transfer.lines[2]
+    assert "2 of 4 pieces load the rows of the parent (50.0% of the source" in transfer.lines[2]
 
 
 def test_a_shared_embedding_becomes_several():
@@ -195,10 +180,12 @@ def test_more_and_fewer_layers_are_listed():
     }  # fmt: skip
     assert all(name.startswith("encoder.layers.1.") for name in transfer.missing)
     assert all(name.startswith("decoder.layers.2.") for name in transfer.unexpected)
-    assert "these start fresh: encoder.layers.1 (10 tensors)" in transfer.lines[1]
     assert (
-        transfer.lines[2] == f"  not taken: decoder.layers.2 ({len(transfer.unexpected)} tensors)"
+        transfer.lines[2]
+        == "  missing (start at their initial values): encoder.layers.1 (10 tensors)"
     )
+    unexpected = f"decoder.layers.2 ({len(transfer.unexpected)} tensors)"
+    assert transfer.lines[3] == f"  unexpected (not loaded): {unexpected}"
     assert all(torch.equal(now[name], fresh[name]) for name in transfer.missing)
 
 
@@ -218,7 +205,7 @@ def test_normformer_can_be_added():
     same = vocab("a", "b")
     parent = synthetic(same, dec_layers=2, enc_layers=2)
     transfer, _, _ = taken(parent, same, head_scale=True, post_attn_norm=True, ffn_norm=True)
-    assert "encoder.layers.*.ffn.norm.weight (2 tensors)" in transfer.lines[1]
+    assert "encoder.layers.*.ffn.norm.weight (2 tensors)" in transfer.lines[2]
     assert not transfer.unexpected
 
 
@@ -251,7 +238,7 @@ def test_a_language_model_gives_the_part_that_it_has():
     name = "decoder.layers.0.self_attn.qkv.weight"
     assert torch.equal(now[name], parent.tensors[name])
     for line in ("encoder.layers.0 (10 tensors)", "decoder.layers.*.cross_attn.q.weight"):
-        assert line in transfer.lines[1]
+        assert line in transfer.lines[2]
 
 
 def test_a_parent_without_any_layer_is_refused():
@@ -274,16 +261,18 @@ def test_tensors_that_contradict_the_parents_recipe_are_refused():
 
 
 def test_an_equal_recipe_continues_with_the_parents_model(digits, tmp_path):
-    task, transfer, model, _ = started(child(digits, digits / "run"), tmp_path / "run")
+    task, transfer, _, model = started(child(digits, digits / "run", f"out={tmp_path / 'run'}"))
     assert equal(model.state_dict(), tensors(digits / "run"))
-    found = task.evaluate(model, "dev", lambda: False).record()
+    found = task.evaluate(model, "dev", lambda: False).values
     (dev,) = records(digits / "run", "dev")
     assert found == {name: dev[name] for name in found}
     assert "dev bleu" in transfer.lines[0]
 
 
 def test_another_vocabulary_shares_what_it_can(digits, letters, tmp_path):
-    task, transfer, model, fresh = started(child(letters, digits / "run"), tmp_path / "run")
+    words = child(letters, digits / "run", f"out={tmp_path / 'run'}")
+    task, transfer, _, model = started(words)
+    fresh = task.make_model()
     theirs = tensors(digits / "run")["embed.weight"]
     here, there = task.prepared.vocab, Vocab.load(digits / "run")
     for piece in "01234567":
@@ -313,7 +302,7 @@ def test_a_child_learns_faster_than_from_random_weights(digits, letters, tmp_pat
     assert stored["parent"] == str(tmp_path / "parent")
     assert stored["checkpoint"] == "u000060"
     log = (run / "train.log").read_text()
-    assert "8 of 10 pieces take the rows of the parent" in log
+    assert "8 of 10 pieces load the rows of the parent" in log
     assert load_checkpoint(RunFolder.open(run)).state.update == 3  # the schedule starts again
 
 
@@ -427,7 +416,7 @@ def test_a_word_of_freeze_that_matches_nothing():
 )
 def test_a_warning_names_what_stays_untrained(digits, letters, tmp_path, overrides, untrained, fix):
     words = child(letters, digits / "run", *overrides)
-    _, transfer, _, _ = started(words, tmp_path / "run")
+    _, transfer, _, _ = started([*words, f"out={tmp_path / 'run'}"])
     warnings = [line for line in transfer.lines if "untrained" in line]
     assert warnings == (
         [
@@ -520,35 +509,43 @@ def test_each_model_key_either_belongs_to_the_parent_or_to_the_run():
     assert own | {"normformer"} == OWN_MODEL_KEYS
 
 
-def test_layers_of_a_stack_that_the_parent_lacks_are_those_of_the_recipe(tmp_path):
-    parent = shutil.copytree(FIXTURES / "plain" / "run", tmp_path / "parent")
+def stored_parent(
+    tmp_path: Path, kind: str, changes: dict[str, dict[str, Any]], **groups: Any
+) -> tuple[Path, dict[str, Any]]:
+    """Return a stored run, some of whose keys are changed and groups replaced, and its keys."""
+    parent = shutil.copytree(FIXTURES / kind / "run", tmp_path / "parent")
     values = yaml.safe_load(dump_recipe(RunFolder(parent).recipe()))
-    values |= {"task": "causal_lm", "src": "en", "tgt": ""}
-    for key, defaults in {"score": {"select_by": "ppl"}, "decode": {}, "segment": None}.items():
-        values[key] = defaults if defaults is not None else values[key]
-    values["data"] |= {"max_len": 250, "batch_tokens": 4096}
-    values["model"] |= {"enc_layers": 6, "dec_layers": 3, "tie": "none"}
+    values |= {name: {**values[name], **change} for name, change in changes.items()} | groups
     (parent / "config.yaml").write_text(yaml.safe_dump(values))
-    child = {
-        "src": "gl", "tgt": "en", "data": {"train": "t", "dev": "d"},
-        "model": {"enc_layers": 2}, "init": {"from": str(parent)},
+    return parent, values
+
+
+def with_parent(values: dict[str, Any], parent: Path, vocab: str = "new") -> Recipe:
+    """Return the recipe of a child, with the keys of its parent."""
+    values = {**values, "init": {"from": str(parent), "vocab": vocab}}
+    return with_keys_of_parent(recipe_from_text(yaml.safe_dump(values), "recipe"), False)
+
+
+PLAIN = {"src": "gl", "tgt": "en", "data": {"train": "t", "dev": "d"}}
+
+
+def test_layers_of_a_stack_that_the_parent_lacks_are_those_of_the_recipe(tmp_path):
+    changes = {
+        "data": {"max_len": 250, "batch_tokens": 4096},
+        "model": {"enc_layers": 6, "dec_layers": 3, "tie": "none"},
     }  # fmt: skip
-    found = with_keys_of_parent(recipe_from_text(yaml.safe_dump(child), "recipe"), False).model
+    groups = {"task": "causal_lm", "src": "en", "tgt": "", "score": {"select_by": "ppl"}}
+    parent, values = stored_parent(tmp_path, "plain", changes, decode={}, **groups)
+    found = with_parent({**PLAIN, "model": {"enc_layers": 2}}, parent).model
     assert (found.enc_layers, found.dec_layers, found.tie) == (2, 3, "src_tgt_out")
     assert found.dim == values["model"]["dim"]
 
 
 def test_a_recipe_that_does_not_fit_the_keys_of_its_parent(tmp_path):
-    parent = shutil.copytree(FIXTURES / "plain" / "run", tmp_path / "parent")
-    values = yaml.safe_load(dump_recipe(RunFolder(parent).recipe()))
-    values["model"] |= {"norm": "scalenorm", "scalenorm_gain": "fixed"}
-    (parent / "config.yaml").write_text(yaml.safe_dump(values))
-    child = {
-        "src": "gl", "tgt": "en", "data": {"train": "t", "dev": "d"},
-        "model": {"norm": "layernorm"}, "init": {"from": str(parent)},
-    }  # fmt: skip
+    changes = {"model": {"norm": "scalenorm", "scalenorm_gain": "fixed"}}
+    parent, _ = stored_parent(tmp_path, "plain", changes)
     with pytest.raises(UserError, match=r"scalenorm_gain: fixed contradicts model.norm: layer"):
-        with_keys_of_parent(recipe_from_text(yaml.safe_dump(child), "recipe"), False)
+        with_parent({**PLAIN, "model": {"norm": "layernorm"}}, parent)
 
 
 # --- the vocabulary of the parent ---------------------------------------------------------------
@@ -556,7 +553,7 @@ def test_a_recipe_that_does_not_fit_the_keys_of_its_parent(tmp_path):
 
 def test_the_parents_vocabulary_is_kept(digits, letters, tmp_path, capsys):
     words = child(letters, digits / "run", "init.vocab=parent")
-    task, _, model, _ = started(words, tmp_path / "run")
+    task, _, _, model = started([*words, f"out={tmp_path / 'run'}"])
     prepared = task.prepared
     theirs = Vocab.load(digits / "run")
     everything = range(len(theirs))
@@ -604,26 +601,18 @@ def test_segment_keys_are_those_of_the_parent(digits, letters, tmp_path, capsys)
 
 
 def test_noise_of_the_segmentation_may_differ_from_the_parent(tmp_path):
-    recipe = dump_recipe(RunFolder(FIXTURES / "fastbpe" / "run").recipe())
-    values = yaml.safe_load(recipe)
-    values |= {"init": {"from": str(FIXTURES / "fastbpe" / "run"), "vocab": "parent"}}
-    values["segment"] = {"dropout": 0.25}
-    found = with_keys_of_parent(recipe_from_text(yaml.safe_dump(values), "recipe"), False)
+    parent, values = stored_parent(tmp_path, "fastbpe", {})
+    found = with_parent({**values, "segment": {"dropout": 0.25}}, parent, "parent")
     assert (found.segment.dropout, found.segment.merges) == (0.25, 90)
 
 
 def test_noise_of_the_parent_that_the_recipe_excludes(tmp_path):
-    parent = shutil.copytree(FIXTURES / "fastbpe" / "run", tmp_path / "parent")
-    values = yaml.safe_load(dump_recipe(RunFolder(parent).recipe()))
-    values["segment"]["dropout"] = 0.1
-    (parent / "config.yaml").write_text(yaml.safe_dump(values))
+    parent, values = stored_parent(tmp_path, "fastbpe", {"segment": {"dropout": 0.1}})
     del values["segment"]
     values["data"]["rebatch"] = False
-    values |= {"init": {"from": str(parent), "vocab": "parent"}}
     with pytest.raises(UserError, match=r"parent:\n  data\.rebatch: false excludes"):
-        with_keys_of_parent(recipe_from_text(yaml.safe_dump(values), "recipe"), False)
-    values["segment"] = {"dropout": 0}
-    found = with_keys_of_parent(recipe_from_text(yaml.safe_dump(values), "recipe"), False)
+        with_parent(values, parent, "parent")
+    found = with_parent({**values, "segment": {"dropout": 0}}, parent, "parent")
     assert recipe_from_text(dump_recipe(found), "config.yaml") == found
 
 
@@ -660,7 +649,7 @@ def test_parent_and_child_learn_one_segmentation(tmp_path):
         file = tmp_path / f"{src}.yaml"
         file.write_text(yaml.safe_dump(recipe))
         for overrides, found in (([], hashes), (["segment.learn_from=none"], alone)):
-            prepared = prepare_with(None, load_recipe(file, overrides))
+            prepared = prepare(load_recipe(file, overrides))
             found.append(segmenter_hash(prepared.segmenter))
     assert len(set(hashes)) == 1
     assert len({*hashes, *alone}) == 3
@@ -669,10 +658,10 @@ def test_parent_and_child_learn_one_segmentation(tmp_path):
             (tmp_path / language / f"empty.{side}").write_text("\n\n")
     empty = f"segment.learn_from=[{{path: {tmp_path}/gl/empty}}]"
     with pytest.raises(UserError, match="no pair has text on both sides"):
-        prepare_with(None, load_recipe(tmp_path / "gl.yaml", [empty]))
+        prepare(load_recipe(tmp_path / "gl.yaml", [empty]))
     (tmp_path / "gl" / "train.gl").write_text("")
     with pytest.raises(UserError, match=r"train\.gl"):
-        prepare_with(None, load_recipe(tmp_path / "pt.yaml"))
+        prepare(load_recipe(tmp_path / "pt.yaml"))
 
 
 def test_a_language_model_learns_its_segmentation_on_other_texts(tmp_path, monkeypatch):
@@ -686,24 +675,20 @@ def test_a_language_model_learns_its_segmentation_on_other_texts(tmp_path, monke
     file = tmp_path / "lm.yaml"
     file.write_text(yaml.safe_dump(recipe))
     both = "segment.learn_from=[train, {path: train, src: gl}]"
-    alone, joint = (prepare_with(None, load_recipe(file, given)) for given in ([], [both]))
+    alone, joint = (prepare(load_recipe(file, given)) for given in ([], [both]))
     assert segmenter_hash(alone.segmenter) != segmenter_hash(joint.segmenter)
     (tmp_path / "train.gl").write_text("\n\n")
     with pytest.raises(UserError, match=r"learn_from \(.*train\.gl\): no line has text"):
-        prepare_with(None, load_recipe(file, ["segment.learn_from=[{path: train, src: gl}]"]))
+        prepare(load_recipe(file, ["segment.learn_from=[{path: train, src: gl}]"]))
     with pytest.raises(UserError, match=r"learn_from\[0\]\.tgt has no effect with task: causal_lm"):
         load_recipe(file, ["segment.learn_from=[{path: train, tgt: gl}]"])
 
 
 def test_a_language_model_takes_a_segmentation_that_its_parent_learned_on_pairs(tmp_path):
-    parent = shutil.copytree(FIXTURES / "fastbpe" / "run", tmp_path / "parent")
-    values = yaml.safe_load(dump_recipe(RunFolder(parent).recipe()))
-    values["segment"]["learn_from"] = [{"path": "other", "src": "pt", "tgt": "en"}]
-    (parent / "config.yaml").write_text(yaml.safe_dump(values))
+    learned = {"segment": {"learn_from": [{"path": "other", "src": "pt", "tgt": "en"}]}}
+    parent, values = stored_parent(tmp_path, "fastbpe", learned)
     data = {key: values["data"][key] for key in ("train", "dev", "tokenized", "normalize")}
-    init = {"from": str(parent), "vocab": "parent"}
-    recipe = yaml.safe_dump({"task": "causal_lm", "src": "en", "data": data, "init": init})
-    found = with_keys_of_parent(recipe_from_text(recipe, "recipe"), resume=False)
+    found = with_parent({"task": "causal_lm", "src": "en", "data": data}, parent, "parent")
     assert found.segment == RunFolder(parent).recipe().segment
     assert recipe_from_text(dump_recipe(found), "config.yaml") == found
 
@@ -791,7 +776,7 @@ def test_a_run_of_version_0_2_is_a_parent(kind, tmp_path, capsys):
         assert main([str(recipe), "--dry-run"]) == 0
         printed = capsys.readouterr().err
         count = len(tensors(folder / "run"))
-        assert f"weights: {count} of {count} tensors from the parent" in printed
+        assert f"weights: {count} of {count} tensors loaded from the parent" in printed
         expected = {"new": "100.0% of the source text", "parent": "pieces of the parent\n"}
         assert expected[vocabulary] in printed
     assert not (tmp_path / "run").exists()
@@ -814,7 +799,7 @@ def test_an_average_is_a_parent(digits, letters, tmp_path):
     (parent / "checkpoints" / "u000020").rename(parent / "checkpoints" / "u000020-avg2")
     shutil.copytree(parent / "checkpoints" / "u000020-avg2", parent / "checkpoints" / "u000020")
     words = child(letters, parent, "init.checkpoint=avg")
-    _, transfer, _, _ = started(words, tmp_path / "run")
+    _, transfer, _, _ = started([*words, f"out={tmp_path / 'run'}"])
     assert transfer.record["checkpoint"] == "u000020-avg2"
     assert transfer.record["scores"] == {}  # those of the newest checkpoint are not its own
 

@@ -35,7 +35,7 @@ from nmt.training.tasks import make_task
 from nmt.training.trainer import Trainer
 from tests.text_toy import text_corpus, text_recipe
 from tests.toy import toy_corpus, toy_recipe
-from tests.training.helpers import FakeCapture, equal, gradients, records, weights
+from tests.training.helpers import FakeCapture, equal, gradients, records, script_values, weights
 
 TASKS = pytest.mark.parametrize("task", ["causal_lm", "masked_lm", "denoising"])
 NO_DROPOUT = "model.dropout=0"
@@ -95,13 +95,13 @@ def test_several_dev_and_test_sets_are_reported_each(start, folder, task, capsys
     trainer = start(task, f"data.dev={two}", f"data.test={two}", "train.max_validations=1")
     trainer.run()
     found = trainer.evaluate("dev")
-    a, b = (found.record()[f"{name}/ppl"] for name in "ab")
+    a, b = (found.values[f"{name}/ppl"] for name in "ab")
     assert a != b
-    assert found.value("ppl") == (a + b) / 2
-    assert -trainer.state.history[0][1] == pytest.approx(found.value("ppl"), rel=1e-5)
+    assert found.values["ppl"] == (a + b) / 2
+    assert -trainer.state.history[0][1] == pytest.approx(found.values["ppl"], rel=1e-5)
     alone = start(task, f"data.dev={folder}/test")
     alone.model.load_state_dict(trainer.model.state_dict())
-    assert alone.evaluate("dev").value("ppl") == pytest.approx(b, rel=1e-6)
+    assert alone.evaluate("dev").values["ppl"] == pytest.approx(b, rel=1e-6)
     lines = trainer.task.results(trainer.run_folder.path, trainer.evaluate("test")).splitlines()
     assert [line for line in lines if "test scores" in line] == [
         "test scores, mean",
@@ -220,13 +220,13 @@ def test_the_evaluation_equals_plain_perplexities(start, task):
         for row in np.flatnonzero(text.targets):  # each block alone
             of_block = plain_nll(trainer, text.collate(np.array([row]), epoch=0))
             nll, count = nll + of_block[0], count + of_block[1]
-    assert found.value("ppl") == pytest.approx(math.exp(nll / count), rel=1e-5)
+    assert found.values["ppl"] == pytest.approx(math.exp(nll / count), rel=1e-5)
     signature = found.scores[0].signature
     assert signature == f"task:{task}|block:16|predictions:{count}|unk:0"
     if task == "causal_lm":
         lines = Path(trainer.recipe.data.dev[0].path + ".en").read_text().splitlines()
         words = sum(len(line.split()) + 1 for line in lines)  # and the end of each line
-        assert found.value("word_ppl") == pytest.approx(math.exp(nll / words), rel=1e-5)
+        assert found.values["word_ppl"] == pytest.approx(math.exp(nll / words), rel=1e-5)
         assert found.scores[1].signature == f"{signature}|words:{words}"
 
 
@@ -267,14 +267,7 @@ def test_two_ranks_share_the_updates_of_one_that_accumulates(start, task):
 
 def test_the_lowest_perplexity_is_the_best(start):
     trainer = start("causal_lm", "train.validate_every=1", "train.max_validations=4")
-    real, scripted = trainer.evaluate, iter([9.0, 4.0, 6.0, 4.0])
-
-    def evaluate(*arguments: Any, **named: Any) -> Any:
-        found = real(*arguments, **named)
-        object.__setattr__(found.scores[0], "value", next(scripted))
-        return found
-
-    trainer.evaluate = evaluate  # type: ignore[method-assign]
+    script_values(trainer, *({"ppl": ppl} for ppl in (9.0, 4.0, 6.0, 4.0)))
     trainer.run()
     assert trainer.state.history == [(1, -9.0), (2, -4.0), (3, -6.0), (4, -4.0)]
     assert trainer.run_folder.best() == "u000004"  # the later of two equal ones

@@ -7,12 +7,21 @@ import math
 import re
 import sys
 import time
+from collections.abc import Callable
 
 import pytest
 
 from nmt.config.load import load_recipe
 from nmt.run.checkpoint import TrainState
-from nmt.training.progress import LiveLine, LiveView, Pace, Progress, TimeLeft, Validation, _bar
+from nmt.training.progress import (
+    HALF_HOUR,
+    MINUTE,
+    LiveLine,
+    LiveView,
+    Progress,
+    Validation,
+    _bar,
+)
 from tests.training.helpers import CountReads
 
 SPAN = ["train.validate_every=100", "train.max_validations=10"]  # 1,000 updates
@@ -31,69 +40,73 @@ class Terminal(io.StringIO):
         return True
 
 
-def test_the_time_left_includes_validations_and_the_test_set_once_one_is_timed(recipe):
-    left = TimeLeft(load_recipe(recipe, SPAN), has_test=True)
-    state = TrainState(update=150, history=[(100, 1.0)])
-    assert left.seconds(state, 0.5) == 850 * 0.5
-    assert left.validation_seconds is None
-    left.validated(20.0)
-    assert left.seconds(state, 0.5) == 850 * 0.5 + (9 + 1) * 20
+@pytest.fixture
+def make(recipe) -> Callable[..., tuple[Progress, Clock]]:
+    """Return a function that makes the progress of a state, from overrides of the recipe."""
+
+    def progress(state: TrainState, *overrides: str, has_test: bool = False):
+        clock = Clock()
+        return Progress(load_recipe(recipe, [*SPAN, *overrides]), state, has_test, clock), clock
+
+    return progress
+
+
+def step(progress: Progress, clock: Clock, seconds: float, count: int, tokens: int = 10) -> None:
+    for _ in range(count):
+        clock.seconds += seconds
+        progress.pace.step(tokens)
+
+
+def validate(progress: Progress, clock: Clock, seconds: float) -> None:
+    with progress.validation():
+        clock.seconds += seconds
+
+
+def ended() -> TrainState:
+    return TrainState(update=1000, history=[(100 * i, 1.0) for i in range(1, 11)])
+
+
+def test_the_time_left_includes_validations_and_the_test_set_once_one_is_timed(make):
+    progress, clock = make(TrainState(update=150, history=[(100, 1.0)]), has_test=True)
+    step(progress, clock, 0.5, 10)
+    assert progress.seconds_left() == 850 * 0.5
+    assert progress.validation_seconds is None
+    validate(progress, clock, 20.0)
+    assert progress.seconds_left() == 850 * 0.5 + (9 + 1) * 20
     for seconds in (10.0, 10.0, 13.0):  # only the last three count
-        left.validated(seconds)
-    assert left.validation_seconds == 11
-    end = TrainState(update=1000, history=[(100 * i, 1.0) for i in range(1, 11)])
-    assert left.seconds(end, 0.5) == 11  # the test set
+        validate(progress, clock, seconds)
+    assert progress.validation_seconds == 11
 
 
-def test_the_time_left_ends_with_the_time_limit_and_the_schedule(recipe):
-    limited = TimeLeft(load_recipe(recipe, [*SPAN, "time_limit=0.1"]), has_test=False)
-    assert limited.seconds(TrainState(update=0, seconds=300.0), 10.0) == 60
+def test_the_time_left_ends_with_the_time_limit_and_the_schedule(make):
+    limited, clock = make(TrainState(update=0, seconds=300.0), "time_limit=0.1")
+    step(limited, clock, 10.0, 3)
+    assert limited.seconds_left() == 60
     linear = ["schedule.kind=linear", "schedule.lr=0.01", "schedule.warmup_updates=5"]
-    linear.append("schedule.total_updates=250")
-    scheduled = TimeLeft(load_recipe(recipe, [*SPAN, *linear]), has_test=False)
-    scheduled.validated(1.0)
-    assert scheduled.seconds(TrainState(update=0), 1.0) == 250 + 3  # at 100, 200 and 250
+    scheduled, clock = make(TrainState(), *linear, "schedule.total_updates=250")
+    step(scheduled, clock, 1.0, 3)
+    validate(scheduled, clock, 1.0)
+    assert scheduled.seconds_left() == 250 + 3  # at 100, 200 and 250
 
 
-def test_the_time_left_is_of_the_updates_of_the_last_half_hour(recipe):
-    """Without the first line, whose first update is slow."""
-    left = TimeLeft(load_recipe(recipe, SPAN), has_test=False)
-    assert left.update_seconds is None
-    assert left.logged(500.0, 100) == 5
-    assert left.logged(100.0, 100) == 1
-    assert left.logged(300.0, 100) == 2
-    assert left.logged(1200.0, 100) == 1600 / 300
-    assert left.logged(600.0, 100) == 1800 / 200  # the two lines before are too old
-    assert left.logged(4000.0, 100) == 40
+@pytest.mark.parametrize("average", [0, 2])
+def test_after_the_updates_the_average_and_the_test_set_are_scored(make, average):
+    progress, clock = make(ended(), f"train.average={average}", has_test=True)
+    validate(progress, clock, 10.0)
+    assert progress.seconds_left() == (20 if average else 10)
 
 
-def test_the_time_left_includes_the_average(recipe):
-    left = TimeLeft(load_recipe(recipe, [*SPAN, "train.average=2"]), has_test=True)
-    left.validated(10.0)
-    end = TrainState(update=1000, history=[(100 * i, 1.0) for i in range(1, 11)])
-    assert left.seconds(end, 0.5) == 20  # dev with the average, and test
+def test_before_two_updates_are_timed_the_time_left_is_of_the_whole_run(make):
+    progress, clock = make(TrainState(update=10, seconds=20.0))
+    step(progress, clock, 30.0, 1)  # compiles
+    assert progress.seconds_left() == 990 * 2
 
 
-def test_the_pace_of_slow_updates():
-    """Each takes longer than the minute that a pace is measured over."""
-    clock = Clock()
-    pace = Pace(clock)
-    for _ in range(5):
-        clock.seconds += 80
-        pace.step(40)
-    assert pace.per_second() == (1 / 80, 0.5)
-
-
-def test_the_time_left_is_not_negative_during_a_validation(recipe):
-    clock, state = Clock(), TrainState(update=150, seconds=3597.0, history=[(100, 1.0)])
-    limited = load_recipe(recipe, [*SPAN, "time_limit=1"])
-    progress = Progress(limited, state, has_test=False, now=clock)
-    progress.time_left.logged(1.0, 1)
-    progress.time_left.logged(1.0, 1)
-    progress.time_left.validated(60.0)
-    for _ in range(10):
-        clock.seconds += 1
-        progress.pace.step(500)
+def test_the_time_left_is_not_negative_during_a_validation(make):
+    state = TrainState(update=150, seconds=3597.0, history=[(100, 1.0)])
+    progress, clock = make(state, "time_limit=1")
+    validate(progress, clock, 60.0)
+    step(progress, clock, 1.0, 10)
     with progress.validation():
         clock.seconds += 30
         assert "0:00 left" in progress.status()
@@ -103,43 +116,33 @@ def test_a_score_that_is_not_a_number_has_no_bar():
     assert [_bar(share) for share in (math.nan, 0.0, 2.0)] == ["", "", _bar(1.0)]
 
 
-def test_the_live_line_and_the_log_agree_on_the_time_left(recipe):
-    clock, state = Clock(), TrainState()
-    progress = Progress(load_recipe(recipe, SPAN), state, has_test=False, now=clock)
-    for _ in range(10):
-        clock.seconds += 1
-        state.update += 1
-        progress.pace.step(500)
-    progress.time_left.logged(20.0, 10)
-    assert "33:00+ left  1 updates/s" in progress.status()
+def test_the_pace_of_slow_updates(make):
+    """Each takes longer than the minute that a speed is measured over."""
+    progress, clock = make(TrainState())
+    step(progress, clock, 80.0, 5, tokens=40)
+    assert progress.pace.per_second(MINUTE) == (1 / 80, 0.5)
 
 
-def test_the_pace_is_of_the_last_minute_without_the_first_update_and_validations():
-    clock = Clock()
-    pace = Pace(clock)
-    clock.seconds += 30  # compiles
-    pace.step(10)
-    assert pace.per_second() is None
-    for _ in range(4):
-        clock.seconds += 0.5
-        pace.step(10)
-    assert pace.per_second() == (2, 20)
-    clock.seconds += 100  # a validation
-    pace.pause(100)
-    for _ in range(4):
-        clock.seconds += 0.5
-        pace.step(10)
-    assert pace.per_second() == (2, 20)
-    for _ in range(200):  # slower now
-        clock.seconds += 1
-        pace.step(10)
-    assert pace.per_second() == (1, 10)
+def test_the_pace_is_of_recent_updates_without_the_first_one_and_validations(make):
+    progress, clock = make(TrainState())
+    step(progress, clock, 30.0, 1)  # compiles
+    assert progress.pace.per_second(MINUTE) is None
+    step(progress, clock, 0.5, 4)
+    assert progress.pace.per_second(MINUTE) == (2, 20)
+    validate(progress, clock, 100.0)
+    step(progress, clock, 0.5, 4)
+    assert progress.pace.per_second(MINUTE) == (2, 20)
+    step(progress, clock, 1.0, 200)  # slower now
+    assert progress.pace.per_second(MINUTE) == (1, 10)
+    assert progress.pace.per_second(HALF_HOUR) == (208 / 204, 2080 / 204)
+    step(progress, clock, 1.0, 1800)
+    assert progress.pace.per_second(HALF_HOUR) == (1, 10)
 
 
-def test_nothing_is_promised_before_it_is_measured(recipe):
+def test_nothing_is_promised_before_it_is_measured(make):
     """First no time left, then that of the updates with a plus, then all of it."""
-    clock, state = Clock(), TrainState()
-    progress = Progress(load_recipe(recipe, SPAN), state, has_test=False, now=clock)
+    state = TrainState()
+    progress, clock = make(state)
     assert progress.status() == "0/1,000"
     for _ in range(10):
         clock.seconds += 1
@@ -165,7 +168,7 @@ def test_a_validation_that_a_stop_ends_is_not_a_measurement(recipe):
     progress = Progress(load_recipe(recipe), TrainState(), has_test=False)
     with pytest.raises(KeyboardInterrupt), progress.validation():
         raise KeyboardInterrupt
-    assert progress.time_left.validation_seconds is None
+    assert progress.validation_seconds is None
 
 
 def test_a_terminal_shows_one_line_and_no_lines_of_updates(start, monkeypatch):

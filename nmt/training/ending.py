@@ -1,0 +1,179 @@
+"""How a training ends: an average, the final weights, the test score, and summary.json."""
+
+from __future__ import annotations
+
+import contextlib
+import math
+import platform
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from nmt.errors import UserError
+from nmt.run.checkpoint import (
+    Checkpoint,
+    average_checkpoints,
+    checkpoint_name,
+    latest,
+    load_checkpoint,
+    read_model,
+    replace_damaged_best,
+    save_checkpoint,
+    shapes_of,
+)
+from nmt.run.manifest import TrainState
+from nmt.run.results import as_score, format_number, write_summary
+from nmt.run.verify import SCORED, require_recipe, scored_hashes
+from nmt.runtime.memory import parameter_count
+from nmt.training.evaluation import Evaluation
+from nmt.training.stopping import reason_to_finish
+from nmt.training.trainer import Trainer
+from nmt.version import __version__
+
+
+def finish(trainer: Trainer, reason: str) -> Evaluation | None:
+    """Choose the final weights, score the test set once with them, and write summary.json.
+
+    Args:
+        trainer: has just ended; its model has the final weights afterwards.
+
+    Raises:
+        Stopped: a stop was requested meanwhile; a resumed run finishes again.
+    """
+    run, state, recipe, note = trainer.run_folder, trainer.state, trainer.recipe, trainer.log.text
+    finished = reason_to_finish(recipe, state) is not None
+    if state.best_update is not None:  # an earlier end may have chosen an average
+        run.set_best(checkpoint_name(state.best_update))
+    best = replace_damaged_best(run, state, shapes_of(trainer.model.state_dict()), note)
+    if best is None:  # of a run without a validation, the latest
+        best = load_checkpoint(run, "best", with_optimizer=False, note=note)
+    else:
+        require_recipe(run, best.state, best.path)
+    average = _average(trainer) if recipe.train.average > 1 and state.history else None
+    if average is not None:  # the model has its weights
+        name, score = average
+    else:
+        trainer.model.load_state_dict(best.model)
+        name, score = best.path.name, dict(state.history).get(best.state.update)
+    test = None
+    if trainer.task.has_test:
+        with trainer.progress.ending("scoring test"):
+            test = trainer.evaluate("test", intervals=True)
+        test.write(run.test_hyp)
+        trainer.log.record({"kind": "test", "update": state.update, **test.values})
+    select_by = recipe.score.select_by
+    summary = {
+        "status": "finished" if finished else "stopped",
+        "reason": reason,
+        "best": name,
+        "dev": score if score is None else as_score(select_by, score),
+        "select_by": select_by,
+        **_run_record(trainer),
+        "test": None if test is None else [vars(s) for s in test.scores],
+        SCORED: scored_hashes(run, name),
+    }
+    if test is not None and test.sets:
+        summary["test_sets"] = {n: [vars(s) for s in e.scores] for n, e in test.sets.items()}
+    write_summary(run, summary)
+    return test
+
+
+def _average(trainer: Trainer) -> tuple[str, float | None] | None:
+    """Average the newest checkpoints; the average becomes best if its dev score is not lower.
+
+    Returns:
+        Name and dev score of the average if it is now the best checkpoint; the model then has its
+        weights. Else None.
+    """
+    run, state, log = trainer.run_folder, trainer.state, trainer.log
+    shapes = shapes_of(trainer.model.state_dict())
+    states: list[TrainState] = []
+
+    def intact() -> Iterator[Checkpoint]:
+        for path in latest(run, trainer.recipe.train.average):
+            try:
+                checkpoint = read_model(path, shapes)
+            except UserError as problem:
+                log.text(f"not averaged: {problem.at}: {problem.what}")
+            else:
+                states.append(checkpoint.state)
+                yield checkpoint
+
+    weights = average_checkpoints(intact())
+    if len(states) < 2:
+        log.text("not averaged: at least two intact checkpoints are needed")
+        return None
+    path = save_checkpoint(run, states[-1], weights, {}, average=f"avg{len(states)}")
+    trainer.model.load_state_dict(weights)
+    name = trainer.recipe.score.select_by
+    with trainer.progress.ending("scoring the average"):
+        dev = trainer.evaluate("dev")
+    score = as_score(name, dev.values[name])
+    best = dict(state.history).get(state.best_update or 0, -math.inf)
+    trainer.write_hypotheses(path.name, dev)
+    log.record({"kind": "average", "update": state.update, **dev.values})
+    chosen = score >= best
+    if chosen:
+        run.set_best(path.name)
+    log.text(
+        f"average of {len(states)} checkpoints: dev {name} "
+        f"{format_number(as_score(name, score))} against {format_number(as_score(name, best))}; "
+        + ("the average is now the best" if chosen else "the best checkpoint stays")
+    )
+    return (path.name, score) if chosen else None
+
+
+def write_diverged(trainer: Trainer, why: str) -> None:
+    """Write summary.json of a training that ended with ``Diverged``; its checkpoints stay."""
+    summary = {"status": "diverged", "reason": why, **_run_record(trainer)}
+    write_summary(trainer.run_folder, summary)
+
+
+def _run_record(trainer: Trainer) -> dict[str, Any]:
+    return {
+        "updates": trainer.state.update,
+        "hours": trainer.state.seconds / 3600,
+        "target_tokens": trainer.state.target_tokens,
+        "skipped_updates": int(trainer.skipped_updates),
+        "parameters": parameter_count(trainer.model),
+        "device": str(trainer.device),
+        "processor": processor(trainer.device),
+        "threads": torch.get_num_threads(),
+        "processes": trainer.world.size,
+        "precision": trainer.precision,
+        "versions": {
+            "nmt": __version__,
+            "commit": source_commit(),
+            "python": platform.python_version(),
+            "torch": str(torch.__version__),
+        },
+    }
+
+
+def source_commit(package: Path = Path(__file__).parents[1]) -> str | None:
+    """Return the git commit of the toolkit's source, with ``-dirty`` after local changes.
+
+    None if the package is not part of a git checkout of its own, or git is not installed.
+    """
+    if not (package.parent / ".git").exists():
+        return None
+    command = ["git", "-C", str(package.parent), "describe", "--always", "--abbrev=40"]
+    command += ["--exclude=*", "--dirty"]
+    with contextlib.suppress(OSError, subprocess.SubprocessError):
+        done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=10)
+        return done.stdout.strip()
+    return None
+
+
+def processor(device: torch.device) -> str:
+    """Return the name of the GPU, or of the CPU, that a training ran on."""
+    if device.type == "cuda":
+        return torch.cuda.get_device_name(device)
+    with contextlib.suppress(OSError):
+        for line in Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines():
+            if line.startswith("model name"):
+                return line.partition(":")[2].strip()
+    return platform.processor() or platform.machine()

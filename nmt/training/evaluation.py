@@ -1,0 +1,109 @@
+"""The results of a model on a dev or test set: its loss, and what a task measures besides."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from nmt.run.results import format_number
+from nmt.runtime.files import write_atomic
+from nmt.scoring.metrics import Score
+from nmt.scoring.systems import set_file, words_file
+from nmt.training.loss import perplexity
+
+
+class Stopped(Exception):
+    """A stop was requested during an evaluation, which is discarded."""
+
+
+@dataclass
+class HeldOutLoss:
+    """Sums over the predicted tokens of a dev or test set, in nats.
+
+    Attributes:
+        tokens: how many there are.
+        unknown: how many are UNK, which stands for many words and is easier to predict.
+    """
+
+    nll: float = 0.0
+    smoothed: float = 0.0
+    tokens: int = 0
+    unknown: int = 0
+
+    @property
+    def ppl(self) -> float:
+        """Return exp of the mean cross-entropy."""
+        return perplexity(self.nll / self.tokens)
+
+    @property
+    def smoothed_ppl(self) -> float:
+        """Return exp of the mean smoothed loss (T table 8)."""
+        return perplexity(self.smoothed / self.tokens)
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """The results of a model on a dev or test set, or their mean over several sets.
+
+    Attributes:
+        scores: with their signatures.
+        values: everything measured, by name, for metrics.jsonl.
+        line: the values as a part of a log line.
+        bars: the length of each score's bar in the log, between 0 and 1, by name.
+        texts: hypotheses as plain text, one per line of the set; empty if the task has no output.
+        words: the same hypotheses as tokenized text.
+        sets: the results on each set by name, if this is their mean.
+    """
+
+    scores: list[Score]
+    values: dict[str, Any]
+    line: str
+    bars: dict[str, float]
+    texts: list[str] = field(default_factory=list)
+    words: list[str] = field(default_factory=list)
+    sets: dict[str, Evaluation] = field(default_factory=dict)
+
+    def write(self, hyp_file: Path) -> None:
+        """Write the hypotheses and, next to them, their tokenized form, for nmt-score.
+
+        Those of several sets are written to ``u000100.NAME.hyp``.
+        """
+        for name, held_out in self.sets.items():
+            held_out.write(set_file(hyp_file, name))
+        if self.texts:
+            write_atomic(hyp_file, "".join(text + "\n" for text in self.texts))
+            write_atomic(words_file(hyp_file), "".join(words + "\n" for words in self.words))
+
+
+def mean_of(sets: dict[str, Evaluation]) -> Evaluation:
+    """Return the mean of the results on some sets, with ``NAME/VALUE`` of each set."""
+
+    def mean(values: Iterable[float]) -> float:
+        return float(np.mean([*values]))
+
+    parts = list(sets.values())
+    first = parts[0]
+    signature = f"mean of {', '.join(sets)}"
+    scores = [
+        Score(same[0].name, mean(score.value for score in same), signature)
+        for same in zip(*(part.scores for part in parts), strict=True)
+    ]
+    values = {name: mean(part.values[name] for part in parts) for name in first.values}
+    shown = {score.name: score.value for score in scores}
+    shown |= {"ppl": values["ppl"]}  # it may be what selects the best checkpoint
+    line = [f"{name} {format_number(value)}" for name, value in shown.items()]
+    line += [f"[{name}: {part.line}]" for name, part in sets.items()]
+    for name, part in sets.items():
+        values |= {f"{name}/{key}": value for key, value in part.values.items()}
+    bars = {name: mean(part.bars[name] for part in parts) for name in first.bars}
+    return Evaluation(scores, values, "  ".join(line), bars, sets=sets)
+
+
+def score_line(score: Score) -> str:
+    """Return a line with a test score, its interval and its signature."""
+    interval = "" if score.low is None else f"  [{score.low:.2f}, {score.high:.2f}]"
+    return f"  {score.name:<10} {format_number(score.value):>6}{interval}  {score.signature}"
