@@ -146,25 +146,24 @@ def _tree(tokens: Sequence[Token]) -> tuple[list[int], list[_Node], list[tuple[i
         if isinstance(token, str):
             offset += len(token)
             continue
-        if not token.text:
-            offsets.append(offset)
-        top = stack[-1]
-        node = _Node(token, offset, offset + len(token.text))
+        node, top = _Node(token, offset, offset + len(token.text)), stack[-1]
         if token.text:
             kept.append((offset, token.text))
-            offset += len(token.text)
+            offset = node.end
+        else:
+            offsets.append(offset)
         if token.kind == "close" and len(stack) > 1 and top.mark.name == token.name:
             stack.pop()
             top.end, top.close = offset, token
-        elif token.kind == "open":
-            top.children.append(node)
+            continue
+        top.children.append(node)
+        if token.kind == "open":
             stack.append(node)
-        else:
-            top.children.append(node)
     while len(stack) > 1:  # a pair that does not end here
         node = stack.pop()
-        parent = stack[-1].children
-        parent[parent.index(node) + 1 :] = [*node.children, *parent[parent.index(node) + 1 :]]
+        siblings = stack[-1].children
+        after = siblings.index(node) + 1
+        siblings[after:after] = node.children
         node.children = []
     return offsets, stack[0].children, kept
 

@@ -103,6 +103,15 @@ def plain(tokens: Sequence[Token]) -> str:
     return "".join(token if isinstance(token, str) else token.text for token in tokens)
 
 
+def written(tokens: Sequence[Token], encode: Callable[[str], str] = str) -> str:
+    """Return tokens as they stand in a file.
+
+    Args:
+        encode: returns text between marks as it stands there.
+    """
+    return "".join(encode(token) if isinstance(token, str) else str(token) for token in tokens)
+
+
 def text_unit(
     raw: Sequence[str | Unit] | str,
     tokens: Sequence[Token],

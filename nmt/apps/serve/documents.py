@@ -18,10 +18,10 @@ from dataclasses import dataclass, field
 from pathlib import PurePath
 from typing import Any, Literal
 
-from nmt.apps.documents.document import translate_bytes
-from nmt.apps.documents.formats import format_of
-from nmt.apps.documents.job import Job, Remark
-from nmt.apps.documents.lines import Link, Translate, Translated
+from nmt.apps.documents.document import count_segments, translate_bytes
+from nmt.apps.documents.job import Remark
+from nmt.apps.documents.lines import Translate, Translated
+from nmt.apps.documents.model import Word, linked, translated
 from nmt.apps.serve.limits import Limits, Refused
 from nmt.apps.serve.model import ServedModel
 from nmt.data.glossary import Term
@@ -66,13 +66,8 @@ class Document:
     def description(self) -> dict[str, Any]:
         """Return what a client needs to know, as JSON values."""
         places = [
-            {
-                "place": one.place,
-                "problem": one.problem,
-                "source": one.source,
-                "text": one.translation,
-            }
-            for one in self.remarks[:SHOWN]
+            {"place": r.place, "problem": r.problem, "source": r.source, "text": r.translation}
+            for r in self.remarks[:SHOWN]
         ]
         return {
             "name": self.name,
@@ -108,11 +103,10 @@ class Documents:
             Refused: it is damaged or of another kind, or too many documents are in memory.
         """
         document.name = PurePath(document.name.replace("\\", "/")).name
-        reading = Job(document.name, *document.langs, None)
-        _refuse_user_errors(
-            lambda: format_of(document.name)(io.BytesIO(document.data), io.BytesIO(), reading)
+        source = io.BytesIO(document.data)
+        document.segments = _refuse_user_errors(
+            lambda: count_segments(source, document.name, document.langs)
         )
-        document.segments = reading.report.segments
         with self._lock:
             self._forget()
             if len(self._documents) >= MOST:
@@ -132,10 +126,9 @@ class Documents:
         with self._lock:
             self._forget()
             if name not in self._documents:
+                what = "the server does not have this document"
                 fix = f"send it again, and fetch it within {KEPT:g} seconds"
-                raise Refused(
-                    404, "no_such_document", "the server does not have this document", fix
-                )
+                raise Refused(404, "no_such_document", what, fix)
             document = self._documents[name]
             document.asked = time.monotonic()
             return document
@@ -242,15 +235,10 @@ def _through_queue(document: Document, limits: Limits, stop: Callable[[], None])
 
 def _translated(result: dict[str, Any], aligned: bool) -> Translated:
     best = result["translations"][0]
-    problem = ""
-    if best["short"]:
-        problem = "far too short, so text is missing"
-    elif not best["finished"]:
-        problem = "cut at the length limit"
-    sources, targets = result["source_words"], best["words"]
-    links = [
-        Link(sources[i]["start"], sources[i]["end"], targets[j]["start"], targets[j]["end"])
-        for i, j in best["alignment"]
-        if i < len(sources) and j < len(targets)
-    ]
-    return Translated(best["text"], links if aligned else None, problem)
+    links = None
+    if aligned:
+        sources, targets = (
+            [Word(**word) for word in words] for words in (result["source_words"], best["words"])
+        )
+        links = linked(best["alignment"], sources, targets)
+    return translated(best["text"], best["short"], best["finished"], links)

@@ -7,9 +7,9 @@ from collections.abc import Callable, Sequence, Set
 from typing import Any
 
 import nmt
+from nmt.apps.documents.model import source_words, target_words
 from nmt.apps.serve.batcher import Batcher
 from nmt.apps.serve.limits import Limits
-from nmt.apps.serve.words import source_words, target_words
 from nmt.data.languages import language_name, script_of, script_share
 from nmt.data.text import is_blank
 from nmt.decoding.codec import Translation

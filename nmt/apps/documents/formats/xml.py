@@ -11,17 +11,13 @@ import codecs
 import functools
 import re
 from collections import deque
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, BinaryIO, Literal, NamedTuple
 from xml.parsers import expat
 
-from nmt.apps.documents.formats.encoding import (
-    START,
-    encoding_of,
-    not_in_encoding,
-    require_text,
-)
+from nmt.apps.documents.formats.encoding import START, encoding_of, not_in_encoding, require_text
+from nmt.apps.documents.segments import Mark, Token
 from nmt.errors import UserError
 
 XML = "http://www.w3.org/XML/1998/namespace"
@@ -50,6 +46,9 @@ class Event(NamedTuple):
     raw: str
     text: str
     line: int
+
+    def __str__(self) -> str:
+        return self.raw
 
 
 class Reader:
@@ -183,8 +182,7 @@ class Node:
         return self.start.raw[1 : self.start.raw.index(self.name)]
 
     def __str__(self) -> str:
-        children = (c.raw if isinstance(c, Event) else str(c) for c in self.children)
-        return f"{self.start.raw}{''.join(children)}{self.end}"
+        return f"{self.start}{''.join(map(str, self.children))}{self.end}"
 
     def elements(self, *names: str) -> Iterator[Node]:
         """Yield the elements with these names that are directly in this one."""
@@ -245,6 +243,12 @@ def _append(children: list[Node | Event], event: Event) -> None:
         children[-1] = last._replace(raw=last.raw + event.raw, text=last.text + event.text)
     else:
         children.append(event)
+
+
+def pair(node: Node, inside: Sequence[Token], start: str) -> list[Token]:
+    """Return the content of an element between two marks, its tags."""
+    name = f"{node.name} {id(node)}"
+    return [Mark("open", (start,), name), *inside, Mark("close", (node.end,), name)]
 
 
 def escape(text: str) -> str:
