@@ -7,13 +7,14 @@ model like those of other requests, so they share batches and get no more than a
 from __future__ import annotations
 
 import concurrent.futures
+import contextlib
 import io
 import queue
 import secrets
 import sys
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import PurePath
 from typing import Any, Literal
@@ -103,10 +104,9 @@ class Documents:
             Refused: it is damaged or of another kind, or too many documents are in memory.
         """
         document.name = PurePath(document.name.replace("\\", "/")).name
-        source = io.BytesIO(document.data)
-        document.segments = _refuse_user_errors(
-            lambda: count_segments(source, document.name, document.langs)
-        )
+        with _refused_user_errors():
+            source = io.BytesIO(document.data)
+            document.segments = count_segments(source, document.name, document.langs)
         with self._lock:
             self._forget()
             if len(self._documents) >= MOST:
@@ -152,9 +152,9 @@ class Documents:
                 raise Refused(504, "timeout", what, "divide it into several files")
 
         translate = _through_queue(document, self.limits, stop)
-        document.data, report = _refuse_user_errors(
-            lambda: translate_bytes(document.data, document.name, document.langs, translate)
-        )
+        with _refused_user_errors():
+            data, name = document.data, document.name
+            document.data, report = translate_bytes(data, name, document.langs, translate)
         document.remarks = report.problems
 
     def close(self) -> None:
@@ -180,9 +180,10 @@ class Documents:
                 document.error, document.state, document.data = error, "failed", b""
 
 
-def _refuse_user_errors(function: Callable[[], Any]) -> Any:
+@contextlib.contextmanager
+def _refused_user_errors() -> Iterator[None]:
     try:
-        return function()
+        yield
     except UserError as error:
         what = f"{error.at}: {error.what}" if error.at else error.what
         raise Refused(422, "bad_document", what, error.fix or "send another file") from error
@@ -193,23 +194,20 @@ def _through_queue(document: Document, limits: Limits, stop: Callable[[], None])
     model, size = document.model, BATCHES * limits.batch
 
     def search(lines: Sequence[str], options: dict[str, Any]) -> list[dict[str, Any]]:
-        costs = model.work(lines, model.check(options))
         while True:
             stop()
             try:
-                future = model.batcher.submit(lines, costs, options, "require" not in options)
+                future = model.submit(lines, options)
             except Refused:  # the queue is full
                 time.sleep(1)
                 continue
-            while True:
-                try:
-                    return future.result(timeout=STEP)
-                except concurrent.futures.TimeoutError:
-                    try:
-                        stop()
-                    except BaseException:
-                        future.cancel()
-                        raise
+            try:
+                while True:
+                    with contextlib.suppress(concurrent.futures.TimeoutError):
+                        return future.result(timeout=STEP)
+                    stop()
+            finally:
+                future.cancel()  # no effect on one that is done
 
     def translate(
         lines: Sequence[str],

@@ -6,15 +6,13 @@ import asyncio
 import contextlib
 import hmac
 import ipaddress
-import json
 import re
 from urllib.parse import urlsplit
 
 from starlette.requests import Request
-from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from nmt.apps.serve.form import read_fields
+from nmt.apps.serve.form import answer, read_fields
 from nmt.apps.serve.limits import Limits, Refused
 
 # without a key: they contain no data; clients of LibreTranslate read the languages first
@@ -184,17 +182,6 @@ def stopping() -> Refused:
         "send the request again later, or to another server",
         retry=5,
     )
-
-
-def answer(refused: Refused) -> Response:
-    """Return the JSON answer to a refused request."""
-    headers = {} if refused.retry is None else {"Retry-After": str(refused.retry)}
-    if refused.status == 401:
-        headers["WWW-Authenticate"] = "Bearer"
-    error = {"code": refused.code, "message": refused.message, "fix": refused.fix}
-    # in ASCII: a message may quote a surrogate of the request, which UTF-8 cannot represent
-    body = json.dumps({"error": error})
-    return Response(body, refused.status, headers, media_type="application/json")
 
 
 def _replay(body: bytes, receive: Receive) -> Receive:

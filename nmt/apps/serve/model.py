@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence, Set
+from concurrent.futures import Future
 from typing import Any
 
 import nmt
@@ -61,19 +62,20 @@ class ServedModel:
 
     def description(self) -> dict[str, Any]:
         """Return what a client needs to know of the model."""
+        codec, info = self.translator.codec, self.translator.info
         return {
             "name": self.name,
-            "src": self.translator.codec.src,
-            "tgt": self.translator.codec.tgt,
-            "src_name": language_name(self.translator.codec.src),
-            "tgt_name": language_name(self.translator.codec.tgt),
+            "src": codec.src,
+            "tgt": codec.tgt,
+            "src_name": language_name(codec.src),
+            "tgt_name": language_name(codec.tgt),
             "engine": self.engine,
             "device": str(self.translator.engine.device),
             "precision": self.translator.engine.precision,
-            "beam": self.translator.info.decode.beam,
-            "tags": self.translator.codec.vocab.tags,
-            "tgt_tags": self.translator.codec.vocab.tgt_tags,
-            "tgt_tag_required": self.translator.info.tgt_tag_required,
+            "beam": info.decode.beam,
+            "tags": codec.vocab.tags,
+            "tgt_tags": codec.vocab.tgt_tags,
+            "tgt_tag_required": info.tgt_tag_required,
             "token_scores": self.scores,
             "align": self.align,
             "glossary": self.glossary,
@@ -102,6 +104,18 @@ class ServedModel:
         """Return the target language of a request with these options."""
         checked = self.translator.check_options(options)
         return self.translator.codec.for_tag(checked.target_tag).tgt
+
+    def submit(self, lines: Sequence[str], options: dict[str, Any]) -> Future[list[Any]]:
+        """Queue lines; return the future of their results, as ``translate`` returns them.
+
+        Raises:
+            Refused: the queue is full.
+            UserError: an option is not allowed.
+        """
+        costs = self.work(lines, self.check(options))
+        # a sample is a function of its line number, and phrases are those of numbered lines
+        together = not options.get("sample") and "require" not in options
+        return self.batcher.submit(lines, costs, options, together)
 
     def work(self, lines: Sequence[str], options: SearchOptions) -> list[int]:
         """Return the cost of each line: hypotheses x the most characters of a translation.
