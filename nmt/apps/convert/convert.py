@@ -179,7 +179,6 @@ def _write(
     tensors: Mapping[str, Tensor],
     origin: Origin,
 ) -> None:
-    """Write the files of a run into an empty folder."""
     run.checkpoints_dir.mkdir()
     with run.lock:
         run.config_file.write_text(dump_recipe(recipe), encoding="utf-8")

@@ -220,7 +220,6 @@ def _content(token: Any) -> str:
 
 
 def _model(folder: HubFolder, name: str) -> bytes:
-    """Return a SentencePiece model."""
     model = folder.read(name)
     try:
         load_model(model)

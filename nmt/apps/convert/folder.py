@@ -178,7 +178,6 @@ def _is_name(value: Any) -> bool:
 
 
 def _data_size(path: Path, header: bytes) -> int:
-    """Return the bytes of the tensors of a safetensors file."""
     try:
         entries = {k: v for k, v in json.loads(header).items() if k != "__metadata__"}
         return max((int(entry["data_offsets"][1]) for entry in entries.values()), default=0)

@@ -189,7 +189,6 @@ class Documents:
         self._print(path, report)
 
     def _write_report(self, path: Path, report: Report) -> None:
-        """Write what a person should know of a translation, if there is anything."""
         file = self._report(path)
         if not report.remarks:
             file.unlink(missing_ok=True)  # of an earlier translation, which is replaced

@@ -80,7 +80,6 @@ class CorrectionsFile:
 
 
 def _has_time(row: bytes) -> bool:
-    """Return whether a row is complete but for its line end."""
     try:
         datetime.strptime(row.decode().rpartition("\t")[2], TIME)
     except ValueError:

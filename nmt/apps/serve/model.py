@@ -186,5 +186,4 @@ class ServedModel:
 
 
 def _finite(number: float) -> float | None:
-    """Return a number that JSON can represent."""
     return number if math.isfinite(number) else None

@@ -218,7 +218,6 @@ def _with_texts(entry: _Entry, texts: dict[str, str], fuzzy: bool | None = None)
 
 
 def _flagged(lines: list[str], fuzzy: bool, newline: str) -> list[str]:
-    """Return the lines of an entry with or without the flag fuzzy."""
     index = next(
         i for i, line in enumerate(lines) if line.startswith("#,") or line[:1] not in "#\r\n"
     )

@@ -46,8 +46,6 @@ class _Event(NamedTuple):
 
 
 class _Parser(HTMLParser):
-    """Collects the events of a page with their positions."""
-
     def __init__(self, text: str) -> None:
         super().__init__(convert_charrefs=False)
         self._text = text

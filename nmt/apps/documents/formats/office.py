@@ -268,7 +268,6 @@ def _without_usual(tokens: Sequence[Token], usual: str) -> list[Token]:
 
 
 def _as_runs(tokens: Sequence[Token], usual: str, prefix: str) -> str:
-    """Return tokens as the runs of a paragraph."""
     parts, style = [], usual
     for token in tokens:
         if isinstance(token, str):
