@@ -13,7 +13,7 @@ import re
 from collections import deque
 from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import BinaryIO, Literal, NamedTuple
+from typing import Any, BinaryIO, Literal, NamedTuple
 from xml.parsers import expat
 
 from nmt.apps.documents.formats.encoding import START, encoding_of, not_in_encoding, require_text
@@ -65,8 +65,7 @@ class Reader:
         if self.encoding.replace("_", "-") == "utf-16":  # a file without a byte-order mark
             self.encoding = "utf-16-be" if start[:1] == b"\0" else "utf-16-le"
         self._file, self._name, self._start = file, name, start
-        # the position of each event, whose raw text is not known yet
-        self._found: deque[tuple[int, Event]] = deque()
+        self._found: deque[tuple[int, tuple[Any, ...]]] = deque()  # without the raw text
         self._parser = parser = expat.ParserCreate("utf-8", " ")
         parser.StartElementHandler = self._element
         parser.EndElementHandler = lambda name: self._add("end", *_split(name))
@@ -85,7 +84,7 @@ class Reader:
         text: str = "",
     ) -> None:
         parser = self._parser
-        event = Event(kind, name, space, attributes or {}, "", text, parser.CurrentLineNumber)
+        event = kind, name, space, attributes or {}, text, parser.CurrentLineNumber
         self._found.append((parser.CurrentByteIndex, event))
 
     def _element(self, name: str, attributes: dict[str, str]) -> None:
@@ -128,17 +127,18 @@ class Reader:
             while len(self._found) > (1 if block else 0):
                 index, event = self._found.popleft()
                 following = self._found[0][0] if self._found else base + len(buffer)
-                if event.kind == "start" and following == index:  # an empty element
+                kind, name, space, attributes, text, line = event
+                if kind == "start" and following == index:  # an empty element
                     if len(self._found) < 2 and block:
                         self._found.appendleft((index, event))
                         break
                     following = self._found[1][0] if len(self._found) > 1 else base + len(buffer)
                 if index > position:  # a byte-order mark
                     between = buffer[position - base : index - base].decode()
-                    yield Event("other", "", "", {}, between, "", event.line)
+                    yield Event("other", "", "", {}, between, "", line)
                 raw = buffer[max(index, position) - base : following - base].decode()
                 position = max(position, following)
-                yield event._replace(raw=raw)
+                yield Event(kind, name, space, attributes, raw, text, line)
             del buffer[: position - base]
             base = position
             if not block:
