@@ -48,7 +48,6 @@ def convert(
     """Write a run folder with the model of a folder.
 
     Args:
-        path: the folder of transformers.
         output: the run folder; it gets its name when it is complete.
         src, tgt: languages, in any form; None = as the tokenizer states them.
         source: name of the model; None = as config.json or the folder has it.

@@ -70,10 +70,8 @@ class Family(NamedTuple):
     """Models of one architecture and one kind of tokenizer.
 
     Attributes:
-        name: as users know it.
         model_type: in config.json.
         tokenizer: its class in transformers.
-        files: of the tokenizer.
         keys: of ``model`` in a recipe, which all of its models have.
         text: reads the tokenizer.
     """

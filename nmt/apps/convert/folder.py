@@ -34,7 +34,6 @@ class HubFolder:
     """A folder as ``save_pretrained`` and the hub have it.
 
     Attributes:
-        config: config.json.
         used: the files that were read.
 
     Raises:

@@ -18,9 +18,6 @@ def match_language(wanted: str, codes: Iterable[str], at: str) -> str:
     the macrolanguage: ``sw`` is Swahili, and so is ``swh``, a part of it. A script that the user
     names must be that of the code.
 
-    Args:
-        at: the option.
-
     Raises:
         UserError: none of the codes fits, or several do.
     """

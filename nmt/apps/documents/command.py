@@ -20,6 +20,10 @@ if TYPE_CHECKING:
     from nmt.apps.documents.job import Report
 
 REPORT = ".report.tsv"  # after the name of a document
+TEXT_ONLY = (  # options that documents do not have
+    "input", "output", "pairs", "json", "scores", "token_scores", "align", "score_target",
+    "prefix", "require", "forbid",
+)  # fmt: skip
 MAX_SHOWN = 10  # places of a document that are printed
 
 
@@ -78,25 +82,13 @@ def requested(args: argparse.Namespace) -> Documents | None:
 
 
 def _check_options(args: argparse.Namespace) -> None:
-    others = {
-        "--input": args.input,
-        "--output": args.output,
-        "--pairs": getattr(args, "pairs", None),
-        "--json": args.json,
-        "--n-best": args.n_best not in (None, 1),
-        "--scores": args.scores,
-        "--token-scores": args.token_scores,
-        "--align": args.align,
-        "--score-target": args.score_target,
-        "--prefix": args.prefix,
-        "--require": args.require,
-        "--forbid": args.forbid,
-    }
-    for flag in (flag for flag, value in others.items() if value):
-        raise UserError(
-            f"{flag} is for text with one sentence per line, and --to for documents",
-            fix=f"leave out {flag} or --to",
-        )
+    given = [name for name in TEXT_ONLY if getattr(args, name, None)]
+    if args.n_best not in (None, 1):
+        given.append("n_best")
+    for name in given:
+        flag = f"--{name.replace('_', '-')}"
+        what = f"{flag} is for text with one sentence per line, and --to for documents"
+        raise UserError(what, fix=f"leave out {flag} or --to")
 
 
 @dataclass
@@ -104,11 +96,7 @@ class Documents:
     """The documents that one command translates.
 
     Attributes:
-        files: the documents.
-        folder: of the translations.
-        force: replace existing ones.
         resume: leave out documents that have a translation.
-        retranslate: replace translations that are in a document already.
     """
 
     files: Sequence[Path]

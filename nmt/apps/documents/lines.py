@@ -33,7 +33,6 @@ class Translated(NamedTuple):
     """The translation of a line.
 
     Attributes:
-        text: the translation.
         links: its word alignment; None = not known.
         problem: why a person must look at it; empty = none.
         note: how it was made, if that may have made it worse.
@@ -61,7 +60,6 @@ class Translate(Protocol):
 
         Args:
             require: for each line, the phrases that its translation must contain.
-            align: the links are wanted.
         """
 
 
@@ -82,7 +80,6 @@ class Line(NamedTuple):
     """A line to translate.
 
     Attributes:
-        text: the line.
         keep: further texts that its translation must have.
         align: whether the links are wanted.
     """
@@ -93,11 +90,7 @@ class Line(NamedTuple):
 
 
 class Lines:
-    """Translates lines, and remembers them, so that repeated lines are translated once.
-
-    Args:
-        translate: translates a list of texts.
-    """
+    """Translates lines, and remembers them, so that repeated lines are translated once."""
 
     def __init__(self, translate: Translate) -> None:
         self._translate = translate

@@ -27,7 +27,6 @@ def translate_segments(segments: Sequence[Segment], lines: Lines, lang: str) -> 
     """Translate segments; each gets its translation, and what a person should know of it.
 
     Args:
-        lines: translates them.
         lang: language of the source, for the division into sentences.
     """
     marked = [_Marked(segment, base_language(lang)) for segment in segments]
@@ -68,7 +67,6 @@ class _Node:
 
     Attributes:
         start, end: position in the text; equal for a single mark without text.
-        close: the second mark of a pair.
     """
 
     mark: Mark
@@ -193,7 +191,6 @@ class _Places:
     """Where positions of a text are in its translation.
 
     Attributes:
-        source: the text.
         text: its translation: that of each part, and the white space between them.
     """
 

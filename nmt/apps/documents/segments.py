@@ -42,7 +42,6 @@ class Segment:
 
     Attributes:
         tokens: text, as a reader sees it, and marks between. A line end is kept.
-        place: where it is, for people.
         translated: tokens of the translation; None = not translated.
         problem: why a person must look at the translation; empty = it passed the checks.
         note: how it was made, if that may have made it worse.

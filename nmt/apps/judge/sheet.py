@@ -50,10 +50,8 @@ class Judgement:
 
     Attributes:
         judge: name of the sheet.
-        row: of the key.
         values: of each system, in the order of the key.
         comment: empty if the judge wrote none.
-        source: of the row.
         translations: in the order of the key.
     """
 
@@ -150,7 +148,6 @@ def read_sheets(files: Sequence[Path], key: Key) -> tuple[list[Judgement], list[
 
     Args:
         files: one for each judge.
-        key: of the sheets.
 
     Returns:
         The judgements of complete rows, and notes with counts of the other rows.

@@ -41,14 +41,9 @@ class Document:
     """A document, with its translation in the end.
 
     Attributes:
-        name: of the file.
         data: its content, and in the end that of the translation.
-        langs: source and target language.
-        options: of the search.
         segments: number of texts in it.
         lines: number of lines that are translated; texts that occur twice are one line.
-        remarks: what a person must look at.
-        error: why it was not translated.
         asked: when its client last asked for it.
     """
 
@@ -84,7 +79,6 @@ class Documents:
     """The documents of a server.
 
     Args:
-        limits: of the server.
         glossary: terms for documents that do not have a glossary.
     """
 

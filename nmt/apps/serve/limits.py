@@ -46,10 +46,7 @@ class Refused(Exception):
     """A request that gets an error as its answer.
 
     Args:
-        status: of HTTP.
         code: a word for programs; it does not change between versions.
-        message: what is wrong, for people.
-        fix: the next step.
         retry: seconds after which the same request may succeed; None = no time is known.
     """
 

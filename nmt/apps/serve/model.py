@@ -22,10 +22,8 @@ class ServedModel:
     """A Translator that several requests use at the same time.
 
     Args:
-        name: in requests.
         translator: only the thread of the queue uses it.
         engine: the library that computes, for people.
-        limits: of the server.
         observe: called with the number of lines of each batch.
     """
 

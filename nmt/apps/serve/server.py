@@ -61,7 +61,6 @@ class Connections:
     """All connections of a server.
 
     Args:
-        most: number of connections.
         answer_seconds: the longest time that a request may take.
     """
 
@@ -92,7 +91,6 @@ class Connection(asyncio.Protocol):
     As a context, it is the time in which a request is answered.
 
     Args:
-        all_connections: this one joins them.
         config, server_state, app_state, _loop: of uvicorn, which calls a protocol with them.
     """
 

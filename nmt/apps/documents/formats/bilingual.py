@@ -60,7 +60,6 @@ def _convert(
 
     Args:
         names: of the elements that are units.
-        kind: of the file, for people.
     """
     reader = Reader(source, job.name)
 

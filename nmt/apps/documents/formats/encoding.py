@@ -103,9 +103,6 @@ def write_text(
 ) -> None:
     """Write texts in the encoding of a file.
 
-    Args:
-        errors: of ``str.encode``.
-
     Raises:
         UserError: the encoding lacks a character of the translation.
     """

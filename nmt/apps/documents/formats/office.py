@@ -45,7 +45,6 @@ class _Archive(NamedTuple):
     """A kind of archive.
 
     Attributes:
-        kind: for people.
         parts: names of the files with text.
         namespaces, paragraphs: of the elements that are segments.
         skipped: elements with paragraphs that nobody reads.

@@ -32,11 +32,9 @@ class Event(NamedTuple):
     Attributes:
         kind: cdata is the beginning or end of a CDATA section.
         name: of an element, without its prefix.
-        space: its namespace.
         attributes: by name without prefix; those of XML itself have the prefix ``xml:``.
         raw: as it stands in the file; an empty element has all of it at its start.
         text: of a text, without entities.
-        line: in the file.
     """
 
     kind: Literal["start", "end", "text", "cdata", "other"]
@@ -52,11 +50,7 @@ class Event(NamedTuple):
 
 
 class Reader:
-    """The events of an XML file, in order.
-
-    Attributes:
-        encoding: of the file.
-    """
+    """The events of an XML file, in order."""
 
     def __init__(self, file: BinaryIO, name: str) -> None:
         start = file.read(START)
@@ -159,7 +153,6 @@ class Node:
 
     Attributes:
         start: its tag.
-        children: elements, and other events.
         end: its end tag as it stands in the file.
     """
 
@@ -201,7 +194,6 @@ def elements(
     """Yield a file as events, except wanted elements as nodes.
 
     Args:
-        name: of the file, for errors.
         wanted: returns whether an element is wanted, given its tag; those in one are part of it.
         skipped: names of elements in which nothing is wanted.
     """
