@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from nmt.apps.convert.families import ACTIVATIONS, Family, Side, Text
-from nmt.apps.convert.folder import AGAIN, CONFIG, HubFolder
+from nmt.apps.convert.folder import CONFIG, HubFolder, damaged
 from nmt.apps.share.layers import from_transformers, sines_first, tensor_pairs
 from nmt.data.vocab import BOS, EOS, PAD, SPECIALS, TAG_MARK, UNK, Vocab
 from nmt.errors import UserError
@@ -184,11 +184,8 @@ class Weights:
         settings = self._folder.read_json("generation_config.json") | self._folder.config
         start = settings.get("decoder_start_token_id")
         if not (type(start) is int and 0 <= start < len(self._tgt)):
-            raise UserError(
-                f"decoder_start_token_id is {start!r}, not the id of a token",
-                at=str(self._folder.path / CONFIG),
-                fix=AGAIN,
-            )
+            what = f"decoder_start_token_id is {start!r}, not the id of a token"
+            raise damaged(what, self._folder.path / CONFIG)
         tgt = self._rows(text.tgt, self._tgt, start, vocab)
         found = {
             **from_transformers(config, layers, order),
@@ -253,7 +250,7 @@ class Weights:
 
     def _wrong(self, what: str) -> UserError:
         files = ", ".join(self._folder.weight_files())
-        return UserError(what, at=str(self._folder.path / files), fix=AGAIN)
+        return damaged(what, self._folder.path / files)
 
 
 def _some(names: list[str]) -> str:

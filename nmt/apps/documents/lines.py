@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import NamedTuple, Protocol, TypeAlias
+from typing import NamedTuple, TypeAlias
 
 from nmt.apps.documents.protect import has_words, missing, repair, spans
 from nmt.decoding.codec import too_long
@@ -47,29 +47,18 @@ class Translated(NamedTuple):
 Results: TypeAlias = "Iterable[tuple[Line, Translated]]"
 
 
-class Translate(Protocol):
-    """Translates lines that are not blank, each of one sentence."""
-
-    def __call__(
-        self,
-        lines: Sequence[str],
-        require: Sequence[Sequence[str]] | None = None,
-        align: bool = False,
-    ) -> Sequence[Translated] | None:
-        """Return the translations; None if ``require`` is given and not supported.
-
-        Args:
-            require: for each line, the phrases that its translation must contain.
-        """
+# for each line, what its translation must contain; None = anything
+Phrases: TypeAlias = Sequence[Sequence[str]] | None
+# lines that are not blank, each of one sentence; their phrases; whether the links are wanted -> the
+# translations; None = phrases are given and not supported
+Translate: TypeAlias = Callable[[Sequence[str], Phrases, bool], Sequence[Translated] | None]
 
 
 def from_function(function: Callable[[list[str]], Sequence[str]]) -> Translate:
     """Return a ``Translate`` that calls a function of lines, without alignment or constraints."""
 
     def translate(
-        lines: Sequence[str],
-        require: Sequence[Sequence[str]] | None = None,
-        align: bool = False,
+        lines: Sequence[str], require: Phrases, align: bool
     ) -> Sequence[Translated] | None:
         return None if require else [Translated(text) for text in function([*lines])]
 
@@ -149,7 +138,7 @@ class Lines:
         divided = {line: _around_spans(line) for line in lines}
         texts = {part for parts in divided.values() for part in parts if has_words(part)}
         wanted = sorted(texts)
-        results = self._translate(wanted) if wanted else ()
+        results = self._translate(wanted, None, False) if wanted else ()
         translations = dict(zip(wanted, results or (), strict=True))
         for line, parts in divided.items():
             text, problem = "", ""

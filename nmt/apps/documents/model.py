@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from nmt.apps.documents.lines import Link, Translate, Translated
+from nmt.apps.documents.lines import Link, Phrases, Translate, Translated
 from nmt.decoding.codec import TextCodec, Translation
 from nmt.errors import UserError
 
@@ -139,9 +139,7 @@ def from_translator(translator: Translator, **options: Any) -> Translate:
         return translated(best.text, best.short, best.finished, links)
 
     def translate(
-        lines: Sequence[str],
-        require: Sequence[Sequence[str]] | None = None,
-        align: bool = False,
+        lines: Sequence[str], require: Phrases, align: bool
     ) -> Sequence[Translated] | None:
         align = align and can_align
         given = {**options, "align": True} if align else options

@@ -21,7 +21,7 @@ from typing import Any, Literal
 
 from nmt.apps.documents.document import count_segments, translate_bytes
 from nmt.apps.documents.job import Remark
-from nmt.apps.documents.lines import Translate, Translated
+from nmt.apps.documents.lines import Phrases, Translate, Translated
 from nmt.apps.documents.model import Word, linked, translated
 from nmt.apps.serve.limits import Limits, Refused
 from nmt.apps.serve.model import ServedModel
@@ -204,9 +204,7 @@ def _through_queue(document: Document, limits: Limits, stop: Callable[[], None])
                 future.cancel()  # no effect on one that is done
 
     def translate(
-        lines: Sequence[str],
-        require: Sequence[Sequence[str]] | None = None,
-        align: bool = False,
+        lines: Sequence[str], require: Phrases, align: bool
     ) -> Sequence[Translated] | None:
         if require is not None and not model.require:
             return None
