@@ -103,11 +103,9 @@ def family_of(folder: HubFolder) -> Family:
     name = name.removesuffix("Fast")
     chosen = [family for family in near if family.tokenizer == name]
     if name == "MBartTokenizer":
-        raise UserError(
-            "cannot be converted: mBART-25 has its language token at the end of a sentence",
-            at=str(folder.path),
-            fix=f"choose one of: {known}",
-        )
+        what = "cannot be converted: mBART-25 has its language token at the end of a sentence"
+        fix = f"choose one of: {known}"
+        raise UserError(what, at=str(folder.path), fix=fix)
     complete = [family for family in near if all(map(folder.has, family.files))]
     family = (chosen or complete or near)[0]
     folder.require(family.files)
@@ -175,11 +173,9 @@ def _multilingual(folder: HubFolder, model: bytes, side: Side, first: int, langu
         raise damaged(what, folder.path) from error
     found = {match[1]: row for t, row in tokens.items() if (match := re.fullmatch(language, t))}
     if not found:
-        raise UserError(
-            "no file of the tokenizer names its languages",
-            at=str(folder.path),
-            fix=f"it needs special_tokens_map.json, as the hub has it; {AGAIN}",
-        )
+        what = "no file of the tokenizer names its languages"
+        fix = f"it needs special_tokens_map.json, as the hub has it; {AGAIN}"
+        raise UserError(what, at=str(folder.path), fix=fix)
     tags = {code: f"<{code}>" for code in found}
     side.rows.update({TAG_MARK + tag: found[code] for code, tag in tags.items()})
     return Text(_segmenter(model), side, side, tags, True, ("", ""))

@@ -49,11 +49,8 @@ class HubFolder:
         self.path = path
         self.used: list[str] = []
         if not path.is_dir():
-            raise UserError(
-                "no such folder",
-                at=str(path),
-                fix="download the model first: hf download NAME --local-dir FOLDER",
-            )
+            fix = "download the model first: hf download NAME --local-dir FOLDER"
+            raise UserError("no such folder", at=str(path), fix=fix)
         if not (path / CONFIG).is_file():
             raise damaged(f"not a model of transformers: it has no {CONFIG}", path)
         self.config = self.read_json(CONFIG)

@@ -13,6 +13,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+import nmt
 from nmt.apps.convert.families import ACTIVATIONS, Family, Side, Text
 from nmt.apps.convert.folder import CONFIG, HubFolder, damaged
 from nmt.apps.share.layers import from_transformers, sines_first, tensor_pairs
@@ -20,7 +21,6 @@ from nmt.data.vocab import BOS, EOS, PAD, SPECIALS, TAG_MARK, UNK, Vocab
 from nmt.errors import UserError
 from nmt.model import MASKED_LOGIT
 from nmt.model.config import ModelConfig
-from nmt.model.transformer import Transformer
 from nmt.run.checkpoint import non_finite, shapes_of
 
 SHARED = "model.shared.weight"
@@ -57,11 +57,9 @@ def model_keys(family: Family, folder: HubFolder) -> dict[str, Any]:
         if not fitting
     ]  # fmt: skip
     if wrong:
-        raise UserError(
-            "no model of this toolkit computes the same:\n  " + "\n  ".join(wrong),
-            at=str(folder.path / CONFIG),
-            fix="convert another model",
-        )
+        what = "no model of this toolkit computes the same:\n  " + "\n  ".join(wrong)
+        fix = "convert another model"
+        raise UserError(what, at=str(folder.path / CONFIG), fix=fix)
     dropout = config.get("dropout", 0.1)
     keys = {key: config[name] for key, name in _SIZES.items()}
     if family.keys.get("positions") != "learned":
@@ -203,7 +201,7 @@ class Weights:
             bias = self._tensors[BIAS].reshape(-1)[tgt]
             found["out_bias"] = bias.where(bias > MASKED_LOGIT, 0.0)
         with torch.device("meta"):
-            empty = Transformer(config, len(vocab), initialize=False)
+            empty = nmt.Transformer(config, len(vocab), initialize=False)
         expected = shapes_of(empty.state_dict())
         for name, (shape, _) in expected.items():
             if found[name].shape != shape:

@@ -58,11 +58,8 @@ def requested(args: argparse.Namespace) -> Documents | None:
     count = next((i for i, name in enumerate(given) if not Path(name).is_dir()), len(given))
     runs, files = given[: max(1, count)], [Path(name) for name in given[max(1, count) :]]
     if not files:
-        raise UserError(
-            "--to requires the files to translate",
-            at=args.to,
-            fix=f"name them after the run folder: {runs[0]} FILE... --to {args.to}",
-        )
+        fix = f"name them after the run folder: {runs[0]} FILE... --to {args.to}"
+        raise UserError("--to requires the files to translate", at=args.to, fix=fix)
     args.run = runs
     folder = Path(args.to)
     if folder.exists() and not folder.is_dir():

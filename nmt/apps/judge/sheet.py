@@ -132,11 +132,9 @@ def _columns(key: Key) -> list[tuple[str, str]]:
 
 def _set_text(cell: Any, text: str, file: str) -> None:
     if len(text) > _LONGEST:
-        raise UserError(
-            f"a text of {len(text):,} characters does not fit in a cell, which has {_LONGEST:,}",
-            at=f"{file}:{cell.coordinate}",
-            fix="split the line, or leave it out of the files",
-        )
+        what = f"a text of {len(text):,} characters does not fit in a cell, which has {_LONGEST:,}"
+        fix = "split the line, or leave it out of the files"
+        raise UserError(what, at=f"{file}:{cell.coordinate}", fix=fix)
     cell.value = _CONTROL.sub(" ", text)
     cell.data_type = "s"  # also if it begins with =, which would be a formula
 
@@ -191,11 +189,8 @@ def _cells(file: Path, key: Key) -> Iterator[dict[str, Any]]:
     try:
         book = openpyxl.load_workbook(file, data_only=True)
     except Exception as error:  # openpyxl raises whatever the damage causes
-        raise UserError(
-            "is not an Excel workbook",
-            at=str(file),
-            fix="save the sheet as .xlsx in the judge's program",
-        ) from error
+        fix = "save the sheet as .xlsx in the judge's program"
+        raise UserError("is not an Excel workbook", at=str(file), fix=fix) from error
     needed = [ROW, SOURCE, *itertools.chain(*_columns(key))]
     missing = needed
     for page in book.worksheets:

@@ -379,21 +379,13 @@ class Service:
     def _lines(self, text: str | Sequence[str]) -> list[str]:
         lines = re.split("\r\n|\r|\n", text) if isinstance(text, str) else list(text)
         if len(lines) > self.limits.lines:
-            raise Refused(
-                422,
-                "too_many_lines",
-                f"the text has {len(lines):,} lines, at most {self.limits.lines:,} are allowed",
-                "send the text in several requests",
-            )
+            what = f"the text has {len(lines):,} lines, at most {self.limits.lines:,} are allowed"
+            raise Refused(422, "too_many_lines", what, "send the text in several requests")
+        most = self.limits.characters
         for number, line in enumerate(lines, 1):
-            if len(line) > self.limits.characters:
-                raise Refused(
-                    422,
-                    "line_too_long",
-                    f"line {number} has {len(line):,} characters, at most "
-                    f"{self.limits.characters:,} are allowed",
-                    "split it into sentences, one per line",
-                )
+            if len(line) > most:
+                what = f"line {number} has {len(line):,} characters, at most {most:,} are allowed"
+                raise Refused(422, "line_too_long", what, "split it into sentences, one per line")
         return lines
 
     def _options(self, model: ServedModel, body: Any, lines: Sequence[str]) -> dict[str, Any]:
@@ -410,13 +402,9 @@ class Service:
         # mbr and groups enlarge the beam; the recipe's own beam is always allowed
         largest = max(self.limits.beam, model.translator.info.decode.beam)
         if options.beam > largest:
-            raise Refused(
-                422,
-                "bad_option",
-                f"these options need a beam of {options.beam:,}, above {largest}, the limit of "
-                "this server",
-                "choose smaller candidates, n_best or groups",
-            )
+            limit = f"above {largest}, the limit of this server"
+            what = f"these options need a beam of {options.beam:,}, {limit}"
+            raise Refused(422, "bad_option", what, "choose smaller candidates, n_best or groups")
         if (work := sum(model.work(lines, options))) > self.limits.work:
             share = self.limits.work / work
             raise Refused(

@@ -194,11 +194,9 @@ def _api_key(args: argparse.Namespace) -> str | None:
     else:
         return None
     if len(key) < SHORTEST_KEY or not key.isascii() or any(map(str.isspace, key)):
-        raise UserError(
-            f"an API key has at least {SHORTEST_KEY} ASCII characters and no space",
-            at=at,
-            fix=f"make one with: {NEW_KEY}",
-        )
+        what = f"an API key has at least {SHORTEST_KEY} ASCII characters and no space"
+        fix = f"make one with: {NEW_KEY}"
+        raise UserError(what, at=at, fix=fix)
     return key
 
 

@@ -59,11 +59,9 @@ class CorrectionsFile:
             file.seek(0)
             if (first := file.readline()) != header:
                 if not header.startswith(first):
-                    raise UserError(
-                        f"is not a file of corrections, whose first line is {header.decode()!r}",
-                        at=f"{self.path}:1",
-                        fix="choose a file that nmt-serve wrote, or a new name",
-                    )
+                    what = f"is not a file of corrections, whose first line is {header.decode()!r}"
+                    fix = "choose a file that nmt-serve wrote, or a new name"
+                    raise UserError(what, at=f"{self.path}:1", fix=fix)
                 file.truncate(0)
                 file.write(header)
                 return

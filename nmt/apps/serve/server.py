@@ -253,11 +253,9 @@ def listen(host: str, port: int) -> socket.socket:
         family, _, _, _, address = addresses[0]
         return socket.create_server(address[:2], family=family, backlog=BACKLOG)
     except OSError as error:
-        raise MachineError(
-            f"cannot listen on {host}, port {port}: {error.strerror or error}",
-            at="--host, --port",
-            fix="choose another --port; --host is an address of this machine",
-        ) from error
+        what = f"cannot listen on {host}, port {port}: {error.strerror or error}"
+        fix = "choose another --port; --host is an address of this machine"
+        raise MachineError(what, at="--host, --port", fix=fix) from error
 
 
 def run(service: Service, opened: socket.socket) -> None:

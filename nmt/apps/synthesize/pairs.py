@@ -86,17 +86,13 @@ def requested(args: argparse.Namespace) -> SyntheticCorpus | None:
         return None
     src, tgt = _languages(args)
     if Path(args.pairs).name in ("", "..") or args.pairs.endswith(os.sep):
-        raise UserError(
-            "--pairs takes a prefix of file names, not a folder",
-            at=args.pairs,
-            fix=f"write, for example, --pairs {Path(args.pairs) / 'bt'}",
-        )
+        what = "--pairs takes a prefix of file names, not a folder"
+        fix = f"write, for example, --pairs {Path(args.pairs) / 'bt'}"
+        raise UserError(what, at=args.pairs, fix=fix)
     if args.pairs.endswith((f".{src}", f".{tgt}")):
-        raise UserError(
-            f"--pairs takes a prefix, to which .{src} and .{tgt} are added",
-            at=args.pairs,
-            fix=f"leave out the suffix: --pairs {args.pairs.rpartition('.')[0]}",
-        )
+        what = f"--pairs takes a prefix, to which .{src} and .{tgt} are added"
+        fix = f"leave out the suffix: --pairs {args.pairs.rpartition('.')[0]}"
+        raise UserError(what, at=args.pairs, fix=fix)
     given = {"max_ratio": args.max_ratio, "max_copied": args.max_copied}
     thresholds = Thresholds(**{name: x for name, x in given.items() if x is not None})
     return SyntheticCorpus(Path(args.pairs), Path(args.input), (src, tgt), thresholds, args.force)
@@ -199,11 +195,9 @@ class SyntheticCorpus:
         self.text_state = self._state_of_text()
         if all(self.skipped):  # also if there are none
             reasons = ", ".join(dict.fromkeys(filter(None, self.skipped)))
-            raise UserError(
-                f"no line can be translated ({reasons or 'the file is empty'})",
-                at=str(self.text),
-                fix=f"give a text in {self.langs[0]}, UTF-8, with one sentence per line",
-            )
+            what = f"no line can be translated ({reasons or 'the file is empty'})"
+            fix = f"give a text in {self.langs[0]}, UTF-8, with one sentence per line"
+            raise UserError(what, at=str(self.text), fix=fix)
         lines = zip(self._read_text(), self.skipped, strict=False)
         return Input(("" if reason else line for line, reason in lines), len(self.skipped))
 
@@ -269,11 +263,8 @@ class SyntheticCorpus:
         from tqdm import tqdm
 
         if self._state_of_text() != self.text_state:
-            raise UserError(
-                "changed while it was translated",
-                at=str(self.text),
-                fix="restore it and add --resume, or start over with --force",
-            )
+            fix = "restore it and add --resume, or start over with --force"
+            raise UserError("changed while it was translated", at=str(self.text), fix=fix)
         drafts = [path.with_name(TEMPORARY + path.name) for path in self.files]
         total = 2 * len(self.skipped)  # they are read twice
         with tqdm(total=total, desc="filtering", unit=" lines", leave=False, disable=None) as bar:

@@ -192,7 +192,6 @@ def test_concurrent_requests_share_batches_and_each_gets_its_answer(
             {"text": "a", "glossary": [["b"]]},
             (422, "bad_request", "glossary.0: List should have at least 2 items"),
         ),
-        ({"text": "a", "glossary": "b\tc"}, (422, "bad_request", "glossary: Input should be")),
         (
             {"text": "a", "glossary": [["b", " "]]},
             (422, "bad_option", "glossary, term 1: the target term is blank"),
@@ -203,13 +202,11 @@ def test_concurrent_requests_share_batches_and_each_gets_its_answer(
         ),
         ({"text": "a", "beam": 0}, (422, "bad_option", "beam: 0 is not an integer")),
         ({"text": "a", "beam": 6}, (422, "bad_option", "beam: 6 is above 5, the limit of this")),
-        ({"text": "a", "n_best": 6}, (422, "bad_option", "n_best: 6 is above 5")),
         ({"text": "a", "mbr": "chrf"}, (422, "bad_option", "these options need a beam of 16")),
         (
             {"text": "a", "n_best": 5, "groups": 4},
             (422, "bad_option", "these options need a beam of 8, above 5"),
         ),
-        ({"text": "a", "top_k": 6}, (422, "bad_option", "top_k requires sample")),
         ({"text": "a", "tag": "<x>"}, (422, "bad_option", "the model has no tag <x>")),
         ({"text": "a", "model": "x"}, (404, "no_such_model", "no model has this name")),
         ({"text": "a\n" * 8}, (422, "too_many_lines", "the text has 9 lines, at most 8")),

@@ -111,11 +111,8 @@ def _entries(text: str, name: str) -> Iterator[_Entry]:
             entry.texts[keyword], entry.first[keyword] = "", len(entry.raw)
         quoted = _QUOTED.fullmatch(content)
         if quoted is None or not keyword:
-            raise UserError(
-                "this is not a line of a catalog: a text in double quotes, in one line",
-                at=at,
-                fix=_CHECK,
-            )
+            what = "this is not a line of a catalog: a text in double quotes, in one line"
+            raise UserError(what, at=at, fix=_CHECK)
         entry.texts[keyword] += _ESCAPE.sub(_character, quoted[1])
         entry.raw.append(line)
     if entry.texts and not entry.targets:

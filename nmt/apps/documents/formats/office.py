@@ -97,11 +97,8 @@ def _read(archive: zipfile.ZipFile, info: zipfile.ZipInfo, name: str) -> bytes:
     with archive.open(info) as file:
         data = file.read(MAX_SIZE + 1)
     if len(data) > MAX_SIZE:
-        raise UserError(
-            f"{info.filename} in it has over {human_bytes(MAX_SIZE)}",
-            at=name,
-            fix="divide the document",
-        )
+        fix = "divide the document"
+        raise UserError(f"{info.filename} in it has over {human_bytes(MAX_SIZE)}", at=name, fix=fix)
     return data
 
 

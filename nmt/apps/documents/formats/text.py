@@ -56,11 +56,9 @@ def _values(text: str, job: Job) -> Iterator[Item]:
     try:
         json.loads(text.removeprefix("\ufeff"))
     except json.JSONDecodeError as error:
-        raise UserError(
-            f"not JSON: {error.msg}",
-            at=f"{job.name}:{error.lineno}:{error.colno}",
-            fix="correct the file, for example with an editor that checks JSON",
-        ) from error
+        what = f"not JSON: {error.msg}"
+        fix = "correct the file, for example with an editor that checks JSON"
+        raise UserError(what, at=f"{job.name}:{error.lineno}:{error.colno}", fix=fix) from error
     except RecursionError as error:
         fix = "translate a file with fewer levels"
         raise UserError("its values are nested too deeply", at=job.name, fix=fix) from error

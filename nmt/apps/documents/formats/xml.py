@@ -89,11 +89,9 @@ class Reader:
         self._add("start", *_split(name), found)
 
     def _entity(self, *declaration: object) -> None:
-        raise UserError(
-            "declares entities, which could make it very large",
-            at=f"{self._name}:{self._parser.CurrentLineNumber}",
-            fix="save the file without a document type declaration",
-        )
+        what = "declares entities, which could make it very large"
+        fix = "save the file without a document type declaration"
+        raise UserError(what, at=f"{self._name}:{self._parser.CurrentLineNumber}", fix=fix)
 
     def __iter__(self) -> Iterator[Event]:
         """Yield the events.
@@ -205,11 +203,9 @@ def elements(
             yield event
         elif event.kind == "start" and (stack or wanted(event)):
             if len(stack) >= MAX_DEPTH:
-                raise UserError(
-                    f"over {MAX_DEPTH} elements in each other",
-                    at=f"{name}:{event.line}",
-                    fix="check the file: no document needs so many",
-                )
+                what = f"over {MAX_DEPTH} elements in each other"
+                fix = "check the file: no document needs so many"
+                raise UserError(what, at=f"{name}:{event.line}", fix=fix)
             stack.append(Node(event))
         elif event.kind == "end" and stack:
             node = stack.pop()
