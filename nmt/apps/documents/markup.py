@@ -30,17 +30,18 @@ def translate_segments(segments: Sequence[Segment], lines: Lines, lang: str) -> 
         lang: language of the source, for the division into sentences.
     """
     marked = [_Marked(segment, base_language(lang)) for segment in segments]
-    _translate_parts([part for each in marked for part in each.parts], lines)
+    _translate_parts(marked, lines)
     unplaced = [each for each in marked if not each.place()]
     for each in unplaced:
         each.divide_at_marks()
-    _translate_parts([p for each in unplaced for p in each.parts if p.translated is None], lines)
+    _translate_parts(unplaced, lines)
     for each in unplaced:
         if not each.place():
             each.segment.problem = "not translated: its markup has no place in the translation"
 
 
-def _translate_parts(parts: Sequence[_Part], lines: Lines) -> None:
+def _translate_parts(marked: Sequence[_Marked], lines: Lines) -> None:
+    parts = [part for each in marked for part in each.parts]
     results = lines.translate([part.line for part in parts])
     for part, result in zip(parts, results, strict=True):
         part.translated = result
@@ -58,7 +59,7 @@ class _Part:
     start: int
     end: int
     line: Line
-    translated: Translated | None = None
+    translated: Translated = field(init=False)
 
 
 @dataclass(eq=False)
@@ -112,19 +113,12 @@ class _Marked:
 
     def place(self) -> bool:
         """Write the translation of the segment; return False if a mark has no place in it."""
-        results = [part.translated for part in self.parts if part.translated is not None]
-        if any(
-            part.line.align and result.links is None
-            for part, result in zip(self.parts, results, strict=True)
-        ):
-            return False
-        places = _Places(self.text, self.parts)
+        segment, results = self.segment, [part.translated for part in self.parts]
         try:
-            tokens = list(_emit(self.nodes, places, 0, len(places.text)))
+            places = _Places(self.text, self.parts)
+            segment.translated = joined(_emit(self.nodes, places, 0, len(places.text)))
         except _Crossing:
             return False
-        segment = self.segment
-        segment.translated = joined(tokens)
         problems = dict.fromkeys(result.problem for result in results if result.problem)
         notes = dict.fromkeys(result.note for result in results if result.note)
         segment.problem = "; ".join(problems)
@@ -192,6 +186,9 @@ class _Places:
 
     Attributes:
         text: its translation: that of each part, and the white space between them.
+
+    Raises:
+        _Crossing: a mark is inside a part whose alignment is not known.
     """
 
     def __init__(self, source: str, parts: Sequence[_Part]) -> None:
@@ -200,11 +197,12 @@ class _Places:
         self._links: list[Link] = []
         for part in parts:
             self._gap(end, part.start)
-            assert part.translated is not None
             shift, text = len(self.text), part.translated.text
-            links = part.translated.links if part.line.align else None
-            if links is None:  # no mark is inside
-                links = [Link(0, part.end - part.start, 0, len(text))]
+            links: Sequence[Link] | None = [Link(0, part.end - part.start, 0, len(text))]
+            if part.line.align:  # a mark is inside
+                links = part.translated.links
+            if links is None:
+                raise _Crossing
             self._links += [
                 Link(a + part.start, b + part.start, c + shift, d + shift)
                 for a, b, c, d in links
