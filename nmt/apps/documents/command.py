@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import argparse
 import csv
+import dataclasses
 import io
 import sys
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -88,7 +88,7 @@ def _check_options(args: argparse.Namespace) -> None:
         raise UserError(what, fix=f"leave out {flag} or --to")
 
 
-@dataclass
+@dataclasses.dataclass
 class Documents:
     """The documents that one command translates.
 
@@ -137,18 +137,18 @@ class Documents:
         unfinished = self._unfinished()
         if done := len(self.files) - len(unfinished):
             print(f"note: {quantity(done, 'document')} translated before", file=sys.stderr)
-        errors: list[NmtError] = []
+        errors = 0
         for path in unfinished:
             try:
                 self._translate(path, translator, options)
             except MachineError:
                 raise
             except NmtError as error:
-                errors.append(error)
+                errors += 1
                 print(f"error: {error}", file=sys.stderr)
         if errors:
             raise UserError(
-                f"{len(errors):,} of {quantity(len(self.files), 'document')} not translated",
+                f"{errors:,} of {quantity(len(self.files), 'document')} not translated",
                 fix="correct these files, then run the same command with --resume",
             )
 
@@ -182,8 +182,7 @@ class Documents:
         writer = csv.writer(table, delimiter="\t", lineterminator="\n")
         writer.writerow(["place", "problem", "note", "source", "translation"])
         for remark in report.remarks:
-            row = remark.place, remark.problem, remark.note, remark.source, remark.translation
-            writer.writerow([" ".join(cell.split()) for cell in row])
+            writer.writerow([" ".join(cell.split()) for cell in dataclasses.astuple(remark)])
         write_atomic(file, table.getvalue(), "choose another folder with --to", AGAIN)
 
     def _print(self, path: Path, report: Report) -> None:

@@ -170,15 +170,9 @@ class ServedModel:
     def _translation(self, t: Translation, words: bool) -> dict[str, Any]:
         targets = target_words(self.translator.codec, t) if words else []
         return {
-            "text": t.text,
+            **vars(t),
             "score": _finite(t.score),
             "log_prob": _finite(t.log_prob),
-            "finished": t.finished,
-            "short": t.short,
-            "pieces": t.pieces,
-            "token_log_probs": t.token_log_probs,
-            "eos": t.eos,
-            "alignment": t.alignment,
             "words": [word._asdict() for word in targets],
         }
 
