@@ -16,8 +16,6 @@ from nmt.apps.convert.folder import CONFIG, HubFolder
 from nmt.apps.convert.languages import match_language
 from nmt.apps.convert.weights import Weights, make_vocabulary, model_keys
 from nmt.config.load import dump_recipe, recipe_from_text
-from nmt.config.model import model_config
-from nmt.config.recipe import Recipe
 from nmt.data.segmenters import save_segmenter
 from nmt.data.segmenters.sentencepiece import read_model
 from nmt.data.vocab import Vocab
@@ -48,7 +46,6 @@ def convert(
     """Write a run folder with the model of a folder.
 
     Args:
-        path: the folder of transformers.
         output: the run folder; it gets its name when it is complete.
         src, tgt: languages, in any form; None = as the tokenizer states them.
         source: name of the model; None = as config.json or the folder has it.
@@ -74,7 +71,7 @@ def convert(
     name = source or (stated if _HUB_NAME.fullmatch(stated) else path.absolute().name)
     recipe = _recipe(text, {**keys, **weights.keys}, entry, langs, name, folder)
     vocab = make_vocabulary(text, weights.forbidden())
-    tensors = weights.convert(model_config(recipe.model), text, vocab)
+    tensors = weights.convert(nmt.model_config(recipe.model), text, vocab)
     named_license = folder.front_matter().get("license")
     origin = Origin(
         source=name,
@@ -130,11 +127,9 @@ def choose_languages(
         if given and stated and option not in needed:
             match_language(given, [stated], option)
     if entry.get("tgt_tag") and entry["tag"] == entry["tgt_tag"]:
-        raise UserError(
-            f"{langs[0]} and {langs[1]} are the same language of the model, {entry['tag']}",
-            at="--tgt-lang",
-            fix="give another",
-        )
+        what = f"{langs[0]} and {langs[1]} are the same language of the model, {entry['tag']}"
+        fix = "give another"
+        raise UserError(what, at="--tgt-lang", fix=fix)
     return entry, langs
 
 
@@ -145,7 +140,7 @@ def _recipe(
     langs: tuple[str, str],
     name: str,
     folder: HubFolder,
-) -> Recipe:
+) -> nmt.Recipe:
     """Return the recipe of the run; its corpora are those of the model, which are not at hand."""
     kind, scores = read_model(text.segmenter.files()["spm.model"])
     segment: dict[str, Any] = {"kind": "sentencepiece", "vocab_size": max(16, len(scores))}
@@ -173,13 +168,12 @@ def _recipe(
 
 def _write(
     run: RunFolder,
-    recipe: Recipe,
+    recipe: nmt.Recipe,
     vocab: Vocab,
     text: Text,
     tensors: Mapping[str, Tensor],
     origin: Origin,
 ) -> None:
-    """Write the files of a run into an empty folder."""
     run.checkpoints_dir.mkdir()
     with run.lock:
         run.config_file.write_text(dump_recipe(recipe), encoding="utf-8")

@@ -15,7 +15,7 @@ import re
 from collections.abc import Callable, Collection, Mapping
 from typing import Any, NamedTuple
 
-from nmt.apps.convert.folder import AGAIN, HubFolder
+from nmt.apps.convert.folder import AGAIN, HubFolder, damaged
 from nmt.data.segmenters.sentencepiece import SentencePiece, load_model
 from nmt.data.tokenizer import Moses
 from nmt.data.vocab import TAG_MARK
@@ -70,10 +70,8 @@ class Family(NamedTuple):
     """Models of one architecture and one kind of tokenizer.
 
     Attributes:
-        name: as users know it.
         model_type: in config.json.
         tokenizer: its class in transformers.
-        files: of the tokenizer.
         keys: of ``model`` in a recipe, which all of its models have.
         text: reads the tokenizer.
     """
@@ -105,11 +103,9 @@ def family_of(folder: HubFolder) -> Family:
     name = name.removesuffix("Fast")
     chosen = [family for family in near if family.tokenizer == name]
     if name == "MBartTokenizer":
-        raise UserError(
-            "cannot be converted: mBART-25 has its language token at the end of a sentence",
-            at=str(folder.path),
-            fix=f"choose one of: {known}",
-        )
+        what = "cannot be converted: mBART-25 has its language token at the end of a sentence"
+        fix = f"choose one of: {known}"
+        raise UserError(what, at=str(folder.path), fix=fix)
     complete = [family for family in near if all(map(folder.has, family.files))]
     family = (chosen or complete or near)[0]
     folder.require(family.files)
@@ -157,11 +153,7 @@ def _fairseq(folder: HubFolder, language: str) -> Text:
     processor = load_model(model)
     pieces = [processor.id_to_piece(i) for i in range(processor.get_piece_size())]
     if pieces[:3] != ["<unk>", "<s>", "</s>"]:
-        raise UserError(
-            "its first pieces are not <unk>, <s> and </s>",
-            at=str(folder.path / PIECES),
-            fix=AGAIN,
-        )
+        raise damaged("its first pieces are not <unk>, <s> and </s>", folder.path / PIECES)
     ids = {piece: row for row, piece in enumerate([*_SPECIALS, *pieces[3:]])}
     side = _side(folder, PIECES, ids, _SPECIALS)
     return _multilingual(folder, model, side, len(ids), language)
@@ -177,18 +169,13 @@ def _multilingual(folder: HubFolder, model: bytes, side: Side, first: int, langu
     try:
         tokens = _added_tokens(folder, first)
     except (KeyError, TypeError, ValueError, AttributeError) as error:
-        raise UserError(
-            "a file of the tokenizer does not list its tokens as transformers does",
-            at=str(folder.path),
-            fix=AGAIN,
-        ) from error
+        what = "a file of the tokenizer does not list its tokens as transformers does"
+        raise damaged(what, folder.path) from error
     found = {match[1]: row for t, row in tokens.items() if (match := re.fullmatch(language, t))}
     if not found:
-        raise UserError(
-            "no file of the tokenizer names its languages",
-            at=str(folder.path),
-            fix=f"it needs special_tokens_map.json, as the hub has it; {AGAIN}",
-        )
+        what = "no file of the tokenizer names its languages"
+        fix = f"it needs special_tokens_map.json, as the hub has it; {AGAIN}"
+        raise UserError(what, at=str(folder.path), fix=fix)
     tags = {code: f"<{code}>" for code in found}
     side.rows.update({TAG_MARK + tag: found[code] for code, tag in tags.items()})
     return Text(_segmenter(model), side, side, tags, True, ("", ""))
@@ -220,12 +207,11 @@ def _content(token: Any) -> str:
 
 
 def _model(folder: HubFolder, name: str) -> bytes:
-    """Return a SentencePiece model."""
     model = folder.read(name)
     try:
         load_model(model)
     except ValueError as error:
-        raise UserError(str(error), at=str(folder.path / name), fix=AGAIN) from error
+        raise damaged(str(error), folder.path / name) from error
     return model
 
 
@@ -236,7 +222,7 @@ def _segmenter(model: bytes, target: bytes | None = None) -> SentencePiece:
 def _ids(folder: HubFolder, name: str) -> dict[str, int]:
     values = folder.read_json(name)
     if not all(type(row) is int and row >= 0 for row in values.values()):
-        raise UserError("not a vocabulary: token and id", at=str(folder.path / name), fix=AGAIN)
+        raise damaged("not a vocabulary: token and id", folder.path / name)
     return values
 
 
@@ -251,7 +237,7 @@ def _side(folder: HubFolder, name: str, ids: dict[str, int], others: Collection[
     """
     for token in ("</s>", "<unk>"):
         if token not in ids:
-            raise UserError(f"has no {token}", at=str(folder.path / name), fix=AGAIN)
+            raise damaged(f"has no {token}", folder.path / name)
     special = {"</s>", "<unk>", *others}
     pieces = {
         piece: row

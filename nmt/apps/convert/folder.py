@@ -30,11 +30,15 @@ AGAIN = "download the folder again; docs/howto/public-models.md has the command"
 _LFS_POINTER = b"version https://git-lfs"
 
 
+def damaged(what: str, path: Path) -> UserError:
+    """Return the error of a file or folder that must be downloaded again."""
+    return UserError(what, at=str(path), fix=AGAIN)
+
+
 class HubFolder:
     """A folder as ``save_pretrained`` and the hub have it.
 
     Attributes:
-        config: config.json.
         used: the files that were read.
 
     Raises:
@@ -45,15 +49,10 @@ class HubFolder:
         self.path = path
         self.used: list[str] = []
         if not path.is_dir():
-            raise UserError(
-                "no such folder",
-                at=str(path),
-                fix="download the model first: hf download NAME --local-dir FOLDER",
-            )
+            fix = "download the model first: hf download NAME --local-dir FOLDER"
+            raise UserError("no such folder", at=str(path), fix=fix)
         if not (path / CONFIG).is_file():
-            raise UserError(
-                f"not a model of transformers: it has no {CONFIG}", at=str(path), fix=AGAIN
-            )
+            raise damaged(f"not a model of transformers: it has no {CONFIG}", path)
         self.config = self.read_json(CONFIG)
 
     def has(self, name: str) -> bool:
@@ -64,7 +63,7 @@ class HubFolder:
         """Raise UserError if a file of the folder is missing."""
         missing = [name for name in names if not self.has(name)]
         if missing:
-            raise UserError(f"lacks {', '.join(missing)}", at=str(self.path), fix=AGAIN)
+            raise damaged(f"lacks {', '.join(missing)}", self.path)
 
     def read(self, name: str) -> bytes:
         """Return the content of a file of the tokenizer."""
@@ -81,9 +80,9 @@ class HubFolder:
         try:
             values = json.loads(self.read(name))
         except (ValueError, RecursionError) as error:
-            raise UserError(f"not JSON: {error}", at=str(self.path / name), fix=AGAIN) from error
+            raise damaged(f"not JSON: {error}", self.path / name) from error
         if not isinstance(values, dict):
-            raise UserError("not a JSON object", at=str(self.path / name), fix=AGAIN)
+            raise damaged("not a JSON object", self.path / name)
         return values
 
     def front_matter(self) -> dict[str, Any]:
@@ -114,11 +113,7 @@ class HubFolder:
             elif self.has(index):
                 parts = self.read_json(index).get("weight_map")
                 if not isinstance(parts, dict) or not all(map(_is_name, parts.values())):
-                    raise UserError(
-                        "does not name the files of the weights",
-                        at=str(self.path / index),
-                        fix=AGAIN,
-                    )
+                    raise damaged("does not name the files of the weights", self.path / index)
                 names = sorted(set(parts.values()))
             else:
                 continue
@@ -126,7 +121,7 @@ class HubFolder:
             for one in names:
                 self._require_complete(one)
             return names
-        raise UserError(f"has no weights: {' or '.join(WEIGHTS)}", at=str(self.path), fix=AGAIN)
+        raise damaged(f"has no weights: {' or '.join(WEIGHTS)}", self.path)
 
     def tensors(self) -> dict[str, Tensor]:
         """Return all tensors in fp32, by name; see ``weight_files`` for errors."""
@@ -156,14 +151,11 @@ class HubFolder:
                 expected += header
                 if size >= expected:
                     expected += _data_size(path, file.read(header))
-        if size != expected:
-            raise UserError(
-                f"incomplete: it has {size:,} bytes, and its header says at least {expected:,}"
-                if size < expected
-                else f"damaged: it has {size:,} bytes, and its header says {expected:,}",
-                at=str(path),
-                fix=AGAIN,
-            )
+        what = f"it has {size:,} bytes, and its header says"
+        if size < expected:
+            raise damaged(f"incomplete: {what} at least {expected:,}", path)
+        if size > expected:
+            raise damaged(f"damaged: {what} {expected:,}", path)
 
     def _pointer(self, name: str) -> UserError:
         return UserError(
@@ -178,12 +170,11 @@ def _is_name(value: Any) -> bool:
 
 
 def _data_size(path: Path, header: bytes) -> int:
-    """Return the bytes of the tensors of a safetensors file."""
     try:
         entries = {k: v for k, v in json.loads(header).items() if k != "__metadata__"}
         return max((int(entry["data_offsets"][1]) for entry in entries.values()), default=0)
     except (ValueError, KeyError, TypeError, AttributeError, IndexError, RecursionError) as error:
-        raise UserError("not a safetensors file", at=str(path), fix=AGAIN) from error
+        raise damaged("not a safetensors file", path) from error
 
 
 def _read_safetensors(path: Path) -> dict[str, Tensor]:
@@ -193,7 +184,7 @@ def _read_safetensors(path: Path) -> dict[str, Tensor]:
     try:
         return load_file(path)
     except (SafetensorError, ValueError, KeyError) as error:
-        raise UserError(f"not a safetensors file: {error}", at=str(path), fix=AGAIN) from error
+        raise damaged(f"not a safetensors file: {error}", path) from error
 
 
 def _read_pickled(path: Path) -> dict[str, Tensor]:
@@ -211,9 +202,9 @@ def _read_pickled(path: Path) -> dict[str, Tensor]:
         ) from error
     except (RuntimeError, EOFError, ValueError, KeyError) as error:
         reason = str(error).splitlines()[0]
-        raise UserError(f"incomplete or damaged: {reason}", at=str(path), fix=AGAIN) from error
+        raise damaged(f"incomplete or damaged: {reason}", path) from error
     if not isinstance(values, dict) or not all(
         isinstance(value, torch.Tensor) for value in values.values()
     ):
-        raise UserError("not a dictionary of tensors", at=str(path), fix=AGAIN)
+        raise damaged("not a dictionary of tensors", path)
     return dict(values)

@@ -18,9 +18,6 @@ def match_language(wanted: str, codes: Iterable[str], at: str) -> str:
     the macrolanguage: ``sw`` is Swahili, and so is ``swh``, a part of it. A script that the user
     names must be that of the code.
 
-    Args:
-        at: the option.
-
     Raises:
         UserError: none of the codes fits, or several do.
     """
@@ -37,11 +34,9 @@ def match_language(wanted: str, codes: Iterable[str], at: str) -> str:
         if len(found) == 1:
             return found[0]
         if found:
-            raise UserError(
-                f"{wanted} can be several languages of this model: {', '.join(found)}",
-                at=at,
-                fix="give one of these",
-            )
+            what = f"{wanted} can be several languages of this model: {', '.join(found)}"
+            fix = "give one of these"
+            raise UserError(what, at=at, fix=fix)
     close = difflib.get_close_matches(wanted, known, SHOWN, 0.6)
     near = [code for code in known if _language(code)[:2] == wanted[:2].lower()]
     shown = list(dict.fromkeys([*close, *near]))

@@ -13,14 +13,14 @@ import numpy as np
 import torch
 from torch import Tensor
 
+import nmt
 from nmt.apps.convert.families import ACTIVATIONS, Family, Side, Text
-from nmt.apps.convert.folder import AGAIN, CONFIG, HubFolder
+from nmt.apps.convert.folder import CONFIG, HubFolder, damaged
 from nmt.apps.share.layers import from_transformers, sines_first, tensor_pairs
 from nmt.data.vocab import BOS, EOS, PAD, SPECIALS, TAG_MARK, UNK, Vocab
 from nmt.errors import UserError
 from nmt.model import MASKED_LOGIT
 from nmt.model.config import ModelConfig
-from nmt.model.transformer import Transformer
 from nmt.run.checkpoint import non_finite, shapes_of
 
 SHARED = "model.shared.weight"
@@ -57,11 +57,9 @@ def model_keys(family: Family, folder: HubFolder) -> dict[str, Any]:
         if not fitting
     ]  # fmt: skip
     if wrong:
-        raise UserError(
-            "no model of this toolkit computes the same:\n  " + "\n  ".join(wrong),
-            at=str(folder.path / CONFIG),
-            fix="convert another model",
-        )
+        what = "no model of this toolkit computes the same:\n  " + "\n  ".join(wrong)
+        fix = "convert another model"
+        raise UserError(what, at=str(folder.path / CONFIG), fix=fix)
     dropout = config.get("dropout", 0.1)
     keys = {key: config[name] for key, name in _SIZES.items()}
     if family.keys.get("positions") != "learned":
@@ -184,11 +182,8 @@ class Weights:
         settings = self._folder.read_json("generation_config.json") | self._folder.config
         start = settings.get("decoder_start_token_id")
         if not (type(start) is int and 0 <= start < len(self._tgt)):
-            raise UserError(
-                f"decoder_start_token_id is {start!r}, not the id of a token",
-                at=str(self._folder.path / CONFIG),
-                fix=AGAIN,
-            )
+            what = f"decoder_start_token_id is {start!r}, not the id of a token"
+            raise damaged(what, self._folder.path / CONFIG)
         tgt = self._rows(text.tgt, self._tgt, start, vocab)
         found = {
             **from_transformers(config, layers, order),
@@ -206,7 +201,7 @@ class Weights:
             bias = self._tensors[BIAS].reshape(-1)[tgt]
             found["out_bias"] = bias.where(bias > MASKED_LOGIT, 0.0)
         with torch.device("meta"):
-            empty = Transformer(config, len(vocab), initialize=False)
+            empty = nmt.Transformer(config, len(vocab), initialize=False)
         expected = shapes_of(empty.state_dict())
         for name, (shape, _) in expected.items():
             if found[name].shape != shape:
@@ -253,7 +248,7 @@ class Weights:
 
     def _wrong(self, what: str) -> UserError:
         files = ", ".join(self._folder.weight_files())
-        return UserError(what, at=str(self._folder.path / files), fix=AGAIN)
+        return damaged(what, self._folder.path / files)
 
 
 def _some(names: list[str]) -> str:

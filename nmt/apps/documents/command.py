@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import argparse
 import csv
+import dataclasses
 import io
 import sys
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -20,6 +20,10 @@ if TYPE_CHECKING:
     from nmt.apps.documents.job import Report
 
 REPORT = ".report.tsv"  # after the name of a document
+TEXT_ONLY = (  # options that documents do not have
+    "input", "output", "pairs", "json", "scores", "token_scores", "align", "score_target",
+    "prefix", "require", "forbid",
+)  # fmt: skip
 MAX_SHOWN = 10  # places of a document that are printed
 
 
@@ -54,11 +58,8 @@ def requested(args: argparse.Namespace) -> Documents | None:
     count = next((i for i, name in enumerate(given) if not Path(name).is_dir()), len(given))
     runs, files = given[: max(1, count)], [Path(name) for name in given[max(1, count) :]]
     if not files:
-        raise UserError(
-            "--to requires the files to translate",
-            at=args.to,
-            fix=f"name them after the run folder: {runs[0]} FILE... --to {args.to}",
-        )
+        fix = f"name them after the run folder: {runs[0]} FILE... --to {args.to}"
+        raise UserError("--to requires the files to translate", at=args.to, fix=fix)
     args.run = runs
     folder = Path(args.to)
     if folder.exists() and not folder.is_dir():
@@ -78,37 +79,21 @@ def requested(args: argparse.Namespace) -> Documents | None:
 
 
 def _check_options(args: argparse.Namespace) -> None:
-    others = {
-        "--input": args.input,
-        "--output": args.output,
-        "--pairs": getattr(args, "pairs", None),
-        "--json": args.json,
-        "--n-best": args.n_best not in (None, 1),
-        "--scores": args.scores,
-        "--token-scores": args.token_scores,
-        "--align": args.align,
-        "--score-target": args.score_target,
-        "--prefix": args.prefix,
-        "--require": args.require,
-        "--forbid": args.forbid,
-    }
-    for flag in (flag for flag, value in others.items() if value):
-        raise UserError(
-            f"{flag} is for text with one sentence per line, and --to for documents",
-            fix=f"leave out {flag} or --to",
-        )
+    given = [name for name in TEXT_ONLY if getattr(args, name, None)]
+    if args.n_best not in (None, 1):
+        given.append("n_best")
+    for name in given:
+        flag = f"--{name.replace('_', '-')}"
+        what = f"{flag} is for text with one sentence per line, and --to for documents"
+        raise UserError(what, fix=f"leave out {flag} or --to")
 
 
-@dataclass
+@dataclasses.dataclass
 class Documents:
     """The documents that one command translates.
 
     Attributes:
-        files: the documents.
-        folder: of the translations.
-        force: replace existing ones.
         resume: leave out documents that have a translation.
-        retranslate: replace translations that are in a document already.
     """
 
     files: Sequence[Path]
@@ -152,18 +137,18 @@ class Documents:
         unfinished = self._unfinished()
         if done := len(self.files) - len(unfinished):
             print(f"note: {quantity(done, 'document')} translated before", file=sys.stderr)
-        errors: list[NmtError] = []
+        errors = 0
         for path in unfinished:
             try:
                 self._translate(path, translator, options)
             except MachineError:
                 raise
             except NmtError as error:
-                errors.append(error)
+                errors += 1
                 print(f"error: {error}", file=sys.stderr)
         if errors:
             raise UserError(
-                f"{len(errors):,} of {quantity(len(self.files), 'document')} not translated",
+                f"{errors:,} of {quantity(len(self.files), 'document')} not translated",
                 fix="correct these files, then run the same command with --resume",
             )
 
@@ -189,7 +174,6 @@ class Documents:
         self._print(path, report)
 
     def _write_report(self, path: Path, report: Report) -> None:
-        """Write what a person should know of a translation, if there is anything."""
         file = self._report(path)
         if not report.remarks:
             file.unlink(missing_ok=True)  # of an earlier translation, which is replaced
@@ -198,8 +182,7 @@ class Documents:
         writer = csv.writer(table, delimiter="\t", lineterminator="\n")
         writer.writerow(["place", "problem", "note", "source", "translation"])
         for remark in report.remarks:
-            row = remark.place, remark.problem, remark.note, remark.source, remark.translation
-            writer.writerow([" ".join(cell.split()) for cell in row])
+            writer.writerow([" ".join(cell.split()) for cell in dataclasses.astuple(remark)])
         write_atomic(file, table.getvalue(), "choose another folder with --to", AGAIN)
 
     def _print(self, path: Path, report: Report) -> None:

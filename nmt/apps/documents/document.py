@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import io
 import os
 from collections.abc import Callable
@@ -31,13 +30,21 @@ class Nowhere(io.RawIOBase):
         return len(data)  # type: ignore[arg-type]
 
 
+def count_segments(
+    source: BinaryIO, name: str, langs: tuple[str, str], retranslate: bool = False
+) -> int:
+    """Read a document without translating it, and return its number of segments.
+
+    Raises:
+        UserError: the suffix of the name is not that of a format, or the file is damaged.
+    """
+    job = Job(name, *langs, None, retranslate)
+    format_of(name)(source, Nowhere(), job)  # type: ignore[arg-type]
+    return job.report.segments
+
+
 def translate_bytes(
-    data: bytes,
-    name: str,
-    langs: tuple[str, str],
-    translate: Translate,
-    retranslate: bool = False,
-    progress: Progress = lambda count, total: None,
+    data: bytes, name: str, langs: tuple[str, str], translate: Translate, retranslate: bool = False
 ) -> tuple[bytes, Report]:
     """Return a translated document in the same format, and what a person should know of it.
 
@@ -47,14 +54,13 @@ def translate_bytes(
         translate: translates lines; see ``nmt.apps.documents.model.from_translator`` and
             ``nmt.apps.documents.lines.from_function``.
         retranslate: replace translations that are in the document already.
-        progress: called with the number of segments just translated, and that of all.
 
     Raises:
         UserError: the suffix is not that of a format, or the file is damaged; nothing is
             translated then.
     """
-    source, target = io.BytesIO(data), io.BytesIO()
-    report = _translate(source, target, name, langs, translate, retranslate, progress)
+    target = io.BytesIO()
+    report = _translate(io.BytesIO(data), target, name, langs, translate, retranslate)
     return target.getvalue(), report
 
 
@@ -63,23 +69,23 @@ def translate_file(
     target: Path,
     langs: tuple[str, str],
     translate: Translate,
-    retranslate: bool = False,
-    progress: Progress = lambda count, total: None,
+    retranslate: bool,
+    progress: Progress,
 ) -> Report:
     """Write the translation of a file, which exists completely or not at all.
 
     The other arguments, the result and the errors are those of ``translate_bytes``.
 
+    Args:
+        progress: called with the number of segments just translated, and that of all.
+
     Raises:
         MachineError: the disk is full or not writable.
     """
-    draft = temporary(target)
-    with contextlib.ExitStack() as stack:
-        source = stack.enter_context(opened(path))
-        stack.enter_context(disk_errors(target, elsewhere=ELSEWHERE, again=AGAIN))
+    draft, name = temporary(target), str(path)
+    with _opened(path) as source, disk_errors(target, elsewhere=ELSEWHERE, again=AGAIN):
         try:
             with draft.open("xb") as file:
-                name = str(path)
                 report = _translate(source, file, name, langs, translate, retranslate, progress)
                 file.flush()
                 os.fsync(file.fileno())
@@ -90,8 +96,8 @@ def translate_file(
     return report
 
 
-def opened(path: Path) -> BinaryIO:
-    """Open a document.
+def _opened(path: Path) -> BinaryIO:
+    """Open a document, or say how its name may be meant.
 
     Raises:
         UserError: it is missing, cannot be read or is not a regular file.
@@ -111,15 +117,12 @@ def _translate(
     langs: tuple[str, str],
     translate: Translate,
     retranslate: bool,
-    progress: Progress,
+    progress: Progress = lambda count, total: None,
 ) -> Report:
-    convert = format_of(name)
-    reading = Job(name, *langs, None, retranslate)
     # an error in the last line is found before hours of work
-    convert(source, Nowhere(), reading)  # type: ignore[arg-type]
-    total = reading.report.segments
+    total = count_segments(source, name, langs, retranslate)
     progress(0, total)
     source.seek(0)
     job = Job(name, *langs, translate, retranslate, lambda count: progress(count, total))
-    convert(source, target, job)
+    format_of(name)(source, target, job)
     return job.report

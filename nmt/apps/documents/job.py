@@ -19,10 +19,8 @@ class Remark:
     """What a person should know of a translation.
 
     Attributes:
-        place: in the file.
         problem: why it must be looked at; empty = all protected parts and marks are in it.
         note: how it was made, if that may have made it worse.
-        source, translation: their text.
     """
 
     place: str
@@ -75,8 +73,6 @@ class Job:
     """The translation of one document.
 
     Args:
-        name: of the document, for errors.
-        src, tgt: the languages.
         translate: translates lines; None = only read the document, to check and count it.
         retranslate: replace translations that are in the document already.
         progress: called with the number of segments that are translated.

@@ -9,8 +9,8 @@ between, which is worse text with all parts. What fails this too has a ``problem
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Sequence
-from typing import NamedTuple, Protocol, TypeAlias
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import NamedTuple, TypeAlias
 
 from nmt.apps.documents.protect import has_words, missing, repair, spans
 from nmt.decoding.codec import too_long
@@ -33,7 +33,6 @@ class Translated(NamedTuple):
     """The translation of a line.
 
     Attributes:
-        text: the translation.
         links: its word alignment; None = not known.
         problem: why a person must look at it; empty = none.
         note: how it was made, if that may have made it worse.
@@ -48,30 +47,18 @@ class Translated(NamedTuple):
 Results: TypeAlias = "Iterable[tuple[Line, Translated]]"
 
 
-class Translate(Protocol):
-    """Translates lines that are not blank, each of one sentence."""
-
-    def __call__(
-        self,
-        lines: Sequence[str],
-        require: Sequence[Sequence[str]] | None = None,
-        align: bool = False,
-    ) -> Sequence[Translated] | None:
-        """Return the translations; None if ``require`` is given and not supported.
-
-        Args:
-            require: for each line, the phrases that its translation must contain.
-            align: the links are wanted.
-        """
+# for each line, what its translation must contain; None = anything
+Phrases: TypeAlias = Sequence[Sequence[str]] | None
+# lines that are not blank, each of one sentence; their phrases; whether the links are wanted -> the
+# translations; None = phrases are given and not supported
+Translate: TypeAlias = Callable[[Sequence[str], Phrases, bool], Sequence[Translated] | None]
 
 
 def from_function(function: Callable[[list[str]], Sequence[str]]) -> Translate:
     """Return a ``Translate`` that calls a function of lines, without alignment or constraints."""
 
     def translate(
-        lines: Sequence[str],
-        require: Sequence[Sequence[str]] | None = None,
-        align: bool = False,
+        lines: Sequence[str], require: Phrases, align: bool
     ) -> Sequence[Translated] | None:
         return None if require else [Translated(text) for text in function([*lines])]
 
@@ -82,7 +69,6 @@ class Line(NamedTuple):
     """A line to translate.
 
     Attributes:
-        text: the line.
         keep: further texts that its translation must have.
         align: whether the links are wanted.
     """
@@ -93,11 +79,7 @@ class Line(NamedTuple):
 
 
 class Lines:
-    """Translates lines, and remembers them, so that repeated lines are translated once.
-
-    Args:
-        translate: translates a list of texts.
-    """
+    """Translates lines, and remembers them, so that repeated lines are translated once."""
 
     def __init__(self, translate: Translate) -> None:
         self._translate = translate
@@ -113,7 +95,7 @@ class Lines:
             self._known.clear()
             self._size = 0
         new = [line for line in dict.fromkeys(lines) if line not in self._known]
-        for attempt in (self._copied, self._plain, self._required, self._in_parts):
+        for attempt in (self._copied, self._searched, self._required, self._in_parts):
             for line, result in attempt(new):
                 self._known[line] = result
                 self._size += len(line.text) + len(result.text)
@@ -126,46 +108,37 @@ class Lines:
             if problem or not has_words(line.text, line.keep):
                 yield line, _as_it_is(line.text, problem)
 
-    def _plain(self, lines: Sequence[Line]) -> Results:
-        for align in (False, True):
-            yield from self._checked([line for line in lines if line.align == align])
-
     def _required(self, lines: Sequence[Line]) -> Results:
-        required = {
-            line: list(dict.fromkeys(span.text for span in spans(line.text, line.keep)))
-            for line in lines
-        }
-        for align in (False, True):
-            chosen = [
-                line
-                for line, parts in required.items()
-                if line.align == align and 0 < sum(map(len, parts)) <= MAX_REQUIRED
-            ]
-            yield from self._checked(chosen, [required[line] for line in chosen])
+        required = {line: _parts_of(line) for line in lines}
+        chosen = [line for line in lines if 0 < sum(map(len, required[line])) <= MAX_REQUIRED]
+        yield from self._searched(chosen, required)
 
-    def _checked(
-        self, lines: Sequence[Line], require: Sequence[Sequence[str]] | None = None
+    def _searched(
+        self, lines: Sequence[Line], required: Mapping[Line, Sequence[str]] | None = None
     ) -> Results:
         """Yield the translations that have all protected parts of their lines."""
-        if not lines:
-            return
-        results = self._translate([line.text for line in lines], require, lines[0].align)
-        for line, result in zip(lines, results or (), strict=results is not None):
-            text = repair(line.text, result.text, line.keep)
-            if missing(line.text, text, line.keep):
-                continue
-            if not text.strip():
-                yield line, _as_it_is(line.text, EMPTY)
-            elif text == result.text:
-                yield line, result
-            else:
-                yield line, result._replace(text=text, links=None)
+        for align in (False, True):
+            some = [line for line in lines if line.align == align]
+            require = None if required is None else [required[line] for line in some]
+            results = self._translate([line.text for line in some], require, align) if some else ()
+            if results is None:  # phrases cannot be required
+                return
+            for line, result in zip(some, results, strict=True):
+                text = repair(line.text, result.text, line.keep)
+                if missing(line.text, text, line.keep):
+                    continue
+                if not text.strip():
+                    yield line, _as_it_is(line.text, EMPTY)
+                elif text == result.text:
+                    yield line, result
+                else:
+                    yield line, result._replace(text=text, links=None)
 
     def _in_parts(self, lines: Sequence[Line]) -> Results:
         divided = {line: _around_spans(line) for line in lines}
         texts = {part for parts in divided.values() for part in parts if has_words(part)}
         wanted = sorted(texts)
-        results = self._translate(wanted) if wanted else ()
+        results = self._translate(wanted, None, False) if wanted else ()
         translations = dict(zip(wanted, results or (), strict=True))
         for line, parts in divided.items():
             text, problem = "", ""
@@ -179,13 +152,18 @@ class Lines:
                     text += part
             if lost := ", ".join(missing(line.text, text, line.keep)):
                 problem = f"not as in the source: {lost}"
-            kept = ", ".join(dict.fromkeys(span.text for span in spans(line.text, line.keep)))
-            yield line, Translated(text, None, problem, f"translated in parts, to keep {kept}")
+            note = f"translated in parts, to keep {', '.join(_parts_of(line))}"
+            yield line, Translated(text, None, problem, note)
 
 
 def _as_it_is(text: str, problem: str = "") -> Translated:
     links = [Link(0, len(text), 0, len(text))]
     return Translated(text, links, f"not translated: {problem}" if problem else "")
+
+
+def _parts_of(line: Line) -> list[str]:
+    """Return the protected parts of a line, each once."""
+    return list(dict.fromkeys(span.text for span in spans(line.text, line.keep)))
 
 
 def _around_spans(line: Line) -> list[str]:

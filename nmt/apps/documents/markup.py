@@ -27,21 +27,21 @@ def translate_segments(segments: Sequence[Segment], lines: Lines, lang: str) -> 
     """Translate segments; each gets its translation, and what a person should know of it.
 
     Args:
-        lines: translates them.
         lang: language of the source, for the division into sentences.
     """
     marked = [_Marked(segment, base_language(lang)) for segment in segments]
-    _translate_parts([part for each in marked for part in each.parts], lines)
+    _translate_parts(marked, lines)
     unplaced = [each for each in marked if not each.place()]
     for each in unplaced:
         each.divide_at_marks()
-    _translate_parts([p for each in unplaced for p in each.parts if p.translated is None], lines)
+    _translate_parts(unplaced, lines)
     for each in unplaced:
         if not each.place():
             each.segment.problem = "not translated: its markup has no place in the translation"
 
 
-def _translate_parts(parts: Sequence[_Part], lines: Lines) -> None:
+def _translate_parts(marked: Sequence[_Marked], lines: Lines) -> None:
+    parts = [part for each in marked for part in each.parts]
     results = lines.translate([part.line for part in parts])
     for part, result in zip(parts, results, strict=True):
         part.translated = result
@@ -59,7 +59,7 @@ class _Part:
     start: int
     end: int
     line: Line
-    translated: Translated | None = None
+    translated: Translated = field(init=False)
 
 
 @dataclass(eq=False)
@@ -68,7 +68,6 @@ class _Node:
 
     Attributes:
         start, end: position in the text; equal for a single mark without text.
-        close: the second mark of a pair.
     """
 
     mark: Mark
@@ -114,19 +113,12 @@ class _Marked:
 
     def place(self) -> bool:
         """Write the translation of the segment; return False if a mark has no place in it."""
-        results = [part.translated for part in self.parts if part.translated is not None]
-        if any(
-            part.line.align and result.links is None
-            for part, result in zip(self.parts, results, strict=True)
-        ):
-            return False
-        places = _Places(self.text, self.parts)
+        segment, results = self.segment, [part.translated for part in self.parts]
         try:
-            tokens = list(_emit(self.nodes, places, 0, len(places.text)))
+            places = _Places(self.text, self.parts)
+            segment.translated = joined(_emit(self.nodes, places, 0, len(places.text)))
         except _Crossing:
             return False
-        segment = self.segment
-        segment.translated = joined(tokens)
         problems = dict.fromkeys(result.problem for result in results if result.problem)
         notes = dict.fromkeys(result.note for result in results if result.note)
         segment.problem = "; ".join(problems)
@@ -146,25 +138,24 @@ def _tree(tokens: Sequence[Token]) -> tuple[list[int], list[_Node], list[tuple[i
         if isinstance(token, str):
             offset += len(token)
             continue
-        if not token.text:
-            offsets.append(offset)
-        top = stack[-1]
-        node = _Node(token, offset, offset + len(token.text))
+        node, top = _Node(token, offset, offset + len(token.text)), stack[-1]
         if token.text:
             kept.append((offset, token.text))
-            offset += len(token.text)
+            offset = node.end
+        else:
+            offsets.append(offset)
         if token.kind == "close" and len(stack) > 1 and top.mark.name == token.name:
             stack.pop()
             top.end, top.close = offset, token
-        elif token.kind == "open":
-            top.children.append(node)
+            continue
+        top.children.append(node)
+        if token.kind == "open":
             stack.append(node)
-        else:
-            top.children.append(node)
     while len(stack) > 1:  # a pair that does not end here
         node = stack.pop()
-        parent = stack[-1].children
-        parent[parent.index(node) + 1 :] = [*node.children, *parent[parent.index(node) + 1 :]]
+        siblings = stack[-1].children
+        after = siblings.index(node) + 1
+        siblings[after:after] = node.children
         node.children = []
     return offsets, stack[0].children, kept
 
@@ -194,8 +185,10 @@ class _Places:
     """Where positions of a text are in its translation.
 
     Attributes:
-        source: the text.
         text: its translation: that of each part, and the white space between them.
+
+    Raises:
+        _Crossing: a mark is inside a part whose alignment is not known.
     """
 
     def __init__(self, source: str, parts: Sequence[_Part]) -> None:
@@ -204,11 +197,12 @@ class _Places:
         self._links: list[Link] = []
         for part in parts:
             self._gap(end, part.start)
-            assert part.translated is not None
             shift, text = len(self.text), part.translated.text
-            links = part.translated.links if part.line.align else None
-            if links is None:  # no mark is inside
-                links = [Link(0, part.end - part.start, 0, len(text))]
+            links: Sequence[Link] | None = [Link(0, part.end - part.start, 0, len(text))]
+            if part.line.align:  # a mark is inside
+                links = part.translated.links
+            if links is None:
+                raise _Crossing
             self._links += [
                 Link(a + part.start, b + part.start, c + shift, d + shift)
                 for a, b, c, d in links

@@ -39,8 +39,6 @@ class Span(NamedTuple):
     """A protected part of a text.
 
     Attributes:
-        start, end: position in the text.
-        text: as it stands there.
         key: what a translation must have: the text, of a number its digits.
     """
 

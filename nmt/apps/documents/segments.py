@@ -42,7 +42,6 @@ class Segment:
 
     Attributes:
         tokens: text, as a reader sees it, and marks between. A line end is kept.
-        place: where it is, for people.
         translated: tokens of the translation; None = not translated.
         problem: why a person must look at the translation; empty = it passed the checks.
         note: how it was made, if that may have made it worse.
@@ -101,6 +100,15 @@ Item: TypeAlias = str | Unit
 def plain(tokens: Sequence[Token]) -> str:
     """Return the text of tokens, without markup."""
     return "".join(token if isinstance(token, str) else token.text for token in tokens)
+
+
+def written(tokens: Sequence[Token], encode: Callable[[str], str] = str) -> str:
+    """Return tokens as they stand in a file.
+
+    Args:
+        encode: returns text between marks as it stands there.
+    """
+    return "".join(encode(token) if isinstance(token, str) else str(token) for token in tokens)
 
 
 def text_unit(

@@ -58,7 +58,6 @@ def analyze(key: Key, judgements: Sequence[Judgement], resamples: int) -> list[F
 
     Args:
         judgements: at least one.
-        resamples: of the bootstrap.
     """
     values = np.array([judgement.values for judgement in judgements])  # [judgements, systems]
     numbers = {key.kind: values}

@@ -108,10 +108,8 @@ def _make(args: argparse.Namespace) -> None:
 
     source, *names = args.files
     if not 2 <= len(names) <= len(LETTERS):
-        raise UserError(
-            f"{quantity(len(names), 'system')}, but a sheet has two or three",
-            fix="give the source and the translations of two or three systems",
-        )
+        fix = "give the source and the translations of two or three systems"
+        raise UserError(f"{quantity(len(names), 'system')}, but a sheet has two or three", fix=fix)
     _reject_duplicates(names, "this system is given twice")
     if not args.output or not args.output.endswith(SUFFIX):
         fix = "name the workbook, for example -o sheet.xlsx"

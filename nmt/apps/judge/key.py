@@ -30,7 +30,6 @@ class Row:
     """A line that is judged.
 
     Attributes:
-        id: of the row.
         line: number of the line in the source, from 1.
         document: id of its document; empty = the line is a document of its own.
         order: the systems of columns A, B, C, as indexes.
@@ -53,9 +52,6 @@ class Key:
 
     Attributes:
         kind: SCORE (0 to 100) or RANK (1 is best, equal ranks are allowed).
-        systems: their names, in the order of the command.
-        source: file of the source.
-        seed: of the sample and of the orders.
     """
 
     kind: str
@@ -129,12 +125,10 @@ def draw_rows(
     order of the text.
 
     Args:
-        sources: the lines.
         systems: translations of each line, by system.
         refs: reference of each line; empty = none.
         documents: document id of each line; empty = none.
         sample: number of lines; the last document may exceed it.
-        seed: of all draws.
 
     Returns:
         The rows, with their texts in the order of the columns: source, reference, translations.

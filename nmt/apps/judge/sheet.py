@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import itertools
 import math
 import re
 from collections.abc import Iterator, Sequence
@@ -49,10 +50,8 @@ class Judgement:
 
     Attributes:
         judge: name of the sheet.
-        row: of the key.
         values: of each system, in the order of the key.
         comment: empty if the judge wrote none.
-        source: of the row.
         translations: in the order of the key.
     """
 
@@ -79,12 +78,9 @@ def write_sheet(key: Key, texts: Sequence[Sequence[str]], by_document: bool, fil
     from openpyxl.styles import Alignment, Border, Font, PatternFill, Protection, Side
     from openpyxl.worksheet.datavalidation import DataValidation
 
-    systems = len(key.systems)
     titles = [ROW, *[DOCUMENT] * by_document, SOURCE]
-    titles += [REFERENCE] * (len(texts[0]) - systems - 1)
-    for letter in LETTERS[:systems]:
-        titles += [f"{TRANSLATION} {letter}", f"{key.kind} {letter}"]
-    titles.append(COMMENT)
+    titles += [REFERENCE] * (len(texts[0]) - len(key.systems) - 1)
+    titles += [*itertools.chain(*_columns(key)), COMMENT]
     book = openpyxl.Workbook()
     help_page = book.active
     help_page.title = "Instructions"
@@ -129,13 +125,16 @@ def write_sheet(key: Key, texts: Sequence[Sequence[str]], by_document: bool, fil
     return output.getvalue()
 
 
+def _columns(key: Key) -> list[tuple[str, str]]:
+    """Return the titles of the columns of each system: its translation, and what judges give it."""
+    return [(f"{TRANSLATION} {x}", f"{key.kind} {x}") for x in LETTERS[: len(key.systems)]]
+
+
 def _set_text(cell: Any, text: str, file: str) -> None:
     if len(text) > _LONGEST:
-        raise UserError(
-            f"a text of {len(text):,} characters does not fit in a cell, which has {_LONGEST:,}",
-            at=f"{file}:{cell.coordinate}",
-            fix="split the line, or leave it out of the files",
-        )
+        what = f"a text of {len(text):,} characters does not fit in a cell, which has {_LONGEST:,}"
+        fix = "split the line, or leave it out of the files"
+        raise UserError(what, at=f"{file}:{cell.coordinate}", fix=fix)
     cell.value = _CONTROL.sub(" ", text)
     cell.data_type = "s"  # also if it begins with =, which would be a formula
 
@@ -147,7 +146,6 @@ def read_sheets(files: Sequence[Path], key: Key) -> tuple[list[Judgement], list[
 
     Args:
         files: one for each judge.
-        key: of the sheets.
 
     Returns:
         The judgements of complete rows, and notes with counts of the other rows.
@@ -165,13 +163,11 @@ def read_sheets(files: Sequence[Path], key: Key) -> tuple[list[Judgement], list[
         faults += reader.faults
         notes += reader.notes()
     if faults:
-        more = f"\n  and {len(faults) - SHOWN_FAULTS:,} more" if len(faults) > SHOWN_FAULTS else ""
-        raise UserError(
-            f"{quantity(len(faults), 'cell')} cannot be used:\n  "
-            + "\n  ".join(faults[:SHOWN_FAULTS])
-            + more,
-            fix="correct these cells; the original sheet has the texts of each row",
-        )
+        shown = [f"{quantity(len(faults), 'cell')} cannot be used:", *faults[:SHOWN_FAULTS]]
+        if len(faults) > SHOWN_FAULTS:
+            shown.append(f"and {len(faults) - SHOWN_FAULTS:,} more")
+        fix = "correct these cells; the original sheet has the texts of each row"
+        raise UserError("\n  ".join(shown), fix=fix)
     return judgements, notes
 
 
@@ -193,14 +189,9 @@ def _cells(file: Path, key: Key) -> Iterator[dict[str, Any]]:
     try:
         book = openpyxl.load_workbook(file, data_only=True)
     except Exception as error:  # openpyxl raises whatever the damage causes
-        raise UserError(
-            "is not an Excel workbook",
-            at=str(file),
-            fix="save the sheet as .xlsx in the judge's program",
-        ) from error
-    needed = [ROW, SOURCE]
-    for letter in LETTERS[: len(key.systems)]:
-        needed += [f"{TRANSLATION} {letter}", f"{key.kind} {letter}"]
+        fix = "save the sheet as .xlsx in the judge's program"
+        raise UserError("is not an Excel workbook", at=str(file), fix=fix) from error
+    needed = [ROW, SOURCE, *itertools.chain(*_columns(key))]
     missing = needed
     for page in book.worksheets:
         first, *rows = page.iter_rows() or [()]
@@ -220,7 +211,7 @@ def _cells(file: Path, key: Key) -> Iterator[dict[str, Any]]:
 
 
 class _Reader:
-    """Reads the rows of one sheet, and keeps what is wrong with them."""
+    """The reader of one sheet, which keeps what is wrong with its rows."""
 
     def __init__(self, file: str, key: Key) -> None:
         self.file, self.key = file, key
@@ -232,20 +223,19 @@ class _Reader:
 
     def judgements(self, rows: Iterator[dict[str, Any]]) -> Iterator[Judgement]:
         """Yield the judgement of each complete row."""
-        letters = LETTERS[: len(self.key.systems)]
         for cells in rows:
             row = self._row(cells)
             if row is None:
                 continue
-            found = [self._value(cells[f"{self.key.kind} {letter}"]) for letter in letters]
+            found = [self._value(cells[given]) for _, given in _columns(self.key)]
             values = [value for value in found if value is not None]
             if len(values) < len(found):
                 self.empty += not values
                 self.partial += [cells[ROW].coordinate] * bool(values)
                 continue
             self.read += 1
-            texts = [_text(cells[f"{TRANSLATION} {letter}"]) for letter in letters]
-            columns = [row.order.index(system) for system in range(len(letters))]
+            texts = [_text(cells[shown]) for shown, _ in _columns(self.key)]
+            columns = [row.order.index(system) for system in range(len(texts))]
             comment = _text(cells[COMMENT]) if COMMENT in cells else ""
             yield Judgement(
                 Path(self.file).stem,
@@ -257,7 +247,6 @@ class _Reader:
             )
 
     def _row(self, cells: dict[str, Any]) -> Row | None:
-        """Return the row of the key, or keep what is wrong."""
         cell = cells[ROW]
         name = _text(cell).strip()
         if name not in self.rows:
@@ -269,9 +258,9 @@ class _Reader:
             return None
         self.places[name] = cell.coordinate
         row = self.rows[name]
-        texts = [_text(cells[SOURCE])]
-        texts += [_text(cells[REFERENCE])] if REFERENCE in cells else []
-        texts += [_text(cells[f"{TRANSLATION} {x}"]) for x in LETTERS[: len(row.order)]]
+        titles = [SOURCE, *[REFERENCE] * (REFERENCE in cells)]
+        titles += [shown for shown, _ in _columns(self.key)]
+        texts = [_text(cells[title]) for title in titles]
         if row_id(row.line, texts) != name:
             self._fault(cell, f"the texts are not those of row {name}: moved or changed")
             return None

@@ -34,8 +34,8 @@ from nmt.apps.documents.formats import FORMATS
 from nmt.apps.serve import libretranslate
 from nmt.apps.serve.corrections import CorrectionsFile
 from nmt.apps.serve.documents import Document, Documents
-from nmt.apps.serve.form import FORM_TYPES, read, read_fields
-from nmt.apps.serve.guard import Guard, answer, stopping
+from nmt.apps.serve.form import FORM_TYPES, answer, bad_option, read, read_fields
+from nmt.apps.serve.guard import Guard, stopping
 from nmt.apps.serve.libretranslate import (
     LanguageDescription,
     LibreTranslateFile,
@@ -222,7 +222,7 @@ class Service:
             self.translate,
             responses={200: {"model": TranslateResponse}, **ERRORS},
             openapi_extra=libretranslate.body_of(LibreTranslateRequest, FORM_TYPES[0]),
-            route_class_override=libretranslate.route(self.models, self._translate, self.documents),
+            route_class_override=libretranslate.route(self),
         )
         app.exception_handler(Refused)(_refused)
         app.exception_handler(UserError)(_bad_option)
@@ -320,7 +320,7 @@ class Service:
                 raise document.error
             return JSONResponse({"translatedFileUrl": f"{request.base_url}documents/{name}/file"})
         except Refused as refused:
-            return libretranslate.refusal(refused)
+            return answer(refused, as_text=True)
 
     async def _add(
         self, file: Any, model: ServedModel, langs: tuple[str, str], options: dict[str, Any]
@@ -333,16 +333,17 @@ class Service:
 
     async def translate(self, body: TranslateRequest, request: Request) -> Response:  # type: ignore[valid-type]
         """Translate lines of text. A body with ``q`` has the form of LibreTranslate."""
-        return JSONResponse(await self._translate(body, request))
+        return JSONResponse(await self.results(body, request))
 
-    async def _translate(self, body: Any, request: Request) -> dict[str, Any]:
+    async def results(self, body: Any, request: Request) -> dict[str, Any]:
+        """Translate a ``TranslateRequest``; return the values of a ``TranslateResponse``."""
         started, name, status = time.monotonic(), "", 500
         try:
             model = self._model(body.model)
             name = model.name
             lines = self._lines(body.text)
-            options, costs = self._options(model, body, lines)
-            results = await self._results(model, lines, costs, options, request)
+            options = self._options(model, body, lines)
+            results = await self._results(model, lines, options, request)
             status = 200
         except UserError:
             status = 422
@@ -352,9 +353,8 @@ class Service:
             raise
         except Exception as error:  # the operator finds the details on standard error
             print(f"error: {type(error).__name__}: {error}", file=sys.stderr)
-            raise Refused(
-                500, "failed", "the translation failed", "ask the operator of the server"
-            ) from error
+            what, fix = "the translation failed", "ask the operator of the server"
+            raise Refused(500, "failed", what, fix) from error
         finally:
             seconds = time.monotonic() - started
             self.metrics.requests.labels(name, str(status)).inc()
@@ -379,27 +379,17 @@ class Service:
     def _lines(self, text: str | Sequence[str]) -> list[str]:
         lines = re.split("\r\n|\r|\n", text) if isinstance(text, str) else list(text)
         if len(lines) > self.limits.lines:
-            raise Refused(
-                422,
-                "too_many_lines",
-                f"the text has {len(lines):,} lines, at most {self.limits.lines:,} are allowed",
-                "send the text in several requests",
-            )
+            what = f"the text has {len(lines):,} lines, at most {self.limits.lines:,} are allowed"
+            raise Refused(422, "too_many_lines", what, "send the text in several requests")
+        most = self.limits.characters
         for number, line in enumerate(lines, 1):
-            if len(line) > self.limits.characters:
-                raise Refused(
-                    422,
-                    "line_too_long",
-                    f"line {number} has {len(line):,} characters, at most "
-                    f"{self.limits.characters:,} are allowed",
-                    "split it into sentences, one per line",
-                )
+            if len(line) > most:
+                what = f"line {number} has {len(line):,} characters, at most {most:,} are allowed"
+                raise Refused(422, "line_too_long", what, "split it into sentences, one per line")
         return lines
 
-    def _options(
-        self, model: ServedModel, body: Any, lines: Sequence[str]
-    ) -> tuple[dict[str, Any], list[int]]:
-        """Return the search options that a request gives, and the cost of each line."""
+    def _options(self, model: ServedModel, body: Any, lines: Sequence[str]) -> dict[str, Any]:
+        """Return the search options of a request, which are within the limits."""
         given = {name: getattr(body, name) for name in OPTIONS if getattr(body, name) is not None}
         if self.glossary:
             given.setdefault("glossary", self.glossary)
@@ -412,15 +402,10 @@ class Service:
         # mbr and groups enlarge the beam; the recipe's own beam is always allowed
         largest = max(self.limits.beam, model.translator.info.decode.beam)
         if options.beam > largest:
-            raise Refused(
-                422,
-                "bad_option",
-                f"these options need a beam of {options.beam:,}, above {largest}, the limit of "
-                "this server",
-                "choose smaller candidates, n_best or groups",
-            )
-        costs = model.work(lines, options)
-        if (work := sum(costs)) > self.limits.work:
+            limit = f"above {largest}, the limit of this server"
+            what = f"these options need a beam of {options.beam:,}, {limit}"
+            raise Refused(422, "bad_option", what, "choose smaller candidates, n_best or groups")
+        if (work := sum(model.work(lines, options))) > self.limits.work:
             share = self.limits.work / work
             raise Refused(
                 422,
@@ -431,21 +416,13 @@ class Service:
                 f"send at most {share:.0%} of this text in a request, or choose a smaller beam, "
                 "n_best or max_len_offset",
             )
-        return given, costs
+        return given
 
     async def _results(
-        self,
-        model: ServedModel,
-        lines: list[str],
-        costs: Sequence[float],
-        options: dict[str, Any],
-        request: Request,
+        self, model: ServedModel, lines: list[str], options: dict[str, Any], request: Request
     ) -> list[dict[str, Any]]:
         """Wait for the results; leave the queue if the client does, or if they take too long."""
-        # a sample is a function of its line number, so it must not share a batch
-        together = not options.get("sample")
-        queued = model.batcher.submit(lines, costs, options, together)
-        future = asyncio.wrap_future(queued)
+        future = asyncio.wrap_future(model.submit(lines, options))
         deadline = time.monotonic() + self.limits.seconds
         try:
             while not future.done():
@@ -493,25 +470,21 @@ def page(file: Path) -> Callable[[], Any]:
 # ---------------------------------------------------------------- errors as JSON
 
 
-async def _refused(request: Request, error: Exception) -> Response:
-    assert isinstance(error, Refused)
+async def _refused(request: Request, error: Refused) -> Response:
     return answer(error)
 
 
-async def _bad_option(request: Request, error: Exception) -> Response:
-    assert isinstance(error, UserError)
-    return answer(Refused(422, "bad_option", error.what, error.fix or ""))
+async def _bad_option(request: Request, error: UserError) -> Response:
+    return answer(bad_option(error))
 
 
-async def _invalid(request: Request, error: Exception) -> Response:
-    assert isinstance(error, RequestValidationError)
+async def _invalid(request: Request, error: RequestValidationError) -> Response:
     problems = problems_of({**part, "loc": part["loc"][1:]} for part in error.errors())
     fix = "correct the body, which is a JSON object; GET /docs describes it"
     return answer(Refused(422, "bad_request", problems, fix))
 
 
-async def _http_error(request: Request, error: Exception) -> Response:
-    assert isinstance(error, HTTPException)
+async def _http_error(request: Request, error: HTTPException) -> Response:
     codes = {400: "bad_request", 405: "wrong_method"}
     code = codes.get(error.status_code, "no_such_path")
     return answer(Refused(error.status_code, code, str(error.detail), "see GET /docs"))

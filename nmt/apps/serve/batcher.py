@@ -73,9 +73,6 @@ class Batcher:
     because a translation does not depend on the other lines of its batch.
 
     Args:
-        translate: does the work.
-        batch: the most lines of a batch.
-        queue: the most lines that may wait.
         observe: called with the number of lines of each batch.
     """
 

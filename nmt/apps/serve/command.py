@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import dataclasses
 import os
 import sys
 from collections.abc import Sequence
@@ -23,30 +24,6 @@ KEY_VARIABLE = "NMT_SERVE_API_KEY"
 SHORTEST_KEY = 16  # characters
 NEW_KEY = 'python -c "import secrets; print(secrets.token_urlsafe())"'
 COMPILED_PRODUCTS = 128  # matrix products kept, of up to a megabyte; more are seldom used again
-LIMITS = {
-    "body": ("--max-body", "BYTES", int, "maximum size of a request"),
-    "lines": ("--max-lines", "N", int, "maximum number of lines in a request"),
-    "characters": ("--max-chars", "N", int, "maximum number of characters in a line"),
-    "queue": ("--max-queue", "N", int, "maximum number of lines that wait for a model"),
-    "seconds": ("--timeout", "SECONDS", float, "maximum time from a request to its answer"),
-    "beam": ("--max-beam", "N", int, "maximum beam and n-best list of a request"),
-    "work": (
-        "--max-work",
-        "N",
-        int,
-        "maximum of (characters + max_len_offset) x hypotheses, added over the lines of a request",
-    ),
-    "grace": (
-        "--grace",
-        "SECONDS",
-        float,
-        "time after SIGTERM or Ctrl-C in which accepted requests are answered",
-    ),
-    "batch": ("--batch-lines", "N", int, "maximum number of lines in a batch"),
-    "file": ("--max-file", "BYTES", int, "maximum size of a document"),
-    "file_seconds": ("--file-timeout", "SECONDS", float, "maximum time for a document"),
-}
-
 EXAMPLES = """\
 examples:
   %(prog)s runs/gl-en                            # http://localhost:8000
@@ -105,15 +82,14 @@ def parser() -> argparse.ArgumentParser:
         "contain, one per line; for requests without a glossary",
     )
     limits = p.add_argument_group("limits")
-    for name, (flag, metavar, kind, meaning) in LIMITS.items():
-        default = getattr(Limits, name)
+    for limit in dataclasses.fields(Limits):
         limits.add_argument(
-            flag,
-            dest=name,
-            metavar=metavar,
-            type=kind,
-            default=default,
-            help=f"{meaning}; default: {default:,.0f}".replace("%", "%%"),
+            limit.metadata["flag"],
+            dest=limit.name,
+            metavar=limit.metadata["unit"],
+            type=type(limit.default),
+            default=limit.default,
+            help=f"{limit.metadata['meaning']}; default: {limit.default:,.0f}",
         )
     model = p.add_argument_group("models")
     add_model_options(model)
@@ -196,10 +172,10 @@ def _check_glossary(translators: Sequence[Translator], glossary: Sequence[Term])
 
 
 def _limits(args: argparse.Namespace) -> Limits:
-    values = {name: getattr(args, name) for name in LIMITS}
-    for name, value in values.items():
+    values = {limit.name: getattr(args, limit.name) for limit in dataclasses.fields(Limits)}
+    for limit in dataclasses.fields(Limits):
+        value, flag = values[limit.name], limit.metadata["flag"]
         if not 0 < value < float("inf"):  # JSON has no infinity
-            flag = LIMITS[name][0]
             raise UserError(f"{value:g} is not a number above 0", at=flag, fix="give another one")
     return Limits(**values)
 
@@ -218,11 +194,9 @@ def _api_key(args: argparse.Namespace) -> str | None:
     else:
         return None
     if len(key) < SHORTEST_KEY or not key.isascii() or any(map(str.isspace, key)):
-        raise UserError(
-            f"an API key has at least {SHORTEST_KEY} ASCII characters and no space",
-            at=at,
-            fix=f"make one with: {NEW_KEY}",
-        )
+        what = f"an API key has at least {SHORTEST_KEY} ASCII characters and no space"
+        fix = f"make one with: {NEW_KEY}"
+        raise UserError(what, at=at, fix=fix)
     return key
 
 

@@ -59,11 +59,9 @@ class CorrectionsFile:
             file.seek(0)
             if (first := file.readline()) != header:
                 if not header.startswith(first):
-                    raise UserError(
-                        f"is not a file of corrections, whose first line is {header.decode()!r}",
-                        at=f"{self.path}:1",
-                        fix="choose a file that nmt-serve wrote, or a new name",
-                    )
+                    what = f"is not a file of corrections, whose first line is {header.decode()!r}"
+                    fix = "choose a file that nmt-serve wrote, or a new name"
+                    raise UserError(what, at=f"{self.path}:1", fix=fix)
                 file.truncate(0)
                 file.write(header)
                 return
@@ -80,7 +78,6 @@ class CorrectionsFile:
 
 
 def _has_time(row: bytes) -> bool:
-    """Return whether a row is complete but for its line end."""
     try:
         datetime.strptime(row.decode().rpartition("\t")[2], TIME)
     except ValueError:

@@ -7,21 +7,22 @@ model like those of other requests, so they share batches and get no more than a
 from __future__ import annotations
 
 import concurrent.futures
+import contextlib
 import io
 import queue
 import secrets
 import sys
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import PurePath
 from typing import Any, Literal
 
-from nmt.apps.documents.document import translate_bytes
-from nmt.apps.documents.formats import format_of
-from nmt.apps.documents.job import Job, Remark
-from nmt.apps.documents.lines import Link, Translate, Translated
+from nmt.apps.documents.document import count_segments, translate_bytes
+from nmt.apps.documents.job import Remark
+from nmt.apps.documents.lines import Phrases, Translate, Translated
+from nmt.apps.documents.model import Word, linked, translated
 from nmt.apps.serve.limits import Limits, Refused
 from nmt.apps.serve.model import ServedModel
 from nmt.data.glossary import Term
@@ -40,14 +41,9 @@ class Document:
     """A document, with its translation in the end.
 
     Attributes:
-        name: of the file.
         data: its content, and in the end that of the translation.
-        langs: source and target language.
-        options: of the search.
         segments: number of texts in it.
         lines: number of lines that are translated; texts that occur twice are one line.
-        remarks: what a person must look at.
-        error: why it was not translated.
         asked: when its client last asked for it.
     """
 
@@ -66,13 +62,8 @@ class Document:
     def description(self) -> dict[str, Any]:
         """Return what a client needs to know, as JSON values."""
         places = [
-            {
-                "place": one.place,
-                "problem": one.problem,
-                "source": one.source,
-                "text": one.translation,
-            }
-            for one in self.remarks[:SHOWN]
+            {"place": r.place, "problem": r.problem, "source": r.source, "text": r.translation}
+            for r in self.remarks[:SHOWN]
         ]
         return {
             "name": self.name,
@@ -88,7 +79,6 @@ class Documents:
     """The documents of a server.
 
     Args:
-        limits: of the server.
         glossary: terms for documents that do not have a glossary.
     """
 
@@ -108,11 +98,9 @@ class Documents:
             Refused: it is damaged or of another kind, or too many documents are in memory.
         """
         document.name = PurePath(document.name.replace("\\", "/")).name
-        reading = Job(document.name, *document.langs, None)
-        _refuse_user_errors(
-            lambda: format_of(document.name)(io.BytesIO(document.data), io.BytesIO(), reading)
-        )
-        document.segments = reading.report.segments
+        with _refused_user_errors():
+            source = io.BytesIO(document.data)
+            document.segments = count_segments(source, document.name, document.langs)
         with self._lock:
             self._forget()
             if len(self._documents) >= MOST:
@@ -132,10 +120,9 @@ class Documents:
         with self._lock:
             self._forget()
             if name not in self._documents:
+                what = "the server does not have this document"
                 fix = f"send it again, and fetch it within {KEPT:g} seconds"
-                raise Refused(
-                    404, "no_such_document", "the server does not have this document", fix
-                )
+                raise Refused(404, "no_such_document", what, fix)
             document = self._documents[name]
             document.asked = time.monotonic()
             return document
@@ -159,9 +146,9 @@ class Documents:
                 raise Refused(504, "timeout", what, "divide it into several files")
 
         translate = _through_queue(document, self.limits, stop)
-        document.data, report = _refuse_user_errors(
-            lambda: translate_bytes(document.data, document.name, document.langs, translate)
-        )
+        with _refused_user_errors():
+            data, name = document.data, document.name
+            document.data, report = translate_bytes(data, name, document.langs, translate)
         document.remarks = report.problems
 
     def close(self) -> None:
@@ -187,9 +174,10 @@ class Documents:
                 document.error, document.state, document.data = error, "failed", b""
 
 
-def _refuse_user_errors(function: Callable[[], Any]) -> Any:
+@contextlib.contextmanager
+def _refused_user_errors() -> Iterator[None]:
     try:
-        return function()
+        yield
     except UserError as error:
         what = f"{error.at}: {error.what}" if error.at else error.what
         raise Refused(422, "bad_document", what, error.fix or "send another file") from error
@@ -200,28 +188,23 @@ def _through_queue(document: Document, limits: Limits, stop: Callable[[], None])
     model, size = document.model, BATCHES * limits.batch
 
     def search(lines: Sequence[str], options: dict[str, Any]) -> list[dict[str, Any]]:
-        costs = model.work(lines, model.check(options))
         while True:
             stop()
             try:
-                future = model.batcher.submit(lines, costs, options, "require" not in options)
+                future = model.submit(lines, options)
             except Refused:  # the queue is full
                 time.sleep(1)
                 continue
-            while True:
-                try:
-                    return future.result(timeout=STEP)
-                except concurrent.futures.TimeoutError:
-                    try:
-                        stop()
-                    except BaseException:
-                        future.cancel()
-                        raise
+            try:
+                while True:
+                    with contextlib.suppress(concurrent.futures.TimeoutError):
+                        return future.result(timeout=STEP)
+                    stop()
+            finally:
+                future.cancel()  # no effect on one that is done
 
     def translate(
-        lines: Sequence[str],
-        require: Sequence[Sequence[str]] | None = None,
-        align: bool = False,
+        lines: Sequence[str], require: Phrases, align: bool
     ) -> Sequence[Translated] | None:
         if require is not None and not model.require:
             return None
@@ -242,15 +225,10 @@ def _through_queue(document: Document, limits: Limits, stop: Callable[[], None])
 
 def _translated(result: dict[str, Any], aligned: bool) -> Translated:
     best = result["translations"][0]
-    problem = ""
-    if best["short"]:
-        problem = "far too short, so text is missing"
-    elif not best["finished"]:
-        problem = "cut at the length limit"
-    sources, targets = result["source_words"], best["words"]
-    links = [
-        Link(sources[i]["start"], sources[i]["end"], targets[j]["start"], targets[j]["end"])
-        for i, j in best["alignment"]
-        if i < len(sources) and j < len(targets)
-    ]
-    return Translated(best["text"], links if aligned else None, problem)
+    links = None
+    if aligned:
+        sources, targets = (
+            [Word(**word) for word in words] for words in (result["source_words"], best["words"])
+        )
+        links = linked(best["alignment"], sources, targets)
+    return translated(best["text"], best["short"], best["finished"], links)

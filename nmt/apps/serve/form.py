@@ -1,4 +1,4 @@
-"""The fields of a body: of a JSON object, or of a form, as browsers and many programs send it."""
+"""The fields of a body, a JSON object or a form as browsers send it, and the form of an error."""
 
 from __future__ import annotations
 
@@ -9,9 +9,11 @@ from pydantic import BaseModel, ValidationError
 from starlette.exceptions import HTTPException
 from starlette.formparsers import MultiPartException
 from starlette.requests import Request
+from starlette.responses import Response
 
 from nmt.apps.serve.limits import Refused
 from nmt.apps.serve.schema import problems_of
+from nmt.errors import UserError
 
 FORM_TYPES = ("application/x-www-form-urlencoded", "multipart/form-data")
 Fields = TypeVar("Fields", bound=BaseModel)
@@ -42,3 +44,25 @@ def read(form: type[Fields], fields: dict[str, Any]) -> Fields:
         return form.model_validate(fields)
     except ValidationError as error:
         raise Refused(400, "bad_request", problems_of(error.errors()), "see GET /docs") from error
+
+
+def bad_option(error: UserError) -> Refused:
+    """Return the refusal of a search option."""
+    return Refused(422, "bad_option", error.what, error.fix or "")
+
+
+def answer(refused: Refused, as_text: bool = False) -> Response:
+    """Return the JSON answer to a refused request.
+
+    Args:
+        as_text: the error is one text, as in LibreTranslate's form.
+    """
+    headers = {} if refused.retry is None else {"Retry-After": str(refused.retry)}
+    if refused.status == 401:
+        headers["WWW-Authenticate"] = "Bearer"
+    error: Any = {"code": refused.code, "message": refused.message, "fix": refused.fix}
+    if as_text:
+        error = f"{refused.message}: {refused.fix}"
+    # in ASCII: a message may quote a surrogate of the request, which UTF-8 cannot represent
+    body = json.dumps({"error": error})
+    return Response(body, refused.status, headers, media_type="application/json")

@@ -6,15 +6,13 @@ import asyncio
 import contextlib
 import hmac
 import ipaddress
-import json
 import re
 from urllib.parse import urlsplit
 
 from starlette.requests import Request
-from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from nmt.apps.serve.form import read_fields
+from nmt.apps.serve.form import answer, read_fields
 from nmt.apps.serve.limits import Limits, Refused
 
 # without a key: they contain no data; clients of LibreTranslate read the languages first
@@ -100,23 +98,17 @@ class Guard:
         host = headers.get("host", b"").decode("latin-1")
         name = host if host.endswith("]") else host.rpartition(":")[0] or host
         if not is_loopback(name.removeprefix("[").removesuffix("]")):
-            raise Refused(
-                421,
-                "wrong_host",
-                f"the server answers requests to localhost only, not to {name!r}",
-                "open it as http://localhost:PORT, or start nmt-serve with an API key",
-            )
+            what = f"the server answers requests to localhost only, not to {name!r}"
+            fix = "open it as http://localhost:PORT, or start nmt-serve with an API key"
+            raise Refused(421, "wrong_host", what, fix)
         origin = headers.get("origin", b"").decode("latin-1")
         scheme, _, site = origin.partition("://")
         if origin and not scheme.endswith("-extension"):  # of a browser, which its user installed
             name = urlsplit(f"//{site}").hostname or ""
             if not is_loopback(name):
-                raise Refused(
-                    403,
-                    "wrong_origin",
-                    f"pages of {origin!r} may not use the server",
-                    "use its own page, or start nmt-serve with an API key",
-                )
+                what = f"pages of {origin!r} may not use the server"
+                fix = "use its own page, or start nmt-serve with an API key"
+                raise Refused(403, "wrong_origin", what, fix)
 
     def _has_key(self, headers: dict[str, bytes]) -> bool:
         kind, _, token = headers.get("authorization", b"").partition(b" ")
@@ -138,12 +130,9 @@ class Guard:
         try:
             return await asyncio.wait_for(_receive_body(receive, most), seconds)
         except asyncio.TimeoutError:
-            raise Refused(
-                408,
-                "slow_body",
-                f"the body did not arrive within {seconds:g} seconds",
-                "check the connection, and send the request again",
-            ) from None
+            what = f"the body did not arrive within {seconds:g} seconds"
+            fix = "check the connection, and send the request again"
+            raise Refused(408, "slow_body", what, fix) from None
 
 
 async def _receive_body(receive: Receive, most: int) -> bytes:
@@ -158,43 +147,19 @@ async def _receive_body(receive: Receive, most: int) -> bytes:
 
 
 def _too_large(most: int) -> Refused:
-    return Refused(
-        413,
-        "body_too_large",
-        f"the body has more than {most:,} bytes",
-        "send the text in several requests",
-    )
+    what, fix = f"the body has more than {most:,} bytes", "send the text in several requests"
+    return Refused(413, "body_too_large", what, fix)
 
 
 def _wrong_key() -> Refused:
-    return Refused(
-        401,
-        "wrong_key",
-        "the API key is missing or wrong",
-        "send the header 'Authorization: Bearer KEY'",
-    )
+    what, fix = "the API key is missing or wrong", "send the header 'Authorization: Bearer KEY'"
+    return Refused(401, "wrong_key", what, fix)
 
 
 def stopping() -> Refused:
     """Return the answer to translations that a server which shuts down does not finish."""
-    return Refused(
-        503,
-        "stopping",
-        "the server is shutting down",
-        "send the request again later, or to another server",
-        retry=5,
-    )
-
-
-def answer(refused: Refused) -> Response:
-    """Return the JSON answer to a refused request."""
-    headers = {} if refused.retry is None else {"Retry-After": str(refused.retry)}
-    if refused.status == 401:
-        headers["WWW-Authenticate"] = "Bearer"
-    error = {"code": refused.code, "message": refused.message, "fix": refused.fix}
-    # in ASCII: a message may quote a surrogate of the request, which UTF-8 cannot represent
-    body = json.dumps({"error": error})
-    return Response(body, refused.status, headers, media_type="application/json")
+    what, fix = "the server is shutting down", "send the request again later, or to another server"
+    return Refused(503, "stopping", what, fix, retry=5)
 
 
 def _replay(body: bytes, receive: Receive) -> Receive:

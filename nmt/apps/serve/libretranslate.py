@@ -8,9 +8,8 @@ identify languages: ``auto`` stands for the only source language that is transla
 from __future__ import annotations
 
 import asyncio
-import json
-from collections.abc import Awaitable, Callable, Coroutine, Iterator
-from typing import Annotated, Any, Literal, NamedTuple, TypeAlias
+from collections.abc import Callable, Coroutine, Iterator
+from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple, TypeAlias
 
 from fastapi import Request
 from fastapi.responses import JSONResponse, Response
@@ -18,7 +17,7 @@ from fastapi.routing import APIRoute
 from pydantic import BaseModel, BeforeValidator, Field
 
 from nmt.apps.serve.documents import Document, Documents
-from nmt.apps.serve.form import read, read_fields
+from nmt.apps.serve.form import answer, bad_option, read, read_fields
 from nmt.apps.serve.limits import Refused
 from nmt.apps.serve.model import ServedModel
 from nmt.apps.serve.schema import TranslateRequest
@@ -26,10 +25,10 @@ from nmt.data.languages import language_name, standard_code
 from nmt.data.text import is_blank
 from nmt.errors import UserError
 
-AUTO = "auto"
-# a request in the form of this server -> its answer
-Translate: TypeAlias = Callable[[Any, Request], Awaitable[dict[str, Any]]]
+if TYPE_CHECKING:
+    from nmt.apps.serve.app import Service
 
+AUTO = "auto"
 Text: TypeAlias = Annotated[str, Field(min_length=1)]
 
 
@@ -142,22 +141,12 @@ def find_direction(
     return found[0]
 
 
-def refusal(refused: Refused) -> Response:
-    """Return the answer to a refused request in LibreTranslate's form."""
-    headers = {"Retry-After": str(refused.retry)} if refused.retry else None
-    # in ASCII: a message may quote a surrogate of the request
-    body = json.dumps({"error": f"{refused.message}: {refused.fix}"})
-    return Response(body, refused.status, headers, media_type="application/json")
-
-
 def body_of(form: type[BaseModel], kind: str) -> dict[str, Any]:
     """Return the description of a body for OpenAPI."""
     return {"requestBody": {"content": {kind: {"schema": form.model_json_schema()}}}}
 
 
-def route(
-    models: dict[str, ServedModel], translate: Translate, documents: Documents
-) -> type[APIRoute]:
+def route(service: Service) -> type[APIRoute]:
     """Return the class of a route that takes requests of both forms."""
 
     class Route(APIRoute):
@@ -169,34 +158,27 @@ def route(
                 if "q" not in fields:
                     return await other(request)
                 try:
-                    answer = _answer(models, translate, documents, fields, request)
-                    return JSONResponse(await answer)
+                    return JSONResponse(await _values(service, fields, request))
                 except Refused as refused:
-                    return refusal(refused)
+                    return answer(refused, as_text=True)
                 except UserError as error:
-                    return refusal(Refused(422, "bad_option", error.what, error.fix or ""))
+                    return answer(bad_option(error), as_text=True)
 
             return handle
 
     return Route
 
 
-async def _answer(
-    models: dict[str, ServedModel],
-    translate: Translate,
-    documents: Documents,
-    fields: dict[str, Any],
-    request: Request,
-) -> dict[str, Any]:
+async def _values(service: Service, fields: dict[str, Any], request: Request) -> dict[str, Any]:
     asked = read(LibreTranslateRequest, fields)
-    chosen = find_direction(models, asked.source, asked.target)
-    several = isinstance(asked.q, list)
-    texts: list[str] = asked.q if isinstance(asked.q, list) else [asked.q]
+    chosen = find_direction(service.models, asked.source, asked.target)
+    texts = asked.q if isinstance(asked.q, list) else [asked.q]
     values: dict[str, Any] = {}
     if asked.format == "html":
-        values["translatedText"] = [await _html(text, asked, chosen, documents) for text in texts]
+        pages = [await _html(text, asked, chosen, service.documents) for text in texts]
+        values["translatedText"] = pages
     else:
-        best, *others = await _plain(texts, asked, chosen, translate, request)
+        best, *others = await _plain(service, texts, asked, chosen, request)
         values["translatedText"] = best
         if others:
             values["alternatives"] = [list(of_text) for of_text in zip(*others, strict=True)]
@@ -204,14 +186,16 @@ async def _answer(
         # not identified, so without confidence
         language = {"confidence": 0, "language": standard_code(chosen.source)}
         values["detectedLanguage"] = [language] * len(texts)
-    return values if several else {name: value[0] for name, value in values.items()}
+    if isinstance(asked.q, list):
+        return values
+    return {name: value[0] for name, value in values.items()}
 
 
 async def _plain(
+    service: Service,
     texts: list[str],
     asked: LibreTranslateRequest,
     chosen: Direction,
-    translate: Translate,
     request: Request,
 ) -> list[list[str]]:
     """Return the best translation of each text, then the second best, and so on."""
@@ -222,9 +206,8 @@ async def _plain(
         "n_best": 1 + asked.alternatives,
         **chosen.options,
     }
-    answer = await translate(TranslateRequest(**given), request)
-    remaining = iter(answer["lines"])
-    found = [[next(remaining)["translations"] for _ in of_text] for of_text in lines]
+    results = iter((await service.results(TranslateRequest(**given), request))["lines"])
+    found = [[next(results)["translations"] for _ in of_text] for of_text in lines]
     return [  # a line may have fewer translations than others
         [
             "\n".join(ranks[min(rank, len(ranks) - 1)]["text"] for ranks in of_text)

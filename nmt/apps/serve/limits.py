@@ -2,48 +2,51 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from typing import Any
+
+
+def _limit(default: float, flag: str, unit: str, meaning: str) -> Any:
+    """Return a field with its flag of nmt-serve."""
+    return field(default=default, metadata={"flag": flag, "unit": unit, "meaning": meaning})
 
 
 @dataclass(frozen=True)
 class Limits:
-    """Limits of the server; each has a flag of nmt-serve.
+    """Limits of the server; each has a flag of nmt-serve. A character is a Unicode code point."""
 
-    Attributes:
-        body: bytes of a request body.
-        lines: lines of one request.
-        characters: Unicode code points of one line.
-        queue: lines that may wait for one model.
-        seconds: from the arrival of a request to its answer.
-        beam: beam size, n-best list and candidates of a request.
-        work: of one request, as ``ServedModel.work`` computes it.
-        grace: seconds after SIGTERM in which accepted requests are answered.
-        batch: lines that one model translates together.
-        file: bytes of a document.
-        file_seconds: of the translation of a document.
-    """
-
-    body: int = 1_000_000
-    lines: int = 128
-    characters: int = 2_000
-    queue: int = 1_024
-    seconds: float = 30.0
-    beam: int = 32
-    work: int = 500_000
-    grace: float = 10.0
-    batch: int = 64
-    file: int = 10_000_000
-    file_seconds: float = 1_800.0
+    body: int = _limit(1_000_000, "--max-body", "BYTES", "maximum size of a request")
+    lines: int = _limit(128, "--max-lines", "N", "maximum number of lines in a request")
+    characters: int = _limit(2_000, "--max-chars", "N", "maximum number of characters in a line")
+    queue: int = _limit(1_024, "--max-queue", "N", "maximum number of lines that wait for a model")
+    seconds: float = _limit(
+        30.0, "--timeout", "SECONDS", "maximum time from a request to its answer"
+    )
+    beam: int = _limit(32, "--max-beam", "N", "maximum beam and n-best list of a request")
+    work: int = _limit(  # see ServedModel.work
+        500_000,
+        "--max-work",
+        "N",
+        "maximum of (characters + max_len_offset) x hypotheses, added over the lines of a request",
+    )
+    grace: float = _limit(
+        10.0,
+        "--grace",
+        "SECONDS",
+        "time after SIGTERM or Ctrl-C in which accepted requests are answered",
+    )
+    batch: int = _limit(64, "--batch-lines", "N", "maximum number of lines in a batch")
+    file: int = _limit(10_000_000, "--max-file", "BYTES", "maximum size of a document")
+    file_seconds: float = _limit(
+        1_800.0, "--file-timeout", "SECONDS", "maximum time for a document"
+    )
 
 
 class Refused(Exception):
     """A request that gets an error as its answer.
 
     Args:
-        status: of HTTP.
         code: a word for programs; it does not change between versions.
-        message: what is wrong, for people.
-        fix: the next step.
         retry: seconds after which the same request may succeed; None = no time is known.
     """
 

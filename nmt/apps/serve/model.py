@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence, Set
+from concurrent.futures import Future
 from typing import Any
 
 import nmt
+from nmt.apps.documents.model import source_words, target_words
 from nmt.apps.serve.batcher import Batcher
 from nmt.apps.serve.limits import Limits
-from nmt.apps.serve.words import source_words, target_words
 from nmt.data.languages import language_name, script_of, script_share
 from nmt.data.text import is_blank
 from nmt.decoding.codec import Translation
@@ -21,10 +22,8 @@ class ServedModel:
     """A Translator that several requests use at the same time.
 
     Args:
-        name: in requests.
         translator: only the thread of the queue uses it.
         engine: the library that computes, for people.
-        limits: of the server.
         observe: called with the number of lines of each batch.
     """
 
@@ -61,19 +60,20 @@ class ServedModel:
 
     def description(self) -> dict[str, Any]:
         """Return what a client needs to know of the model."""
+        codec, info = self.translator.codec, self.translator.info
         return {
             "name": self.name,
-            "src": self.translator.codec.src,
-            "tgt": self.translator.codec.tgt,
-            "src_name": language_name(self.translator.codec.src),
-            "tgt_name": language_name(self.translator.codec.tgt),
+            "src": codec.src,
+            "tgt": codec.tgt,
+            "src_name": language_name(codec.src),
+            "tgt_name": language_name(codec.tgt),
             "engine": self.engine,
             "device": str(self.translator.engine.device),
             "precision": self.translator.engine.precision,
-            "beam": self.translator.info.decode.beam,
-            "tags": self.translator.codec.vocab.tags,
-            "tgt_tags": self.translator.codec.vocab.tgt_tags,
-            "tgt_tag_required": self.translator.info.tgt_tag_required,
+            "beam": info.decode.beam,
+            "tags": codec.vocab.tags,
+            "tgt_tags": codec.vocab.tgt_tags,
+            "tgt_tag_required": info.tgt_tag_required,
             "token_scores": self.scores,
             "align": self.align,
             "glossary": self.glossary,
@@ -102,6 +102,18 @@ class ServedModel:
         """Return the target language of a request with these options."""
         checked = self.translator.check_options(options)
         return self.translator.codec.for_tag(checked.target_tag).tgt
+
+    def submit(self, lines: Sequence[str], options: dict[str, Any]) -> Future[list[Any]]:
+        """Queue lines; return the future of their results, as ``translate`` returns them.
+
+        Raises:
+            Refused: the queue is full.
+            UserError: an option is not allowed.
+        """
+        costs = self.work(lines, self.check(options))
+        # a sample is a function of its line number, and phrases are those of numbered lines
+        together = not options.get("sample") and "require" not in options
+        return self.batcher.submit(lines, costs, options, together)
 
     def work(self, lines: Sequence[str], options: SearchOptions) -> list[int]:
         """Return the cost of each line: hypotheses x the most characters of a translation.
@@ -158,19 +170,12 @@ class ServedModel:
     def _translation(self, t: Translation, words: bool) -> dict[str, Any]:
         targets = target_words(self.translator.codec, t) if words else []
         return {
-            "text": t.text,
+            **vars(t),
             "score": _finite(t.score),
             "log_prob": _finite(t.log_prob),
-            "finished": t.finished,
-            "short": t.short,
-            "pieces": t.pieces,
-            "token_log_probs": t.token_log_probs,
-            "eos": t.eos,
-            "alignment": t.alignment,
             "words": [word._asdict() for word in targets],
         }
 
 
 def _finite(number: float) -> float | None:
-    """Return a number that JSON can represent."""
     return number if math.isfinite(number) else None

@@ -244,7 +244,6 @@ def _request() -> type[BaseModel]:
 
 
 def _describe(name: str) -> str:
-    """Return what an option does, and its smallest and largest value."""
     if name in PER_BEAM:
         return f"{MEANINGS[name]} The limit `beam` of GET /models is the highest value."
     schema = SearchOptions.model_json_schema()["properties"][name]

@@ -61,7 +61,6 @@ class Connections:
     """All connections of a server.
 
     Args:
-        most: number of connections.
         answer_seconds: the longest time that a request may take.
     """
 
@@ -92,7 +91,6 @@ class Connection(asyncio.Protocol):
     As a context, it is the time in which a request is answered.
 
     Args:
-        all_connections: this one joins them.
         config, server_state, app_state, _loop: of uvicorn, which calls a protocol with them.
     """
 
@@ -255,11 +253,9 @@ def listen(host: str, port: int) -> socket.socket:
         family, _, _, _, address = addresses[0]
         return socket.create_server(address[:2], family=family, backlog=BACKLOG)
     except OSError as error:
-        raise MachineError(
-            f"cannot listen on {host}, port {port}: {error.strerror or error}",
-            at="--host, --port",
-            fix="choose another --port; --host is an address of this machine",
-        ) from error
+        what = f"cannot listen on {host}, port {port}: {error.strerror or error}"
+        fix = "choose another --port; --host is an address of this machine"
+        raise MachineError(what, at="--host, --port", fix=fix) from error
 
 
 def run(service: Service, opened: socket.socket) -> None:

@@ -122,8 +122,6 @@ def corpus_filter(
     Args:
         pairs: returns an iterator over the pairs at each call; it is called twice.
         skipped: for each pair, why its line was not translated, None if it was.
-        langs: source and target language.
-        name: of the corpus, for messages.
     """
 
     def reject(pair: Candidate) -> Reason:

@@ -38,6 +38,8 @@ if TYPE_CHECKING:
     from nmt import Translator
     from nmt.decoding.codec import Translation
 
+# options whose output is not one plain translation of each line
+OTHER_OUTPUTS = ("output", "scores", "confidence", "json", "token_scores", "score_target", "align")
 # start of a reason to drop a pair -> the option that may keep the pair
 REMEDIES = {
     "length ratio over": "add --resume with a larger --max-ratio",
@@ -84,17 +86,13 @@ def requested(args: argparse.Namespace) -> SyntheticCorpus | None:
         return None
     src, tgt = _languages(args)
     if Path(args.pairs).name in ("", "..") or args.pairs.endswith(os.sep):
-        raise UserError(
-            "--pairs takes a prefix of file names, not a folder",
-            at=args.pairs,
-            fix=f"write, for example, --pairs {Path(args.pairs) / 'bt'}",
-        )
+        what = "--pairs takes a prefix of file names, not a folder"
+        fix = f"write, for example, --pairs {Path(args.pairs) / 'bt'}"
+        raise UserError(what, at=args.pairs, fix=fix)
     if args.pairs.endswith((f".{src}", f".{tgt}")):
-        raise UserError(
-            f"--pairs takes a prefix, to which .{src} and .{tgt} are added",
-            at=args.pairs,
-            fix=f"leave out the suffix: --pairs {args.pairs.rpartition('.')[0]}",
-        )
+        what = f"--pairs takes a prefix, to which .{src} and .{tgt} are added"
+        fix = f"leave out the suffix: --pairs {args.pairs.rpartition('.')[0]}"
+        raise UserError(what, at=args.pairs, fix=fix)
     given = {"max_ratio": args.max_ratio, "max_copied": args.max_copied}
     thresholds = Thresholds(**{name: x for name, x in given.items() if x is not None})
     return SyntheticCorpus(Path(args.pairs), Path(args.input), (src, tgt), thresholds, args.force)
@@ -111,32 +109,22 @@ def _check_options(args: argparse.Namespace) -> None:
             "--pairs requires a regular --input file, which is read several times",
             fix="add --input FILE; it may be plain text, .gz, .xz or .bz2",
         )
-    others = {
-        "--output": args.output is not None,
-        "--n-best": args.n_best not in (None, 1),
-        "--scores": args.scores,
-        "--confidence": args.confidence,
-        "--json": args.json,
-        "--token-scores": args.token_scores,
-        "--score-target": args.score_target is not None,
-        "--align": args.align,
-    }
-    for flag in (flag for flag, given in others.items() if given):
+    given = [name for name in OTHER_OUTPUTS if getattr(args, name)]
+    if args.n_best not in (None, 1):
+        given.append("n_best")
+    for name in given:
+        flag = f"--{name.replace('_', '-')}"
         raise UserError(
             f"{flag} cannot be combined with --pairs, which writes one translation of each line "
             "as plain text",
             fix=f"leave out {flag} or --pairs",
         )
     if args.max_ratio is not None and not 1 < args.max_ratio < math.inf:
-        raise UserError(
-            f"--max-ratio: {args.max_ratio:g} is not a number over 1",
-            fix=f"give a number over 1, or leave the option out for {Thresholds.max_ratio:g}",
-        )
+        fix = f"give a number over 1, or leave the option out for {Thresholds.max_ratio:g}"
+        raise UserError(f"--max-ratio: {args.max_ratio:g} is not a number over 1", fix=fix)
     if args.max_copied is not None and not 0 <= args.max_copied <= 1:
-        raise UserError(
-            f"--max-copied: {args.max_copied:g} is not a number from 0 to 1",
-            fix=f"give a number from 0 to 1, or leave the option out for {Thresholds.max_copied:g}",
-        )
+        fix = f"give a number from 0 to 1, or leave the option out for {Thresholds.max_copied:g}"
+        raise UserError(f"--max-copied: {args.max_copied:g} is not a number from 0 to 1", fix=fix)
 
 
 def _languages(args: argparse.Namespace) -> tuple[str, str]:
@@ -168,11 +156,8 @@ class SyntheticCorpus:
     """The corpus that one command writes, a ``nmt.cli.output.Corpus``.
 
     Attributes:
-        prefix: of its files.
         text: the text to translate, a regular file.
         langs: language of the text and of its translations.
-        thresholds: of the filters.
-        force: replace existing files.
         skipped: for each line of the text, why it is not translated, None if it is.
         text_state: size and time of the text when it was read.
     """
@@ -208,11 +193,9 @@ class SyntheticCorpus:
         self.text_state = self._state_of_text()
         if all(self.skipped):  # also if there are none
             reasons = ", ".join(dict.fromkeys(filter(None, self.skipped)))
-            raise UserError(
-                f"no line can be translated ({reasons or 'the file is empty'})",
-                at=str(self.text),
-                fix=f"give a text in {self.langs[0]}, UTF-8, with one sentence per line",
-            )
+            what = f"no line can be translated ({reasons or 'the file is empty'})"
+            fix = f"give a text in {self.langs[0]}, UTF-8, with one sentence per line"
+            raise UserError(what, at=str(self.text), fix=fix)
         lines = zip(self._read_text(), self.skipped, strict=False)
         return Input(("" if reason else line for line, reason in lines), len(self.skipped))
 
@@ -249,9 +232,6 @@ class SyntheticCorpus:
         """Return whether an earlier command has completed this corpus.
 
         Its partial output is gone then, but a kill may have left the signature of it.
-
-        Args:
-            signature: of the translation.
         """
         if partial_path(self.prefix).exists():
             return False
@@ -272,7 +252,6 @@ class SyntheticCorpus:
 
         Args:
             partial: has a line for each line of the text.
-            settings: of the translation, for the report.
 
         Raises:
             UserError: the text has changed, or a file of another job has one of the names.
@@ -282,11 +261,8 @@ class SyntheticCorpus:
         from tqdm import tqdm
 
         if self._state_of_text() != self.text_state:
-            raise UserError(
-                "changed while it was translated",
-                at=str(self.text),
-                fix="restore it and add --resume, or start over with --force",
-            )
+            fix = "restore it and add --resume, or start over with --force"
+            raise UserError("changed while it was translated", at=str(self.text), fix=fix)
         drafts = [path.with_name(TEMPORARY + path.name) for path in self.files]
         total = 2 * len(self.skipped)  # they are read twice
         with tqdm(total=total, desc="filtering", unit=" lines", leave=False, disable=None) as bar:

@@ -30,6 +30,10 @@ SIZES: dict[str, Any] = {
     "decoder_attention_heads": 4, "encoder_ffn_dim": 24, "decoder_ffn_dim": 24,
     "max_position_embeddings": 1024,
 }  # fmt: skip
+SPECIALS = {
+    "bos_token": "<s>", "eos_token": "</s>", "unk_token": "<unk>", "pad_token": "<pad>",
+    "sep_token": "</s>", "cls_token": "<s>", "mask_token": "<mask>",
+}  # fmt: skip
 
 
 @functools.cache
@@ -77,9 +81,9 @@ def normalizer_of(model: bytes) -> bytes:
     return dict(_fields(dict(_fields(model))[3]))[2]
 
 
-def peaked(model: torch.nn.Module, seed: int = 1) -> None:
+def peaked(model: Any) -> Any:
     """Draw all parameters of a model again, so that its outputs are far from uniform."""
-    generator = torch.Generator().manual_seed(seed)
+    generator = torch.Generator().manual_seed(1)
     with torch.no_grad():
         for name, parameter in model.named_parameters():
             if "embed_positions" in name and not parameter.requires_grad:
@@ -91,6 +95,7 @@ def peaked(model: torch.nn.Module, seed: int = 1) -> None:
                 parameter.copy_(0.7 * noise)  # a translation depends on its source
             else:
                 parameter.copy_(0.4 * noise)
+    return model
 
 
 def save(model: Any, folder: Path, dtype: torch.dtype = torch.float32) -> Any:
@@ -156,8 +161,7 @@ def marian(
         scale_embedding=True,
         **{**SIZES, **keys},
     )
-    model = MarianMTModel(config)
-    peaked(model)
+    model = peaked(MarianMTModel(config))
     with torch.no_grad():  # as in Marian: the decoder starts with zeros
         model.model.decoder.embed_tokens.weight[pad] = 0
     bias = torch.randn(model.final_logits_bias.shape, generator=torch.Generator().manual_seed(9))
@@ -166,38 +170,39 @@ def marian(
     return save(model, folder, dtype)
 
 
+def _multilingual(
+    folder: Path, kind: str, tokenizer: str, languages: list[str], specials: dict[str, str]
+) -> bytes:
+    """Write the files of a tokenizer with language tokens; return its SentencePiece model."""
+    folder.mkdir(parents=True, exist_ok=True)
+    model = sentencepiece_model(kind)
+    (folder / "sentencepiece.bpe.model").write_bytes(model)
+    tokens = {**specials, "additional_special_tokens": languages}
+    write_json(folder / "special_tokens_map.json", tokens)
+    write_json(folder / "tokenizer_config.json", {**specials, "tokenizer_class": tokenizer})
+    return model
+
+
 def nllb(folder: Path, dtype: torch.dtype = torch.float32, **keys: Any) -> Any:
     """Write a folder as facebook/nllb-200-distilled-600M, and return the model."""
     from transformers import M2M100Config, M2M100ForConditionalGeneration
     from transformers.convert_slow_tokenizer import generate_merges
     from transformers.models.nllb.tokenization_nllb import FAIRSEQ_LANGUAGE_CODES, NllbTokenizer
 
-    folder.mkdir(parents=True, exist_ok=True)
-    languages = tuple(FAIRSEQ_LANGUAGE_CODES)
-    model = sentencepiece_model("bpe")
-    (folder / "sentencepiece.bpe.model").write_bytes(model)
-    specials = {"bos_token": "<s>", "eos_token": "</s>", "unk_token": "<unk>", "pad_token": "<pad>",
-                "sep_token": "</s>", "cls_token": "<s>", "mask_token": "<mask>"}  # fmt: skip
-    write_json(
-        folder / "special_tokens_map.json",
-        {**specials, "additional_special_tokens": list(languages)},
-    )
-    write_json(folder / "tokenizer_config.json", {**specials, "tokenizer_class": "NllbTokenizer"})
+    languages = [*FAIRSEQ_LANGUAGE_CODES]
+    model = _multilingual(folder, "bpe", "NllbTokenizer", languages, SPECIALS)
     names = ["<s>", "<pad>", "</s>", "<unk>", *pieces_of(model), *languages, "<mask>"]
     vocab = {name: number for number, name in enumerate(names)}
     tokenizer = NllbTokenizer(
         vocab=vocab,
         merges=generate_merges(vocab, dict(scores_of(model)[3:])),
-        additional_special_tokens=list(languages),
+        additional_special_tokens=languages,
         src_lang=languages[0],
         _spm_precompiled_charsmap=normalizer_of(model),
     )
     tokenizer.backend_tokenizer.save(str(folder / "tokenizer.json"))
-    types = len(names)
-    config = M2M100Config(vocab_size=types + 2, scale_embedding=True, **{**SIZES, **keys})
-    made = M2M100ForConditionalGeneration(config)
-    peaked(made)
-    return save(made, folder, dtype)
+    config = M2M100Config(vocab_size=len(names) + 2, scale_embedding=True, **{**SIZES, **keys})
+    return save(peaked(M2M100ForConditionalGeneration(config)), folder, dtype)
 
 
 def m2m100(folder: Path, dtype: torch.dtype = torch.float32) -> Any:
@@ -205,19 +210,13 @@ def m2m100(folder: Path, dtype: torch.dtype = torch.float32) -> Any:
     from transformers import M2M100Config, M2M100ForConditionalGeneration
     from transformers.models.m2m_100.tokenization_m2m_100 import FAIRSEQ_LANGUAGE_CODES
 
-    folder.mkdir(parents=True, exist_ok=True)
-    model = sentencepiece_model("bpe")
-    (folder / "sentencepiece.bpe.model").write_bytes(model)
+    codes = [f"__{code}__" for code in FAIRSEQ_LANGUAGE_CODES["m2m100"]]
+    specials = dict([*SPECIALS.items()][:4])
+    model = _multilingual(folder, "bpe", "M2M100Tokenizer", codes, specials)
     names = ["<s>", "<pad>", "</s>", "<unk>", *pieces_of(model)[::-1]]  # an order of its own
     write_json(folder / "vocab.json", {name: number for number, name in enumerate(names)})
-    codes = [f"__{code}__" for code in FAIRSEQ_LANGUAGE_CODES["m2m100"]]
-    specials = {"bos_token": "<s>", "eos_token": "</s>", "unk_token": "<unk>", "pad_token": "<pad>"}
-    write_json(folder / "special_tokens_map.json", {**specials, "additional_special_tokens": codes})
-    write_json(folder / "tokenizer_config.json", {**specials, "tokenizer_class": "M2M100Tokenizer"})
     config = M2M100Config(vocab_size=len(names) + len(codes) + 8, scale_embedding=True, **SIZES)
-    made = M2M100ForConditionalGeneration(config)
-    peaked(made)
-    return save(made, folder, dtype)
+    return save(peaked(M2M100ForConditionalGeneration(config)), folder, dtype)
 
 
 def mbart50(folder: Path, dtype: torch.dtype = torch.float32, **keys: Any) -> Any:
@@ -228,23 +227,13 @@ def mbart50(folder: Path, dtype: torch.dtype = torch.float32, **keys: Any) -> An
         MBart50Tokenizer,
     )
 
-    folder.mkdir(parents=True, exist_ok=True)
-    model = sentencepiece_model("unigram")
-    (folder / "sentencepiece.bpe.model").write_bytes(model)
-    specials = {"bos_token": "<s>", "eos_token": "</s>", "unk_token": "<unk>", "pad_token": "<pad>",
-                "sep_token": "</s>", "cls_token": "<s>", "mask_token": "<mask>"}  # fmt: skip
-    write_json(
-        folder / "special_tokens_map.json",
-        {**specials, "additional_special_tokens": list(FAIRSEQ_LANGUAGE_CODES)},
-    )
-    write_json(
-        folder / "tokenizer_config.json", {**specials, "tokenizer_class": "MBart50Tokenizer"}
-    )
+    languages = [*FAIRSEQ_LANGUAGE_CODES]
+    model = _multilingual(folder, "unigram", "MBart50Tokenizer", languages, SPECIALS)
     tokenizer = MBart50Tokenizer(
         vocab=scores_of(model), _spm_precompiled_charsmap=normalizer_of(model)
     )
     tokenizer.backend_tokenizer.save(str(folder / "tokenizer.json"))
-    types = 4 + len(pieces_of(model)) + len(FAIRSEQ_LANGUAGE_CODES) + 1
+    types = 4 + len(pieces_of(model)) + len(languages) + 1
     config = MBartConfig(
         vocab_size=types,
         scale_embedding=True,
@@ -256,9 +245,7 @@ def mbart50(folder: Path, dtype: torch.dtype = torch.float32, **keys: Any) -> An
         decoder_start_token_id=2,
         **{**SIZES, **keys},
     )
-    made = MBartForConditionalGeneration(config)
-    peaked(made)
-    return save(made, folder, dtype)
+    return save(peaked(MBartForConditionalGeneration(config)), folder, dtype)
 
 
 FAMILIES: dict[str, Callable[..., Any]] = {

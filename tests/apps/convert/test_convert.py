@@ -24,6 +24,8 @@ from nmt.session import TrainingResult
 from tests.apps.convert import folders
 
 pytest.importorskip("transformers")
+Copy, Refused = Callable[[str], Path], Callable[..., str]
+EN_SW = ["--src-lang", "en", "--tgt-lang", "sw"]
 MODEL, PICKLED = "model.safetensors", "pytorch_model.bin"
 
 
@@ -38,7 +40,7 @@ def originals(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
 
 
 @pytest.fixture
-def copy(originals: dict[str, Path], tmp_path: Path) -> Callable[[str], Path]:
+def copy(originals: dict[str, Path], tmp_path: Path) -> Copy:
     def make(family: str) -> Path:
         return Path(shutil.copytree(originals[family], tmp_path / family))
 
@@ -51,13 +53,18 @@ def edit(path: Path, **values: Any) -> None:
     folders.write_json(path, {key: value for key, value in changed.items() if value is not None})
 
 
-def refused(folder: Path, capsys: pytest.CaptureFixture[str], *options: str) -> str:
-    """Return the error of a folder that is not converted; nothing is written."""
-    output = folder.parent / "run"
-    assert main([str(folder), "-o", str(output), *options]) == 2
-    assert not output.exists()
-    assert not [path for path in folder.parent.iterdir() if path.name.startswith(".")]
-    return capsys.readouterr().err
+@pytest.fixture
+def refused(capsys: pytest.CaptureFixture[str]) -> Refused:
+    """Return a function: a folder that is not converted -> its error; nothing is written."""
+
+    def call(folder: Path, *options: str) -> str:
+        output = folder.parent / "run"
+        assert main([str(folder), "-o", str(output), *options]) == 2
+        assert not output.exists()
+        assert not [path for path in folder.parent.iterdir() if path.name.startswith(".")]
+        return capsys.readouterr().err
+
+    return call
 
 
 @pytest.mark.parametrize(
@@ -81,20 +88,17 @@ def refused(folder: Path, capsys: pytest.CaptureFixture[str], *options: str) -> 
     ],
 )  # fmt: skip
 def test_another_architecture_or_size_is_refused(
-    values: dict[str, Any], named: str, copy: Callable[[str], Path],
-    capsys: pytest.CaptureFixture[str],
-) -> None:  # fmt: skip
+    values: dict[str, Any], named: str, copy: Copy, refused: Refused
+) -> None:
     folder = copy("marian")
     edit(folder / "config.json", **values)
-    assert named in refused(folder, capsys)
+    assert named in refused(folder)
 
 
-def test_mbart_25_is_refused(
-    copy: Callable[[str], Path], capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_mbart_25_is_refused(copy: Copy, refused: Refused) -> None:
     folder = copy("mbart50")
     edit(folder / "tokenizer_config.json", tokenizer_class="MBartTokenizer")
-    assert "mBART-25" in refused(folder, capsys, "--src-lang", "en", "--tgt-lang", "sw")
+    assert "mBART-25" in refused(folder, *EN_SW)
 
 
 @pytest.mark.parametrize(
@@ -104,56 +108,48 @@ def test_mbart_25_is_refused(
         ("marian", MODEL), ("m2m100", "vocab.json"), ("nllb", "sentencepiece.bpe.model"),
     ],
 )  # fmt: skip
-def test_a_missing_file_is_named(
-    family: str, name: str, copy: Callable[[str], Path], capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_missing_file_is_named(family: str, name: str, copy: Copy, refused: Refused) -> None:
     folder = copy(family)
     (folder / name).unlink()
-    languages = ["--src-lang", "en", "--tgt-lang", "sw"] if family != "marian" else []
-    assert name in refused(folder, capsys, *languages)
+    languages = EN_SW if family != "marian" else []
+    assert name in refused(folder, *languages)
 
 
-def test_a_list_of_languages_is_needed(
-    copy: Callable[[str], Path], capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_list_of_languages_is_needed(copy: Copy, refused: Refused) -> None:
     folder = copy("m2m100")
     (folder / "special_tokens_map.json").unlink()
-    error = refused(folder, capsys, "--src-lang", "en", "--tgt-lang", "sw")
+    error = refused(folder, *EN_SW)
     assert "special_tokens_map.json" in error
 
 
-def test_incomplete_weights_are_refused(
-    copy: Callable[[str], Path], capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_incomplete_weights_are_refused(copy: Copy, refused: Refused) -> None:
     folder = copy("marian")
     data = (folder / MODEL).read_bytes()
     size = f"{len(data):,}"
     for count in (4, 100, len(data) - 1):
         (folder / MODEL).write_bytes(data[:count])
-        error = refused(folder, capsys)
+        error = refused(folder)
         assert f"incomplete: it has {count:,} bytes" in error
         assert size in error or count < 200
     (folder / MODEL).write_bytes(b"version https://git-lfs.github.com/spec/v1\noid sha256:0\n")
-    assert "git lfs pull" in refused(folder, capsys)
+    assert "git lfs pull" in refused(folder)
     (folder / MODEL).unlink()
     (folder / PICKLED).write_bytes(b"PK\x03\x04" + data[:500])
-    assert "damaged" in refused(folder, capsys)
+    assert "damaged" in refused(folder)
 
 
-def test_a_name_on_the_hub_is_not_a_folder(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    error = refused(tmp_path / "opus-mt-en-fr", capsys)
+def test_a_name_on_the_hub_is_not_a_folder(tmp_path: Path, refused: Refused) -> None:
+    error = refused(tmp_path / "opus-mt-en-fr")
     assert "no such folder" in error
     assert "hf download" in error
 
 
-def test_nan_is_refused(copy: Callable[[str], Path], capsys: pytest.CaptureFixture[str]) -> None:
+def test_nan_is_refused(copy: Copy, refused: Refused) -> None:
     folder = copy("marian")
     tensors = load_file(folder / MODEL)
     tensors["model.encoder.layers.0.fc1.bias"][3] = torch.nan
     save_file(tensors, folder / MODEL)
-    assert "NaN or infinity in model.encoder.layers.0.fc1.bias" in refused(folder, capsys)
+    assert "NaN or infinity in model.encoder.layers.0.fc1.bias" in refused(folder)
 
 
 @pytest.mark.parametrize(
@@ -161,14 +157,13 @@ def test_nan_is_refused(copy: Callable[[str], Path], capsys: pytest.CaptureFixtu
     [("final_logits_bias", (1, 5)), ("model.encoder.layers.0.self_attn.k_proj.bias", (4, 4))],
 )
 def test_a_tensor_of_another_shape_is_named(
-    name: str, shape: tuple[int, int], copy: Callable[[str], Path],
-    capsys: pytest.CaptureFixture[str],
-) -> None:  # fmt: skip
+    name: str, shape: tuple[int, int], copy: Copy, refused: Refused
+) -> None:
     folder = copy("marian")
     tensors = load_file(folder / MODEL)
     tensors[name] = torch.ones(shape)
     save_file(tensors, folder / MODEL)
-    error = refused(folder, capsys)
+    error = refused(folder)
     assert name in error
     assert str(list(shape)) in error
 
@@ -183,9 +178,7 @@ class Evil:
         return Path.touch, (self.path,)
 
 
-def test_a_pickle_never_runs_a_program(
-    copy: Callable[[str], Path], capsys: pytest.CaptureFixture[str], tmp_path: Path
-) -> None:
+def test_a_pickle_never_runs_a_program(copy: Copy, refused: Refused, tmp_path: Path) -> None:
     folder, proof = copy("marian"), tmp_path / "proof"
     for data in (pickle.dumps(Evil(proof), protocol=2), None):
         if data is None:
@@ -195,7 +188,7 @@ def test_a_pickle_never_runs_a_program(
         assert main([str(folder), "-o", str(tmp_path / "beside"), "--force"]) == 0  # safetensors
         (tmp_path / MODEL).write_bytes((folder / MODEL).read_bytes())
         (folder / MODEL).unlink()
-        assert "it is not read" in refused(folder, capsys)
+        assert "it is not read" in refused(folder)
         shutil.copy(tmp_path / MODEL, folder / MODEL)
     assert not proof.exists()
 
@@ -203,7 +196,7 @@ def test_a_pickle_never_runs_a_program(
 @pytest.mark.parametrize("safe", [True, False])
 @pytest.mark.parametrize("parts", [1, 2])
 def test_all_forms_of_weights_give_the_same_model(
-    safe: bool, parts: int, copy: Callable[[str], Path], originals: dict[str, Path]
+    safe: bool, parts: int, copy: Copy, originals: dict[str, Path]
 ) -> None:
     folder = copy("marian")
     tensors = load_file(folder / MODEL)
@@ -229,37 +222,35 @@ def test_all_forms_of_weights_give_the_same_model(
         assert torch.equal(weights[0][name], tensor.half().float())
 
 
-def test_a_missing_part_of_the_weights_is_named(
-    copy: Callable[[str], Path], capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_missing_part_of_the_weights_is_named(copy: Copy, refused: Refused) -> None:
     folder = copy("marian")
     (folder / MODEL).unlink()
     for name in ("absent.safetensors", "../outside.safetensors"):
         weight_map = {"model.shared.weight": name}
         folders.write_json(folder / f"{MODEL}.index.json", {"weight_map": weight_map})
-        error = refused(folder, capsys)
+        error = refused(folder)
         assert ("lacks absent.safetensors" if ".." not in name else "does not name") in error
 
 
 def test_languages_are_asked_for_and_checked(
-    originals: dict[str, Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    originals: dict[str, Path], tmp_path: Path, refused: Refused
 ) -> None:
     nllb, tagged, marian = (tmp_path / name for name in ("nllb", "tagged", "marian"))
     for path in (nllb, tagged, marian):
         path.symlink_to(originals[path.name])
-    assert "--src-lang: the model needs a language" in refused(nllb, capsys)
-    assert "--tgt-lang: the model needs a language" in refused(nllb, capsys, "--src-lang", "en")
-    error = refused(nllb, capsys, "--src-lang", "zh", "--tgt-lang", "en")
+    assert "--src-lang: the model needs a language" in refused(nllb)
+    assert "--tgt-lang: the model needs a language" in refused(nllb, "--src-lang", "en")
+    error = refused(nllb, "--src-lang", "zh", "--tgt-lang", "en")
     assert "zho_Hans, zho_Hant" in error
-    error = refused(nllb, capsys, "--src-lang", "en", "--tgt-lang", "kea_Arab")
+    error = refused(nllb, "--src-lang", "en", "--tgt-lang", "kea_Arab")
     assert "--tgt-lang: the model has no language kea_Arab" in error
     assert "kea_Latn" in error
-    assert "are both en" in refused(nllb, capsys, "--src-lang", "en", "--tgt-lang", "en")
-    error = refused(tagged, capsys, "--tgt-lang", "sw")
+    assert "are both en" in refused(nllb, "--src-lang", "en", "--tgt-lang", "en")
+    error = refused(tagged, "--tgt-lang", "sw")
     assert "a language that the model has: fra, glg" in error
-    assert "the model has no language sw" in refused(marian, capsys, "--tgt-lang", "sw")
-    assert "--src-lang" in refused(marian, capsys, "--src-lang", "sw")
-    error = refused(nllb, capsys, "--src-lang", "sw", "--tgt-lang", "swh")
+    assert "the model has no language sw" in refused(marian, "--tgt-lang", "sw")
+    assert "--src-lang" in refused(marian, "--src-lang", "sw")
+    error = refused(nllb, "--src-lang", "sw", "--tgt-lang", "swh")
     assert "sw and swh are the same language of the model" in error
 
 
@@ -305,13 +296,12 @@ def test_an_existing_folder_is_replaced_only_if_it_is_a_converted_run(
 
 
 def test_a_run_has_the_source_the_license_and_the_direction(
-    copy: Callable[[str], Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    copy: Copy, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     folder = copy("nllb")
     (folder / "README.md").write_text("---\nlanguage:\n- ace\nlicense: cc-by-nc-4.0\n---\n# NLLB\n")
     edit(folder / "config.json", _name_or_path="facebook/nllb-200-distilled-600M")
-    languages = ["--src-lang", "en", "--tgt-lang", "sw"]
-    assert main([str(folder), "-o", str(tmp_path / "run"), *languages]) == 0
+    assert main([str(folder), "-o", str(tmp_path / "run"), *EN_SW]) == 0
     assert "cc-by-nc-4.0" in capsys.readouterr().err
     origin = read_origin(RunFolder(tmp_path / "run"))
     assert origin is not None
@@ -326,17 +316,16 @@ def test_a_run_has_the_source_the_license_and_the_direction(
     assert (entry.tag, entry.tgt_tag) == ("<eng_Latn>", "<swh_Latn>")
     assert (recipe.src, recipe.tgt, recipe.data.normalize) == ("en", "sw", "none")
     named = ["--source", "x/y", "--license", "mit"]
-    assert main([str(folder), "-o", str(tmp_path / "two"), *languages, *named]) == 0
+    assert main([str(folder), "-o", str(tmp_path / "two"), *EN_SW, *named]) == 0
     origin = read_origin(RunFolder(tmp_path / "two"))
     assert origin is not None
     assert origin.describe() == "x/y (NLLB-200; license: mit)"
 
 
 def test_language_tokens_with_rows_and_in_a_list_are_the_same(
-    copy: Callable[[str], Path], originals: dict[str, Path], tmp_path: Path
+    copy: Copy, originals: dict[str, Path], tmp_path: Path
 ) -> None:
     """The tokens have moved between versions of transformers: each file alone suffices."""
-    languages = ["--src-lang", "en", "--tgt-lang", "sw"]
     folder = copy("nllb")
     added = {
         t["content"]: t["id"]
@@ -344,15 +333,15 @@ def test_language_tokens_with_rows_and_in_a_list_are_the_same(
     }
     (folder / "tokenizer.json").unlink()
     runs = ["both", "list", "rows", "decoder"]
-    assert main([str(originals["nllb"]), "-o", str(tmp_path / "both"), *languages]) == 0
-    assert main([str(folder), "-o", str(tmp_path / "list"), *languages]) == 0
+    assert main([str(originals["nllb"]), "-o", str(tmp_path / "both"), *EN_SW]) == 0
+    assert main([str(folder), "-o", str(tmp_path / "list"), *EN_SW]) == 0
     (folder / "special_tokens_map.json").unlink()
     folders.write_json(folder / "added_tokens.json", added)
-    assert main([str(folder), "-o", str(tmp_path / "rows"), *languages]) == 0
+    assert main([str(folder), "-o", str(tmp_path / "rows"), *EN_SW]) == 0
     (folder / "added_tokens.json").unlink()
     decoder = {str(row): {"content": token} for token, row in added.items()}
     edit(folder / "tokenizer_config.json", added_tokens_decoder=decoder)
-    assert main([str(folder), "-o", str(tmp_path / "decoder"), *languages]) == 0
+    assert main([str(folder), "-o", str(tmp_path / "decoder"), *EN_SW]) == 0
     files = [load_file(tmp_path / run / "checkpoints" / "u000000" / MODEL) for run in runs]
     rows = []
     for run, file in zip(runs, files, strict=True):

@@ -10,7 +10,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nmt.apps.documents.lines import Line, Lines, Link, Translated, from_function
+from nmt.apps.documents.lines import (
+    Line,
+    Lines,
+    Link,
+    Phrases,
+    Translate,
+    Translated,
+    from_function,
+)
 from nmt.apps.documents.markup import translate_segments
 from nmt.apps.documents.protect import has_words, missing, repair, spans
 from nmt.apps.documents.segments import Mark, Segment, Token, joined, plain
@@ -47,7 +55,7 @@ def test_spaces_and_case_are_repaired() -> None:
     assert repair("%s sure", "100 % sicher") == "100 % sicher"
 
 
-def hostile(seed: int, required: bool) -> object:
+def hostile(seed: int, required: bool) -> Translate:
     """Return a translator that drops, repeats, spells and moves words, and aligns at random."""
     rng = Random(seed)
 
@@ -57,11 +65,7 @@ def hostile(seed: int, required: bool) -> object:
         kept = [w for w in words if rng.random() < 0.8]
         return [rng.choice((w, w, w.upper(), " ".join(w), f"{w} {w}", "%d")) for w in kept]
 
-    def translate(
-        lines: Sequence[str],
-        require: Sequence[Sequence[str]] | None = None,
-        align: bool = False,
-    ) -> list[Translated] | None:
+    def translate(lines: Sequence[str], require: Phrases, align: bool) -> list[Translated] | None:
         if require is not None and not required:
             return None
         results = []
@@ -85,7 +89,7 @@ lines = st.lists(words, min_size=1, max_size=8).map(" ".join)
 def test_protected_parts_survive_or_the_line_has_a_problem(
     line: str, seed: int, required: bool
 ) -> None:
-    [result] = Lines(hostile(seed, required)).translate([Line(line)])  # type: ignore[arg-type]
+    [result] = Lines(hostile(seed, required)).translate([Line(line)])
     assert bool(missing(line, result.text)) <= bool(result.problem)
     assert result.text.strip()
 
@@ -136,7 +140,7 @@ def test_each_mark_is_there_once_and_pairs_are_nested(
     tokens: list[Token], seed: int, required: bool
 ) -> None:
     segment = Segment(tokens, "line 1")
-    translate_segments([segment], Lines(hostile(seed, required)), "en")  # type: ignore[arg-type]
+    translate_segments([segment], Lines(hostile(seed, required)), "en")
     marks = [{id(t) for t in side if isinstance(t, Mark)} for side in (tokens, segment.result)]
     assert marks[0] == marks[1]
     assert len([t for t in segment.result if isinstance(t, Mark)]) == len(marks[0])

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from nmt.apps.documents.lines import Link, Translated
+from nmt.apps.documents.lines import Link, Phrases, Translated
 
 
 def same(lines: list[str]) -> list[str]:
@@ -28,12 +28,7 @@ class Reversing:
     def __init__(self) -> None:
         self.lines: list[str] = []
 
-    def __call__(
-        self,
-        lines: Sequence[str],
-        require: Sequence[Sequence[str]] | None = None,
-        align: bool = False,
-    ) -> list[Translated]:
+    def __call__(self, lines: Sequence[str], require: Phrases, align: bool) -> list[Translated]:
         self.lines += lines
         return [self._translated(line) for line in lines]
 

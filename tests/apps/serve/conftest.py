@@ -1,4 +1,4 @@
-"""A service with a tiny untrained model."""
+"""Services with tiny untrained models, and clients of them."""
 
 from __future__ import annotations
 
@@ -12,22 +12,67 @@ pytest.importorskip("fastapi", reason="the extra serve is not installed")
 
 from nmt.apps.serve.app import Service
 from nmt.apps.serve.limits import Limits
+from nmt.decoding.translator import Translator
 from tests.apps.serve.process import Process
 from tests.decoding.untrained import untrained
 from tests.export.cases import run_folder
 
 KEY = "0123456789abcdef"
+LOCAL, ELSEWHERE = "http://localhost:8000", "http://nmt.example.org"
 LIMITS = Limits(
-    body=4_000, lines=8, characters=60, queue=16, seconds=20, beam=5, work=10_000, batch=4
-)
+    body=4_000, lines=8, characters=60, queue=16, seconds=20, beam=5, work=10_000, batch=4,
+    file=20_000,
+)  # fmt: skip
+Make = Callable[..., tuple[Service, Any]]
+
+
+def both_ways() -> dict[str, tuple[Translator, str]]:
+    """Return a model from Galician to English, and one that calls itself the reverse of it."""
+    reverse = untrained(5)
+    reverse.codec.src, reverse.codec.tgt = "en", "gl"
+    return {"gl-en": (untrained(), "torch"), "en-gl": (reverse, "torch")}
 
 
 @pytest.fixture
-def service() -> Iterator[Service]:
-    """Two models: ``one`` and ``two``."""
-    service = Service({"one": (untrained(), "torch"), "two": (untrained(seed=5), "torch")}, LIMITS)
-    yield service
-    service.close()
+def make() -> Iterator[Make]:
+    """Return a function that makes a service and a client of it; the service ends with the test."""
+    testclient = pytest.importorskip("fastapi.testclient", reason="the extra test is missing")
+    services: list[Service] = []
+
+    def start(models: Any = None, limits: Limits = LIMITS, **settings: Any) -> tuple[Service, Any]:
+        service = Service(models or {"one": (untrained(), "torch")}, limits, **settings)
+        services.append(service)
+        # with a key, any host name is allowed
+        host = ELSEWHERE if settings.get("key") else LOCAL
+        return service, testclient.TestClient(service.guard, base_url=host)
+
+    yield start
+    for service in services:
+        service.close()
+
+
+@pytest.fixture
+def served(make: Make) -> tuple[Service, Any]:
+    """A service of two models, ``one`` and ``two``, and a client of it."""
+    return make({"one": (untrained(), "torch"), "two": (untrained(seed=5), "torch")})
+
+
+@pytest.fixture
+def service(served: tuple[Service, Any]) -> Service:
+    return served[0]
+
+
+@pytest.fixture
+def client(served: tuple[Service, Any]) -> Any:
+    return served[1]
+
+
+def problem(answer: Any) -> tuple[int, str]:
+    """Return the status and the code of a refused request."""
+    error = answer.json()["error"]
+    assert error["fix"]
+    assert answer.headers["content-type"] == "application/json"
+    return answer.status_code, error["code"]
 
 
 @pytest.fixture(scope="module")

@@ -86,15 +86,6 @@ def test_a_small_request_does_not_wait_for_a_large_one_which_ends_with_its_clien
     idle(process)
 
 
-def test_a_request_whose_time_is_over_costs_nothing(server: Callable[..., Process]) -> None:
-    process = server("--timeout", "2")
-    answer = send_large(process).getresponse()
-    assert answer.status == 504
-    assert json.loads(answer.read())["error"]["code"] == "timeout"
-    idle(process)
-    assert seconds_of_small(process) < SOON
-
-
 def test_sigterm_under_load_ends_in_the_stated_time(server: Callable[..., Process]) -> None:
     process = server("--timeout", "60", "--grace", "1")
     large = [send_large(process) for _ in range(2)]

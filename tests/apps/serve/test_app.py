@@ -5,38 +5,23 @@ from __future__ import annotations
 import dataclasses
 import re
 import time
-from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from threading import Event
 from typing import Any
 
 import pytest
 
-pytest.importorskip("httpx", reason="the extra test is not installed")
-
-from fastapi.testclient import TestClient
-
+import tests.apps.serve.conftest  # noqa: F401, skips without the extra
 from nmt.apps.serve import app, guard
 from nmt.apps.serve.app import Service
-from nmt.apps.serve.limits import Limits
 from nmt.config.schema import meanings
 from nmt.data.sentences import UsualLine
 from nmt.decoding.options import SearchOptions
 from nmt.model.incremental import DecodeState
-from tests.apps.serve.conftest import KEY, LIMITS
+from tests.apps.serve.conftest import KEY, LIMITS, Make, problem
 from tests.decoding.untrained import LINES, untrained
 
-LOCAL = "http://localhost:8000"
-
-
-@pytest.fixture
-def client(service: Service) -> TestClient:
-    return TestClient(service.guard, base_url=LOCAL)
-
-
-def make(limits: Limits = LIMITS, key: str | None = None) -> tuple[Service, TestClient]:
-    service = Service({"one": (untrained(), "torch")}, limits, key)
-    return service, TestClient(service.guard, base_url=LOCAL)
+JSON = {"Content-Type": "application/json"}
 
 
 def texts(answer: Any) -> list[list[str]]:
@@ -44,11 +29,8 @@ def texts(answer: Any) -> list[list[str]]:
     return [[t["text"] for t in line["translations"]] for line in answer.json()["lines"]]
 
 
-def problem(answer: Any) -> tuple[int, str, str]:
-    error = answer.json()["error"]
-    assert error["fix"]
-    assert answer.headers["content-type"] == "application/json"
-    return answer.status_code, error["code"], error["message"]
+def message(answer: Any) -> str:
+    return answer.json()["error"]["message"]
 
 
 # ---------------------------------------------------------------- results
@@ -69,17 +51,16 @@ def problem(answer: Any) -> tuple[int, str, str]:
     ],
     ids=lambda options: "-".join(options) or "default",
 )
-def test_results_are_those_of_the_translator(client: TestClient, options: dict[str, Any]) -> None:
+def test_results_are_those_of_the_translator(client: Any, options: dict[str, Any]) -> None:
     lines = [*LINES, ""]
     given = {k: tuple(v) if isinstance(v, list) else v for k, v in options.items()}
     expected = [[best.text for best in n_best] for n_best in untrained().stream(lines, **given)]
     assert texts(client.post("/translate", json={"text": lines, **options})) == expected
 
 
-def test_a_server_may_have_a_glossary() -> None:
+def test_a_server_may_have_a_glossary(make: Make) -> None:
     """It is for requests that have none."""
-    service = Service({"one": (untrained(), "torch")}, LIMITS, glossary=[("can", "hound")])
-    client = TestClient(service.guard, base_url=LOCAL)
+    _, client = make(glossary=[("can", "hound")])
     others: dict[str, Any] = {"glossary": [["can", "puppy"]]}
     for given, expected in (({}, [("can", "hound")]), (others, [("can", "puppy")])):
         answer = client.post("/translate", json={"text": LINES, **given})
@@ -90,12 +71,11 @@ def test_a_server_may_have_a_glossary() -> None:
             [text] for text in expected
         ]
     sampled = client.post("/translate", json={"text": LINES, "sample": True})
-    assert problem(sampled)[:2] == (422, "bad_option")
-    assert "sample cannot be combined with glossary" in problem(sampled)[2]
-    service.close()
+    assert problem(sampled) == (422, "bad_option")
+    assert "sample cannot be combined with glossary" in message(sampled)
 
 
-def test_text_that_the_model_cannot_know_is_reported(client: TestClient) -> None:
+def test_text_that_the_model_cannot_know_is_reported(client: Any) -> None:
     lines = ["o can", "كلب أبيض", "can كلب", "12", ""]
     found = client.post("/translate", json={"text": lines}).json()["lines"]
     assert [line["other_script"] for line in found] == [0.0, 1.0, 0.5, 0.0, 0.0]
@@ -104,20 +84,19 @@ def test_text_that_the_model_cannot_know_is_reported(client: TestClient) -> None
     assert 0 < found[2]["unknown"] < 1
 
 
-def test_samples_do_not_depend_on_how_lines_share_batches(service: Service) -> None:
+def test_samples_do_not_depend_on_how_lines_share_batches(client: Any) -> None:
     """Eight lines are two batches of the model."""
-    client = TestClient(service.guard, base_url=LOCAL)
     lines = [LINES[n % len(LINES)] for n in range(8)]
     expected = untrained().translate(lines, sample=True, seed=3)
     body = {"text": lines, "sample": True, "seed": 3}
     assert texts(client.post("/translate", json=body)) == [[text] for text in expected]
 
 
-def test_an_empty_list_has_no_translations(client: TestClient) -> None:
+def test_an_empty_list_has_no_translations(client: Any) -> None:
     assert texts(client.post("/translate", json={"text": []})) == []
 
 
-def test_a_text_is_translated_line_by_line_by_the_named_model(client: TestClient) -> None:
+def test_a_text_is_translated_line_by_line_by_the_named_model(client: Any) -> None:
     answer = client.post("/translate", json={"text": "o can\r\n\na gata", "model": "two"})
     assert texts(answer) == [[t] for t in untrained(seed=5).translate(["o can", "", "a gata"])]
     assert {k: answer.json()[k] for k in ("model", "src", "tgt")} == {
@@ -125,14 +104,13 @@ def test_a_text_is_translated_line_by_line_by_the_named_model(client: TestClient
     }  # fmt: skip
 
 
-def test_the_answer_names_the_languages_of_the_request(service: Service) -> None:
+def test_the_answer_names_the_languages_of_the_request(service: Service, client: Any) -> None:
     service.models["one"].translator.codec.tag_targets = {"": "fr"}  # of text without a tag
-    client = TestClient(service.guard, base_url=LOCAL)
     answer = client.post("/translate", json={"text": "o can", "src": "pt"}).json()
     assert (answer["src"], answer["tgt"]) == ("pt", "fr")
 
 
-def test_scores_alignment_and_words(client: TestClient) -> None:
+def test_scores_alignment_and_words(client: Any) -> None:
     (expected,) = untrained().n_best(LINES[:1], 1, token_scores=True, align=True)
     body = {"text": LINES[0], "token_scores": True, "align": True}
     (line,) = client.post("/translate", json=body).json()["lines"]
@@ -147,11 +125,11 @@ def test_scores_alignment_and_words(client: TestClient) -> None:
 
 
 def test_a_line_of_several_sentences_is_split_unless_the_request_says_otherwise(
-    service: Service,
+    service: Service, client: Any
 ) -> None:
     translator = service.models["one"].translator
     translator.codec.usual = UsualLine(1, length_ratio=1.5)
-    client, line = TestClient(service.guard, base_url=LOCAL), "O can bebe auga.  A gata vella."
+    line = "O can bebe auga.  A gata vella."
     body = {"text": line, "token_scores": True, "align": True}
     (found,) = client.post("/translate", json=body).json()["lines"]
     (best,) = found["translations"]
@@ -164,11 +142,13 @@ def test_a_line_of_several_sentences_is_split_unless_the_request_says_otherwise(
     assert max(i for i, _ in best["alignment"]) > words.index("auga") + 1
     whole = client.post("/translate", json={"text": line, "split": "line"})
     assert texts(whole) == [translator.translate([line], split="line")]
-    assert problem(client.post("/translate", json={"text": line, "split": "no"}))[0] == 422
+    wrong = client.post("/translate", json={"text": line, "split": "no"})
+    assert problem(wrong) == (422, "bad_request")
 
 
-def test_concurrent_requests_share_batches_and_each_gets_its_answer(service: Service) -> None:
-    client = TestClient(service.guard, base_url=LOCAL)
+def test_concurrent_requests_share_batches_and_each_gets_its_answer(
+    service: Service, client: Any
+) -> None:
     translator = service.models["one"].translator
     sizes, stream = [], translator.stream
 
@@ -212,7 +192,6 @@ def test_concurrent_requests_share_batches_and_each_gets_its_answer(service: Ser
             {"text": "a", "glossary": [["b"]]},
             (422, "bad_request", "glossary.0: List should have at least 2 items"),
         ),
-        ({"text": "a", "glossary": "b\tc"}, (422, "bad_request", "glossary: Input should be")),
         (
             {"text": "a", "glossary": [["b", " "]]},
             (422, "bad_option", "glossary, term 1: the target term is blank"),
@@ -223,13 +202,11 @@ def test_concurrent_requests_share_batches_and_each_gets_its_answer(service: Ser
         ),
         ({"text": "a", "beam": 0}, (422, "bad_option", "beam: 0 is not an integer")),
         ({"text": "a", "beam": 6}, (422, "bad_option", "beam: 6 is above 5, the limit of this")),
-        ({"text": "a", "n_best": 6}, (422, "bad_option", "n_best: 6 is above 5")),
         ({"text": "a", "mbr": "chrf"}, (422, "bad_option", "these options need a beam of 16")),
         (
             {"text": "a", "n_best": 5, "groups": 4},
             (422, "bad_option", "these options need a beam of 8, above 5"),
         ),
-        ({"text": "a", "top_k": 6}, (422, "bad_option", "top_k requires sample")),
         ({"text": "a", "tag": "<x>"}, (422, "bad_option", "the model has no tag <x>")),
         ({"text": "a", "model": "x"}, (404, "no_such_model", "no model has this name")),
         ({"text": "a\n" * 8}, (422, "too_many_lines", "the text has 9 lines, at most 8")),
@@ -238,11 +215,10 @@ def test_concurrent_requests_share_batches_and_each_gets_its_answer(service: Ser
     ],
 )
 def test_what_is_not_allowed_is_refused(
-    client: TestClient, body: dict[str, Any], expected: tuple[int, str, str]
+    client: Any, body: dict[str, Any], expected: tuple[int, str, str]
 ) -> None:
-    status, code, message = problem(client.post("/translate", json=body))
-    assert (status, code) == expected[:2]
-    assert message.startswith(expected[2])
+    answer = client.post("/translate", json=body)
+    assert (*problem(answer), message(answer)[: len(expected[2])]) == expected
 
 
 def test_the_work_of_a_request_grows_with_lines_length_and_hypotheses(service: Service) -> None:
@@ -260,52 +236,25 @@ def test_the_work_of_a_request_grows_with_lines_length_and_hypotheses(service: S
     assert work([" "], beam=2) == 0
 
 
-def test_a_body_without_length_is_limited_too(client: TestClient) -> None:
+def test_a_body_without_length_is_limited_too(client: Any) -> None:
     answer = client.post("/translate", content=(b" " * 1_000 for _ in range(5)))
-    assert problem(answer)[:2] == (413, "body_too_large")
+    assert problem(answer) == (413, "body_too_large")
 
 
-@pytest.mark.parametrize("content", [b"{", b"\xff", b"[]"])
-def test_a_body_that_is_not_an_object_is_refused(client: TestClient, content: bytes) -> None:
-    answer = client.post(
-        "/translate", content=content, headers={"Content-Type": "application/json"}
-    )
-    assert answer.status_code in (400, 422)
-    assert answer.json()["error"]["fix"]
+@pytest.mark.parametrize(
+    ("content", "status"),
+    [(b"{", 422), (b"\xff", 400), (b'{"text": "\xff"}', 400), (b"[]", 422)],
+)
+def test_a_body_that_is_not_an_object_is_refused(client: Any, content: bytes, status: int) -> None:
+    answer = client.post("/translate", content=content, headers=JSON)
+    assert problem(answer) == (status, "bad_request")
 
 
-@pytest.fixture
-def stuck(monkeypatch: pytest.MonkeyPatch) -> Callable[[Service], tuple[Event, ...]]:
-    """Return a function that blocks a model; it returns two events: busy, and free to set."""
-
-    def block(service: Service) -> tuple[Event, ...]:
-        translator, busy, free = service.models["one"].translator, Event(), Event()
-        stream = translator.stream
-
-        def wait(lines: list[str], **options: Any) -> Any:
-            busy.set()
-            assert free.wait(20)
-            return stream(lines, **options)
-
-        monkeypatch.setattr(translator, "stream", wait)
-        return busy, free
-
-    return block
-
-
-def test_a_translation_that_takes_too_long_is_a_timeout(stuck: Any) -> None:
-    service, client = make(dataclasses.replace(LIMITS, seconds=0.2))
-    _, free = stuck(service)
-    answer = client.post("/translate", json={"text": "a"})
-    assert problem(answer)[:2] == (504, "timeout")
-    assert answer.headers["retry-after"] == "1"
-    free.set()
-    service.close()
-
-
-def test_a_search_ends_when_its_request_times_out(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_search_ends_when_its_request_times_out(
+    make: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """It would take a minute; the next request is answered at once."""
-    service, client = make(dataclasses.replace(LIMITS, seconds=0.3))
+    service, client = make(limits=dataclasses.replace(LIMITS, seconds=0.3))
     advance = DecodeState.advance
 
     def slow(self: DecodeState, tokens: Any, rows: Any) -> Any:
@@ -316,7 +265,9 @@ def test_a_search_ends_when_its_request_times_out(monkeypatch: pytest.MonkeyPatc
 
     monkeypatch.setattr(DecodeState, "advance", slow)
     body = {"text": ["a"] * 4, "max_len_offset": 200}
-    assert problem(client.post("/translate", json=body))[:2] == (504, "timeout")
+    answer = client.post("/translate", json=body)
+    assert problem(answer) == (504, "timeout")
+    assert answer.headers["retry-after"] == "1"
     monkeypatch.undo()
     started = time.monotonic()
     while client.post("/translate", json={"text": "o can"}).status_code != 200:
@@ -325,9 +276,18 @@ def test_a_search_ends_when_its_request_times_out(monkeypatch: pytest.MonkeyPatc
     assert not service.models["one"].batcher._thread.is_alive()
 
 
-def test_a_full_queue_and_a_stopping_server_refuse(service: Service, stuck: Any) -> None:
-    busy, free = stuck(service)
-    client = TestClient(service.guard, base_url=LOCAL)
+def test_a_full_queue_and_a_stopping_server_refuse(
+    service: Service, client: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    translator, busy, free = service.models["one"].translator, Event(), Event()
+    stream = translator.stream
+
+    def wait(lines: list[str], **options: Any) -> Any:
+        busy.set()
+        assert free.wait(20)
+        return stream(lines, **options)
+
+    monkeypatch.setattr(translator, "stream", wait)
 
     def send(size: int) -> Future[Any]:
         return pool.submit(client.post, "/translate", json={"text": ["a"] * size})
@@ -341,10 +301,10 @@ def test_a_full_queue_and_a_stopping_server_refuse(service: Service, stuck: Any)
             assert time.monotonic() < deadline
             time.sleep(0.01)
         full = client.post("/translate", json={"text": "a"})
-        assert problem(full)[:2] == (429, "queue_full")
+        assert problem(full) == (429, "queue_full")
         assert full.headers["retry-after"] == "1"
         service.guard.stopping = True
-        assert problem(client.post("/translate", json={"text": "a"}))[:2] == (503, "stopping")
+        assert problem(client.post("/translate", json={"text": "a"})) == (503, "stopping")
         assert client.get("/health").status_code == 503
         free.set()
         assert [one.result().status_code for one in sent] == [200, 200, 200]
@@ -352,15 +312,18 @@ def test_a_full_queue_and_a_stopping_server_refuse(service: Service, stuck: Any)
 
 
 def test_a_failure_is_reported_without_details(
-    service: Service, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    service: Service,
+    client: Any,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     def fail(lines: list[str], **options: Any) -> Any:
         raise RuntimeError("a secret path")
 
     monkeypatch.setattr(service.models["one"].translator, "stream", fail)
-    client = TestClient(service.guard, base_url=LOCAL)
     answer = client.post("/translate", json={"text": "a"})
-    assert problem(answer) == (500, "failed", "the translation failed")
+    assert problem(answer) == (500, "failed")
+    assert "secret" not in answer.text
     assert capsys.readouterr().err == "error: RuntimeError: a secret path\n"
     assert texts(client.post("/translate", json={"text": "a", "model": "two"}))
 
@@ -368,20 +331,18 @@ def test_a_failure_is_reported_without_details(
 # ---------------------------------------------------------------- access
 
 
-def test_a_key_is_required_for_models_text_and_metrics() -> None:
-    service, client = make(key=KEY)
-    client.base_url = "http://nmt.example.org"  # with a key, any host name is allowed
+def test_a_key_is_required_for_models_text_and_metrics(make: Make) -> None:
+    _, client = make(key=KEY)
     for path in guard.OPEN_PATHS:
         assert client.get(path).status_code == 200
     for headers in ({}, {"Authorization": "Bearer 0123456789abcdeF"}, {"X-API-Key": "x"}):
         for path in ("/models", "/metrics"):
-            assert problem(client.get(path, headers=headers))[:2] == (401, "wrong_key")
+            assert problem(client.get(path, headers=headers)) == (401, "wrong_key")
         answer = client.post("/translate", json={"text": "a"}, headers=headers)
-        assert problem(answer)[:2] == (401, "wrong_key")
+        assert problem(answer) == (401, "wrong_key")
         assert answer.headers["www-authenticate"] == "Bearer"
     for headers in ({"Authorization": f"Bearer {KEY}"}, {"X-API-Key": KEY}):
         assert client.get("/models", headers=headers).status_code == 200
-    service.close()
 
 
 @pytest.mark.parametrize(
@@ -392,23 +353,21 @@ def test_a_key_is_required_for_models_text_and_metrics() -> None:
         ("evil.example", 421), ("localhost.evil.example:8000", 421), ("", 421),
     ],
 )  # fmt: skip
-def test_without_a_key_only_this_machine_is_answered(
-    client: TestClient, host: str, status: int
-) -> None:
+def test_without_a_key_only_this_machine_is_answered(client: Any, host: str, status: int) -> None:
     assert client.get("/models", headers={"Host": host}).status_code == status
 
 
 # ---------------------------------------------------------------- descriptions
 
 
-def test_models_and_limits_are_described(client: TestClient) -> None:
+def test_models_and_limits_are_described(client: Any) -> None:
     answer = client.get("/models").json()
     assert [model["name"] for model in answer["models"]] == ["one", "two"]
     assert answer["models"][0] | {"src": "gl", "tgt": "en", "align": True} == answer["models"][0]
     assert answer["limits"] == dataclasses.asdict(LIMITS)
 
 
-def test_openapi_lists_paths_options_and_errors(client: TestClient) -> None:
+def test_openapi_lists_paths_options_and_errors(client: Any) -> None:
     api = client.get("/openapi.json").json()
     assert set(api["paths"]) == {
         "/documents", "/documents/{name}", "/documents/{name}/file", "/health", "/languages",
@@ -429,7 +388,7 @@ def test_openapi_lists_paths_options_and_errors(client: TestClient) -> None:
             assert "|||" not in sentence
 
 
-def test_metrics_count_requests_and_lines_but_no_text(client: TestClient) -> None:
+def test_metrics_count_requests_and_lines_but_no_text(client: Any) -> None:
     client.post("/translate", json={"text": ["secretword", "o can"]})
     client.post("/translate", json={"text": "a", "beam": 0})
     metrics = client.get("/metrics").text
@@ -442,7 +401,7 @@ def test_metrics_count_requests_and_lines_but_no_text(client: TestClient) -> Non
 
 
 @pytest.mark.parametrize("path", ["/", "/docs"])
-def test_pages_load_nothing_from_elsewhere(client: TestClient, path: str) -> None:
+def test_pages_load_nothing_from_elsewhere(client: Any, path: str) -> None:
     answer = client.get(path)
     assert answer.headers["content-type"].startswith("text/html")
     assert not re.search(r"(src|href)=[\"']?(https?:)?//|url\(|@import|import\(", answer.text)
@@ -459,27 +418,16 @@ def test_the_pages_are_part_of_the_package() -> None:
     assert {file.name for file in app.STATIC.iterdir()} == {"index.html", "docs.html"}
 
 
-def test_a_body_that_cannot_be_parsed_and_a_wrong_method_have_codes_of_their_own(
-    client: TestClient,
-) -> None:
-    headers = {"content-type": "application/json"}
-    answer = client.post("/translate", content=b'{"text": "\xff"}', headers=headers)
-    assert problem(answer)[:2] == (400, "bad_request")
-    assert problem(client.get("/translate"))[:2] == (405, "wrong_method")
-    assert problem(client.get("/nothing"))[:2] == (404, "no_such_path")
+def test_a_wrong_method_and_an_unknown_path_have_codes_of_their_own(client: Any) -> None:
+    assert problem(client.get("/translate")) == (405, "wrong_method")
+    assert problem(client.get("/nothing")) == (404, "no_such_path")
 
 
-def test_an_error_can_quote_a_surrogate(client: TestClient) -> None:
-    headers = {"content-type": "application/json"}
+def test_an_error_can_quote_a_surrogate_and_constraints_ignore_one(client: Any) -> None:
     body = b'{"text": "a", "tag": "\\ud800"}'
-    answer = client.post("/translate", content=body, headers=headers)
-    assert problem(answer) == (
-        422, "bad_option", "the model has no tag \ud800; it was trained without tags"
-    )  # fmt: skip
-
-
-def test_surrogates_in_constraints_are_ignored(client: TestClient) -> None:
-    headers = {"content-type": "application/json"}
+    answer = client.post("/translate", content=body, headers=JSON)
+    assert problem(answer) == (422, "bad_option")
+    assert message(answer).startswith("the model has no tag \ud800;")
     body = b'{"text": "a", "forbid_all": ["a\\ud800"]}'
-    answer = client.post("/translate", content=body, headers=headers)
+    answer = client.post("/translate", content=body, headers=JSON)
     assert answer.status_code == 200, answer.text

@@ -5,44 +5,26 @@ from __future__ import annotations
 import dataclasses
 import json
 import time
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
-pytest.importorskip("httpx", reason="the extra test is not installed")
-
-from fastapi.testclient import TestClient
-
+import tests.apps.serve.conftest  # noqa: F401, skips without the extra
 from nmt.apps.serve import documents
 from nmt.apps.serve.app import Service
 from nmt.decoding.codec import Translation
-from tests.apps.serve.conftest import KEY, LIMITS
+from tests.apps.serve.conftest import KEY, LIMITS, LOCAL, Make, problem
 from tests.decoding.untrained import LINES, untrained
 
-LOCAL = "http://localhost:8000"
 SECONDS = 60
-LARGER = dataclasses.replace(LIMITS, file=20_000)
 PAGE = "<p>o can <b>bebe</b> auga</p>\n<pre>o can</pre>"
 
 
-@pytest.fixture
-def service() -> Iterator[Service]:
-    service = Service({"one": (untrained(), "torch"), "two": (untrained(5), "torch")}, LARGER)
-    yield service
-    service.close()
-
-
-@pytest.fixture
-def client(service: Service) -> TestClient:
-    return TestClient(service.guard, base_url=LOCAL)
-
-
-def send(client: TestClient, name: str, text: str, path: str = "/documents", **fields: str) -> Any:
+def send(client: Any, name: str, text: str, path: str = "/documents", **fields: str) -> Any:
     return client.post(path, files={"file": (name, text.encode())}, data=fields)
 
 
-def finished(client: TestClient, name: str) -> dict[str, Any]:
+def finished(client: Any, name: str) -> dict[str, Any]:
     deadline = time.monotonic() + SECONDS
     while (answer := client.get(f"/documents/{name}").json())["state"] != "finished":
         assert answer["state"] != "failed", answer
@@ -51,13 +33,7 @@ def finished(client: TestClient, name: str) -> dict[str, Any]:
     return answer
 
 
-def problem(answer: Any) -> tuple[int, str]:
-    error = answer.json()["error"]
-    assert error["fix"]
-    return answer.status_code, error["code"]
-
-
-def test_a_document_is_translated_by_the_named_model_and_fetched(client: TestClient) -> None:
+def test_a_document_is_translated_by_the_named_model_and_fetched(client: Any) -> None:
     """More lines than a request may have, one of them twice."""
     lines = [f"{line} {n}" for n in range(2) for line in LINES[:5]] + [f"{LINES[0]} 0"]
     sent = send(client, "a b/ñ.txt", "\n\n".join(lines) + "\n", model="two")
@@ -74,7 +50,7 @@ def test_a_document_is_translated_by_the_named_model_and_fetched(client: TestCli
     assert client.get(f"/documents/{sent}/file").text == plain[0]
 
 
-def test_html_is_translated_with_its_tags_in_both_forms(client: TestClient) -> None:
+def test_html_is_translated_with_its_tags_in_both_forms(client: Any) -> None:
     fields = {"source": "gl", "target": "en"}
     answer = send(client, "page.html", PAGE, "/translate_file", **fields).json()
     url = answer["translatedFileUrl"]
@@ -88,7 +64,7 @@ def test_html_is_translated_with_its_tags_in_both_forms(client: TestClient) -> N
 
 
 def test_a_place_that_must_be_checked_is_named(
-    client: TestClient, service: Service, monkeypatch: pytest.MonkeyPatch
+    client: Any, service: Service, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The model never writes the placeholder."""
     translator = service.models["one"].translator
@@ -100,20 +76,16 @@ def test_a_place_that_must_be_checked_is_named(
     assert "too short" in place["problem"]
 
 
-def test_a_glossary_of_the_request_or_of_the_server_is_used() -> None:
+def test_a_glossary_of_the_request_or_of_the_server_is_used(make: Make) -> None:
     terms = [["pan", "sea"]]
     expected = untrained().translate(["pan branco"], glossary=terms)[0]
     assert "sea" in expected
-    services = [
-        Service({"one": (untrained(), "torch")}, LARGER),
-        Service({"one": (untrained(), "torch")}, LARGER, glossary=[("pan", "sea")]),
-    ]
-    for service, fields in zip(services, ({"glossary": json.dumps(terms)}, {}), strict=True):
-        client = TestClient(service.guard, base_url=LOCAL)
+    requests = [({}, {"glossary": json.dumps(terms)}), ({"glossary": [("pan", "sea")]}, {})]
+    for settings, fields in requests:
+        _, client = make(**settings)
         sent = send(client, "a.txt", "pan branco", **fields).json()["id"]
         finished(client, sent)
         assert client.get(f"/documents/{sent}/file").text == expected
-        service.close()
 
 
 @pytest.mark.parametrize(
@@ -127,12 +99,12 @@ def test_a_glossary_of_the_request_or_of_the_server_is_used() -> None:
     ],
 )
 def test_what_cannot_be_translated_is_refused_at_once(
-    client: TestClient, name: str, text: str, expected: tuple[int, str]
+    client: Any, name: str, text: str, expected: tuple[int, str]
 ) -> None:
     assert problem(send(client, name, text)) == expected
 
 
-def test_other_errors_of_a_request(client: TestClient) -> None:
+def test_other_errors_of_a_request(client: Any) -> None:
     assert problem(send(client, "a.txt", "o can", model="x")) == (404, "no_such_model")
     assert problem(send(client, "a.txt", "o can", tgt_tag="<x>")) == (422, "bad_option")
     assert problem(send(client, "a.txt", "o can", glossary='[["a"]]')) == (400, "bad_request")
@@ -145,10 +117,9 @@ def test_other_errors_of_a_request(client: TestClient) -> None:
 
 
 def test_a_document_takes_a_limited_time_and_is_forgotten(
-    monkeypatch: pytest.MonkeyPatch,
+    make: Make, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    service = Service({"one": (untrained(), "torch")}, dataclasses.replace(LARGER, file_seconds=1))
-    client = TestClient(service.guard, base_url=LOCAL)
+    service, client = make(limits=dataclasses.replace(LIMITS, file_seconds=1))
     translator = service.models["one"].translator
 
     def endless(lines: list[str], stop: Any, **options: Any) -> Any:
@@ -167,11 +138,10 @@ def test_a_document_takes_a_limited_time_and_is_forgotten(
     monkeypatch.setattr(documents, "KEPT", 0.0)
     time.sleep(0.01)
     assert problem(client.get(f"/documents/{sent}")) == (404, "no_such_document")
-    service.close()
 
 
 def test_only_some_documents_are_in_memory(
-    client: TestClient, service: Service, monkeypatch: pytest.MonkeyPatch
+    client: Any, service: Service, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(documents, "MOST", 2)
     for _ in range(2):
@@ -181,13 +151,11 @@ def test_only_some_documents_are_in_memory(
     assert problem(send(client, "a.txt", "o can")) == (429, "queue_full")
 
 
-def test_a_key_is_required_but_for_a_translation_whose_secret_id_is_known() -> None:
-    service = Service({"one": (untrained(), "torch")}, LARGER, KEY)
-    client = TestClient(service.guard, base_url="http://nmt.example.org")
+def test_a_key_is_required_but_for_a_translation_whose_secret_id_is_known(make: Make) -> None:
+    _, client = make(key=KEY)
     assert send(client, "a.txt", "pan").status_code == 401
     fields = {"source": "gl", "target": "en", "api_key": KEY}
     answer = send(client, "a.txt", "pan", "/translate_file", **fields)
     url = answer.json()["translatedFileUrl"]
     assert client.get(url).status_code == 200
     assert client.get(url.removesuffix("/file")).status_code == 401
-    service.close()

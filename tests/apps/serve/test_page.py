@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import shutil
 import threading
@@ -20,7 +21,7 @@ from nmt.apps.serve.server import Server, listen
 from nmt.data.corrections import read_corrections
 from nmt.data.languages import language_name
 from nmt.decoding.codec import Translation
-from tests.apps.serve.conftest import KEY, LIMITS
+from tests.apps.serve.conftest import KEY, LIMITS, both_ways
 from tests.decoding.untrained import LINES, untrained
 
 pytestmark = pytest.mark.slow
@@ -38,8 +39,9 @@ SOURCE, TARGET = "كلب أبيض", "الكلب الأبيض يأكل"
 class Page:
     """The page of a service, open in the browser."""
 
-    def __init__(self, driver: Any, port: int) -> None:
+    def __init__(self, driver: Any, port: int, service: Service) -> None:
         self.driver, self.address = driver, f"http://localhost:{port}/"
+        self.service = service
         self.driver.get(self.address)
 
     def find(self, selector: str) -> Any:
@@ -90,35 +92,22 @@ def driver() -> Iterator[Any]:
     driver.quit()
 
 
-def serve(service: Service) -> tuple[int, Callable[[], None]]:
-    """Serve in a thread; return the port, and a function that ends the server."""
-    opened = listen("127.0.0.1", 0)
+@contextlib.contextmanager
+def opened(driver: Any, service: Service) -> Iterator[Page]:
+    """Serve in a thread, and open the page; no request of it leaves this machine."""
+    listening = listen("127.0.0.1", 0)
     server = Server(service)
     thread = threading.Thread(
-        target=lambda: asyncio.run(server.serve(sockets=[opened])), daemon=True
+        target=lambda: asyncio.run(server.serve(sockets=[listening])), daemon=True
     )
     thread.start()
-
-    def stop() -> None:
-        server.should_exit = True
-        thread.join()
-        service.close()
-
-    return opened.getsockname()[1], stop
-
-
-@pytest.fixture
-def page(driver: Any) -> Iterator[Page]:
-    """Two models; afterwards the console has no error, and no request left this machine."""
-    service = Service({"one": (untrained(), "torch"), "two": (untrained(5), "torch")}, LIMITS)
-    port, stop = serve(service)
-    page = Page(driver, port)
-    page.service = service  # type: ignore[attr-defined]
-    page.until(lambda: page.all(".box"))
+    page = Page(driver, listening.getsockname()[1], service)
     yield page
+    page.js("localStorage.clear(); sessionStorage.clear()")
     driver.get("about:blank")  # a page could still send a request
-    stop()
-    assert [one for one in driver.get_log("browser") if one["level"] == "SEVERE"] == []
+    server.should_exit = True
+    thread.join()
+    service.close()
     events = [json.loads(one["message"])["message"] for one in driver.get_log("performance")]
     requested = {
         event["params"]["request"]["url"]
@@ -127,6 +116,29 @@ def page(driver: Any) -> Iterator[Page]:
     }
     assert requested
     assert {url for url in requested if not url.startswith((page.address, "data:"))} == set()
+
+
+def without_errors(page: Page) -> Iterator[Page]:
+    """Wait for the page of a server without a key; afterwards the console has no error."""
+    page.until(lambda: page.all(".box"))
+    yield page
+    assert [one for one in page.driver.get_log("browser") if one["level"] == "SEVERE"] == []
+
+
+@pytest.fixture
+def page(driver: Any) -> Iterator[Page]:
+    """Two models."""
+    models = {"one": (untrained(), "torch"), "two": (untrained(5), "torch")}
+    with opened(driver, Service(models, LIMITS)) as page:
+        yield from without_errors(page)
+
+
+@pytest.fixture
+def both(driver: Any, tmp_path: Path) -> Iterator[Page]:
+    """A model, one that calls itself its reverse, and a file of corrections."""
+    corrections = CorrectionsFile(tmp_path / "corrections.tsv")
+    with opened(driver, Service(both_ways(), LIMITS, corrections=corrections)) as page:
+        yield from without_errors(page)
 
 
 def type_and_wait(page: Page, line: str) -> None:
@@ -149,7 +161,7 @@ def test_text_is_translated_as_one_types_by_both_models(page: Page) -> None:
 
 
 def test_requests_wait_until_typing_pauses_and_old_answers_are_dropped(page: Page) -> None:
-    translator = page.service.models["one"].translator  # type: ignore[attr-defined]
+    translator = page.service.models["one"].translator
     asked: list[str] = []
     stream = translator.stream
 
@@ -301,7 +313,7 @@ def test_the_keyboard_reaches_every_word(page: Page) -> None:
 
 
 def test_scripts_from_right_to_left_are_shown_so(page: Page) -> None:
-    translator = page.service.models["one"].translator  # type: ignore[attr-defined]
+    translator = page.service.models["one"].translator
     pieces = TARGET.split()
     best = Translation(pieces, TARGET, -1.0, -1.0, True)
     translator.stream = lambda lines, **options: iter([[best]] * len(lines))
@@ -364,40 +376,19 @@ def test_the_description_of_the_api_is_readable(page: Page) -> None:
 
 
 def test_a_key_is_asked_for_and_kept_in_this_tab_only(driver: Any) -> None:
-    port, stop = serve(Service({"one": (untrained(), "torch")}, LIMITS, KEY))
-    page = Page(driver, port)
-    page.until(lambda: page.find("#login").is_displayed())
-    page.find("#key").send_keys(KEY, webdriver.Keys.ENTER)
-    page.until(lambda: page.all(".box"))
-    page.type("pan")
-    page.until(lambda: page.lines() == untrained().translate(["pan"]))
-    assert page.js("return [localStorage.length, document.cookie]") == [0, ""]
-    assert KEY not in page.driver.current_url
-    driver.get_log("browser")
-    driver.get_log("performance")
-    stop()
+    with opened(driver, Service({"one": (untrained(), "torch")}, LIMITS, KEY)) as page:
+        page.until(lambda: page.find("#login").is_displayed())
+        page.find("#key").send_keys(KEY, webdriver.Keys.ENTER)
+        page.until(lambda: page.all(".box"))
+        page.type("pan")
+        page.until(lambda: page.lines() == untrained().translate(["pan"]))
+        assert page.js("return [localStorage.length, document.cookie]") == [0, ""]
+        assert KEY not in page.driver.current_url
+        driver.get_log("browser")
 
 
-@pytest.fixture
-def both_ways(driver: Any, tmp_path: Path) -> Iterator[Page]:
-    """A model, one that calls itself its reverse, and a file of corrections."""
-    reverse = untrained(5)
-    reverse.codec.src, reverse.codec.tgt = "en", "gl"
-    models = {"gl-en": (untrained(), "torch"), "en-gl": (reverse, "torch")}
-    corrections = CorrectionsFile(tmp_path / "corrections.tsv")
-    port, stop = serve(Service(models, LIMITS, corrections=corrections))
-    page = Page(driver, port)
-    page.until(lambda: page.all(".box"))
-    yield page
-    page.js("localStorage.clear(); sessionStorage.clear()")
-    driver.get("about:blank")  # a page could still send a request
-    stop()
-    assert [one for one in driver.get_log("browser") if one["level"] == "SEVERE"] == []
-    driver.get_log("performance")
-
-
-def test_languages_are_swapped_with_the_text_and_its_translation(both_ways: Page) -> None:
-    page = both_ways
+def test_languages_are_swapped_with_the_text_and_its_translation(both: Page) -> None:
+    page = both
     (there,) = untrained().translate(LINES[:1])
     page.type(LINES[0])
     page.until(lambda: page.lines() == [there])
@@ -424,8 +415,8 @@ def test_the_length_is_shown_with_the_limit_of_the_server(page: Page) -> None:
     page.until(lambda: page.all("#length.error"))
 
 
-def test_the_history_is_kept_in_the_browser_if_its_user_wants_it(both_ways: Page) -> None:
-    page = both_ways
+def test_the_history_is_kept_in_the_browser_if_its_user_wants_it(both: Page) -> None:
+    page = both
 
     def entries() -> list[str]:
         return page.js(
@@ -456,8 +447,8 @@ def test_the_history_is_kept_in_the_browser_if_its_user_wants_it(both_ways: Page
     assert page.js("return localStorage.length") == 0
 
 
-def test_a_better_translation_can_be_suggested(both_ways: Page, tmp_path: Path) -> None:
-    page = both_ways
+def test_a_better_translation_can_be_suggested(both: Page, tmp_path: Path) -> None:
+    page = both
     (shown,) = untrained().translate(LINES[:1])
     page.type(LINES[0])
     page.until(lambda: page.lines() == [shown])
@@ -509,9 +500,9 @@ def test_a_dropped_file_that_cannot_be_translated_says_why(page: Page) -> None:
     page.driver.get_log("browser")  # the refused request is in it
 
 
-def test_terms_of_the_glossary_are_in_the_translation(both_ways: Page) -> None:
+def test_terms_of_the_glossary_are_in_the_translation(both: Page) -> None:
     """They stay in the browser, and belong to the direction."""
-    page = both_ways
+    page = both
     (with_term,) = untrained().translate(["pan branco"], glossary=[("pan", "sea")])
     assert "sea" in with_term
     page.find("#glossary summary").click()

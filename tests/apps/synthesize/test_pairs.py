@@ -387,10 +387,7 @@ def test_the_text_is_never_overwritten(command: Command) -> None:
     ("argv", "message"),
     [
         (["--n-best", "2"], "--n-best cannot be combined with --pairs"),
-        (["--output", "x"], "--output cannot be combined with --pairs"),
-        (["--scores"], "--scores cannot be combined with --pairs"),
         (["--token-scores"], "--token-scores cannot be combined with --pairs"),
-        (["--align"], "--align cannot be combined with --pairs"),
         (["--score-target", "x"], "--score-target cannot be combined with --pairs"),
         (["--max-ratio", "1"], "--max-ratio: 1 is not a number over 1"),
         (["--max-ratio", "nan"], "--max-ratio: nan is not a number over 1"),
@@ -400,7 +397,6 @@ def test_the_text_is_never_overwritten(command: Command) -> None:
         (["--pairs", "bt.gl"], "leave out the suffix: --pairs bt"),
         (["--src-lang", "gl"], "the text and its translations are both gl"),
         (["--pairs", "."], ".: --pairs takes a prefix of file names, not a folder"),
-        (["--pairs", "run/.."], "run/..: --pairs takes a prefix of file names, not a folder"),
         (["--pairs", "run/"], "write, for example, --pairs run/bt"),
         (["--pairs", "none/bt"], "none: the folder does not exist"),
         (["--pairs", "run/nmt"], "run/nmt.json: is an existing file of the model in"),

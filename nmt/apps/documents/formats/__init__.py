@@ -20,7 +20,7 @@ Format: TypeAlias = "Callable[[BinaryIO, BinaryIO, Job], None]"
 
 # suffix -> the module of this package, and its function
 FORMATS = {
-    ".txt": "text:convert_text",
+    ".txt": "text:convert",
     ".md": "markdown:convert",
     ".html": "html:convert",
     ".htm": "html:convert",

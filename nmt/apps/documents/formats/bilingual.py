@@ -8,7 +8,7 @@ language but not the target language gets a variant in it.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator
 from typing import BinaryIO
 
 from nmt.apps.documents.formats.encoding import write_text
@@ -19,11 +19,12 @@ from nmt.apps.documents.formats.xml import (
     elements,
     escape,
     opening,
+    pair,
     with_attribute,
 )
 from nmt.apps.documents.job import Job
 from nmt.apps.documents.protect import has_words
-from nmt.apps.documents.segments import Item, Mark, Segment, Token, Unit, joined
+from nmt.apps.documents.segments import Item, Mark, Segment, Token, Unit, joined, written
 from nmt.data.languages import base_language
 from nmt.errors import UserError
 
@@ -33,74 +34,112 @@ _PAIRS = {"g", "hi", "mrk", "pc"}
 _BEGINS = {"bpt": ("i", "rid", "id"), "bx": ("rid", "id"), "sc": ("id",)}
 _ENDS = {"ept": ("i", "rid", "id"), "ex": ("rid", "id"), "ec": ("startRef", "id")}
 _UNTRANSLATED = {"new", "needs-translation", "initial"}  # states of XLIFF
+# element -> its attributes with the source and the target language, XLIFF 1.2 and 2
+_LANGUAGES = {"file": ("source-language", "target-language"), "xliff": ("srcLang", "trgLang")}
 
 
-def tokens_of(node: Node) -> list[Token]:
-    """Return the content of an element as tokens."""
-    tokens: list[Token] = []
+def convert_xliff(source: BinaryIO, target: BinaryIO, job: Job) -> None:
+    """Give each unit of an XLIFF file a translation."""
+    _convert(source, target, job, ("trans-unit", "segment"), _xliff_unit, "XLIFF")
+
+
+def convert_tmx(source: BinaryIO, target: BinaryIO, job: Job) -> None:
+    """Give each unit of a TMX file a variant in the target language."""
+    _convert(source, target, job, ("tu",), _tmx_unit, "TMX")
+
+
+def _convert(
+    source: BinaryIO,
+    target: BinaryIO,
+    job: Job,
+    names: tuple[str, ...],
+    unit: Callable[[Node, Job], Item],
+    kind: str,
+) -> None:
+    """Translate a file.
+
+    Args:
+        names: of the elements that are units.
+    """
+    reader = Reader(source, job.name)
+
+    def items() -> Iterator[Item]:
+        units = 0
+        for item in elements(reader, job.name, lambda event: event.name in names):
+            if isinstance(item, Node):
+                units += 1
+                yield unit(item, job)
+            else:
+                yield _with_language(item, job)
+        if not units:
+            what, fix = f"has no {' or '.join(names)}", f"check that its format is {kind}"
+            raise UserError(what, at=job.name, fix=fix)
+
+    texts = job.translated(items())
+    write_text(target, texts, reader.encoding, job.name, "xmlcharrefreplace")
+
+
+def _with_language(event: Event, job: Job) -> str:
+    """Return a part of a file; a tag that names the source language gets the target language."""
+    source, target = _LANGUAGES.get(event.name, ("", ""))
+    if event.kind != "start" or source not in event.attributes:
+        return event.raw
+    given = event.attributes[source]
+    if base_language(given) != base_language(job.src):
+        job.report.count(f"{source} is {given}, and the model translates {job.src}")
+    return event.raw if target in event.attributes else with_attribute(event.raw, target, job.tgt)
+
+
+def _unit(node: Node, content: Node, render: Callable[[Segment], str]) -> Item:
+    """Return the unit of an element, which stays if there is nothing to translate.
+
+    Args:
+        content: its source text.
+        render: returns the element with the translation.
+    """
+    segment = Segment(joined(_tokens(content)), f"line {node.start.line}")
+    if not has_words(segment.text):
+        return str(node)
+
+    def translated() -> str:
+        only_counted = segment.translated is None and not segment.problem
+        return str(node) if only_counted else render(segment)
+
+    return Unit([segment], translated)
+
+
+def _tokens(node: Node) -> Iterator[Token]:
     for child in node.children:
         if isinstance(child, Event):
             if child.kind == "text":
-                tokens.append(re.sub(r"\s+", " ", child.text))
+                yield re.sub(r"\s+", " ", child.text)
             elif child.kind == "other":
-                tokens.append(Mark("single", (child.raw,)))
+                yield Mark("single", (child.raw,))
         elif child.name in _PAIRS and child.end:
-            name = f"{child.name} {id(child)}"
-            tokens.append(Mark("open", (child.start.raw,), name))
-            tokens += tokens_of(child)
-            tokens.append(Mark("close", (child.end,), name))
+            yield from pair(child, [*_tokens(child)], child.start.raw)
         else:
             attributes = child.start.attributes
             begins, ends = _BEGINS.get(child.name, ()), _ENDS.get(child.name, ())
             number = next((attributes[key] for key in begins + ends if key in attributes), "")
             kind = "open" if begins else "close" if ends else "single"
-            tokens.append(Mark(kind, (str(child),), number))  # type: ignore[arg-type]
-    return joined(tokens)
+            yield Mark(kind, (str(child),), number)  # type: ignore[arg-type]
 
 
-def as_xml(tokens: Sequence[Token]) -> str:
-    """Return tokens as they stand between tags."""
-    return "".join(escape(token) if isinstance(token, str) else str(token) for token in tokens)
+def _with_child(node: Node, new: str, old: Node | None, before: Node) -> str:
+    """Return the content of an element with a new child.
 
-
-def convert_xliff(source: BinaryIO, target: BinaryIO, job: Job) -> None:
-    """Give each unit of an XLIFF file a translation."""
-    units = 0
-
-    def items(reader: Reader) -> Iterator[Item]:
-        nonlocal units
-
-        def wanted(event: Event) -> bool:
-            return event.name in ("trans-unit", "segment")
-
-        for item in elements(reader, job.name, wanted):
-            if isinstance(item, Node):
-                units += 1
-                yield _xliff_unit(item, job)
-            elif item.kind == "start" and item.name == "file" and "original" in item.attributes:
-                yield _with_language(item, "target-language", "source-language", job)
-            elif item.kind == "start" and item.name == "xliff" and "srcLang" in item.attributes:
-                yield _with_language(item, "trgLang", "srcLang", job)
-            else:
-                yield item.raw
-
-    reader = Reader(source, job.name)
-    write_text(
-        target, job.translated(items(reader)), reader.encoding, job.name, "xmlcharrefreplace"
-    )
-    if not units:
-        raise UserError(
-            "has no trans-unit or segment", at=job.name, fix="check that it is an XLIFF file"
-        )
-
-
-def _with_language(event: Event, name: str, source: str, job: Job) -> str:
-    given = event.attributes.get(source, job.src)
-    if base_language(given) != base_language(job.src):
-        job.report.count(f"{source} is {given}, and the model translates {job.src}")
-    if name in event.attributes:
-        return event.raw
-    return with_attribute(event.raw, name, job.tgt)
+    Args:
+        old: the child that it replaces, if there is one.
+        before: else the child that it is after, with the white space that this one has before it.
+    """
+    raws = [str(child) for child in node.children]
+    if old is not None:
+        raws[node.children.index(old)] = new
+    else:
+        place = node.children.index(before)
+        indent = raws[place - 1] if place and raws[place - 1].isspace() else ""
+        raws.insert(place + 1, indent + new)
+    return "".join(raws)
 
 
 def _xliff_unit(node: Node, job: Job) -> Item:
@@ -114,94 +153,42 @@ def _xliff_unit(node: Node, job: Job) -> Item:
     if source is None or fixed or (done and not job.retranslate):
         job.report.kept += done
         return str(node)
-    segment = Segment(tokens_of(source), f"line {node.start.line}")
-    if not has_words(segment.text):
-        return str(node)
+    before = next(node.elements("seg-source"), source)
 
-    def render() -> str:
-        if segment.translated is None and not segment.problem:
-            return str(node)  # nothing is translated, only counted
-        start, tag = node.start.raw, f"<{source.prefix}target>"
-        if target is not None:
-            tag = opening(target.start.raw)
+    def render(segment: Segment) -> str:
+        start, end = node.start.raw, f"</{source.prefix}target>"
+        tag = opening(target.start.raw) if target else f"<{source.prefix}target>"
         if node.name == "segment":
-            state = "initial" if segment.problem else "translated"
-            start = with_attribute(start, "state", state)
+            start = with_attribute(start, "state", "initial" if segment.problem else "translated")
         else:
             state = "needs-review-translation" if segment.problem else "translated"
             tag = with_attribute(tag, "state", state)
-        new = f"{tag}{as_xml(segment.result)}</{source.prefix}target>"
-        return start + _with_target(node, new) + node.end
+        new = f"{tag}{written(segment.result, escape)}{end}"
+        return f"{start}{_with_child(node, new, target, before)}{node.end}"
 
-    return Unit([segment], render)
-
-
-def _with_target(node: Node, new: str) -> str:
-    """Return the content of a unit with a new target in place of the old one, if any."""
-    names = [child.name if isinstance(child, Node) else "" for child in node.children]
-    raws = [child.raw if isinstance(child, Event) else str(child) for child in node.children]
-    if "target" in names:
-        raws[names.index("target")] = new
-    else:
-        after = names.index("seg-source" if "seg-source" in names else "source")
-        indent = raws[after - 1] if after and raws[after - 1].isspace() else ""
-        raws.insert(after + 1, indent + new)
-    return "".join(raws)
-
-
-def convert_tmx(source: BinaryIO, target: BinaryIO, job: Job) -> None:
-    """Give each unit of a TMX file a variant in the target language."""
-    units = 0
-
-    def items(reader: Reader) -> Iterator[Item]:
-        nonlocal units
-        for item in elements(reader, job.name, lambda event: event.name == "tu"):
-            if isinstance(item, Node):
-                units += 1
-                yield _tmx_unit(item, job)
-            else:
-                yield item.raw
-
-    reader = Reader(source, job.name)
-    write_text(
-        target, job.translated(items(reader)), reader.encoding, job.name, "xmlcharrefreplace"
-    )
-    if not units:
-        raise UserError("has no unit", at=job.name, fix="check that it is a TMX file")
+    return _unit(node, source, render)
 
 
 def _tmx_unit(node: Node, job: Job) -> Item:
     variants = {_language(variant): variant for variant in reversed([*node.elements("tuv")])}
     source, target = (variants.get(base_language(lang)) for lang in (job.src, job.tgt))
     seg = next(source.elements("seg"), None) if source else None
-    if source is None or seg is None:
+    if seg is None:
         job.report.count(f"units without a variant in {job.src}")
         return str(node)
     old = next(target.elements("seg"), None) if target else None
     if old is not None and old.has_text and not job.retranslate:
         job.report.kept += 1
         return str(node)
-    segment = Segment(tokens_of(seg), f"line {node.start.line}")
-    if not has_words(segment.text):
-        return str(node)
+    last = [*node.elements("tuv")][-1]
 
-    def render() -> str:
-        if segment.translated is None and not segment.problem:
-            return str(node)
-        prefix, content = node.prefix, as_xml(segment.result)
-        variant = (
-            f'<{prefix}tuv xml:lang="{job.tgt}"><{prefix}seg>{content}</{prefix}seg></{prefix}tuv>'
-        )
-        raws = [child.raw if isinstance(child, Event) else str(child) for child in node.children]
-        if target is not None:
-            raws[node.children.index(target)] = variant
-        else:
-            last = max(i for i, child in enumerate(node.children) if child in variants.values())
-            indent = raws[last - 1] if last and raws[last - 1].isspace() else ""
-            raws.insert(last + 1, indent + variant)
-        return f"{node.start.raw}{''.join(raws)}{node.end}"
+    def render(segment: Segment) -> str:
+        prefix, content = node.prefix, written(segment.result, escape)
+        seg = f"<{prefix}seg>{content}</{prefix}seg>"
+        new = f'<{prefix}tuv xml:lang="{job.tgt}">{seg}</{prefix}tuv>'
+        return f"{node.start}{_with_child(node, new, target, last)}{node.end}"
 
-    return Unit([segment], render)
+    return _unit(node, seg, render)
 
 
 def _language(variant: Node) -> str:

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import codecs
 import re
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import BinaryIO
 
+from nmt.apps.documents.job import Job
+from nmt.apps.documents.segments import Item
 from nmt.data.text import file_type
 from nmt.errors import UserError
 
@@ -16,6 +18,24 @@ _MARKS = {
     codecs.BOM_UTF16_BE: "utf-16-be",
 }
 START = 4096  # bytes in which a file says its encoding
+
+
+def convert_text(
+    source: BinaryIO,
+    target: BinaryIO,
+    job: Job,
+    items: Callable[[str, Job], Iterable[Item]],
+    declared: re.Pattern[bytes] | None = None,
+    errors: str = "strict",
+) -> None:
+    """Translate a format whose files are in memory as a whole.
+
+    Args:
+        items: returns the items of a text.
+        declared, errors: as of ``read_text`` and ``write_text``.
+    """
+    text, encoding = read_text(source, job.name, declared)
+    write_text(target, job.translated(items(text, job)), encoding, job.name, errors)
 
 
 def encoding_of(start: bytes, declared: re.Pattern[bytes] | None, name: str) -> str:
@@ -58,6 +78,11 @@ def read_text(
         raise not_in_encoding(name, encoding, data.count(b"\n", 0, error.start) + 1) from error
 
 
+def lines_of(text: str) -> list[str]:
+    """Return the lines of a text with their ends; only a line feed ends one."""
+    return re.findall(r"[^\n]*\n|[^\n]+", text)
+
+
 def require_text(start: bytes, name: str) -> None:
     """Raise UserError for an empty file, and for one that begins as another type of file."""
     if not start.strip():
@@ -69,20 +94,14 @@ def require_text(start: bytes, name: str) -> None:
 
 def not_in_encoding(name: str, encoding: str, line: int) -> UserError:
     """Return the error of a file that is not in its encoding."""
-    return UserError(
-        f"not {encoding.upper()}",
-        at=f"{name}:{line}",
-        fix="convert the file to UTF-8, for example with iconv",
-    )
+    fix = "convert the file to UTF-8, for example with iconv"
+    return UserError(f"not {encoding.upper()}", at=f"{name}:{line}", fix=fix)
 
 
 def write_text(
     file: BinaryIO, texts: Iterable[str], encoding: str, name: str, errors: str = "strict"
 ) -> None:
     """Write texts in the encoding of a file.
-
-    Args:
-        errors: of ``str.encode``.
 
     Raises:
         UserError: the encoding lacks a character of the translation.

@@ -13,11 +13,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import BinaryIO
 
-from nmt.apps.documents.formats.encoding import read_text, write_text
-from nmt.apps.documents.formats.text import as_text, tokens_of
+from nmt.apps.documents.formats.encoding import convert_text, lines_of
+from nmt.apps.documents.formats.text import tokens_of
 from nmt.apps.documents.job import Job
 from nmt.apps.documents.protect import has_words
-from nmt.apps.documents.segments import Item, Segment, Unit
+from nmt.apps.documents.segments import Item, Segment, Unit, written
 from nmt.errors import UserError
 
 _DECLARED = re.compile(rb"Content-Type:[^\n]*charset=([\w.-]+)(?=\\n|\"|\s)")
@@ -25,6 +25,7 @@ _KEYWORD = re.compile(r"\s*(msgctxt|msgid_plural|msgid|msgstr(?:\[\d+\])?)(?=[\s
 _QUOTED = re.compile(r'\s*"((?:[^"\\]|\\.)*)"\s*')
 _ESCAPE = re.compile(r"\\(x[0-9a-fA-F]{1,2}|[0-7]{1,3}|.)")
 _ESCAPES = {"n": "\n", "t": "\t", "r": "\r", "a": "\a", "b": "\b", "f": "\f", "v": "\v"}
+_ESCAPED = str.maketrans({"\\": "\\\\", '"': '\\"', "\n": "\\n", "\t": "\\t", "\r": "\\r"})
 _PLURALS = re.compile(r"nplurals\s*=\s*(\d+)\s*;\s*plural\s*=\s*([^;\n]+)")
 _CHECK = "check the file with msgfmt -c"
 
@@ -59,8 +60,7 @@ class _Entry:
 
 def convert(source: BinaryIO, target: BinaryIO, job: Job) -> None:
     """Translate a catalog."""
-    text, encoding = read_text(source, job.name, _DECLARED)
-    write_text(target, job.translated(_items(text, job)), encoding, job.name)
+    convert_text(source, target, job, _items, _DECLARED)
 
 
 def _items(text: str, job: Job) -> Iterator[Item]:
@@ -92,7 +92,7 @@ def _entries(text: str, name: str) -> Iterator[_Entry]:
         UserError: a line is not one of a catalog.
     """
     entry, keyword = _Entry(1), ""
-    for number, line in enumerate(re.findall(r"[^\n]*\n|[^\n]+", text), 1):
+    for number, line in enumerate(lines_of(text), 1):
         at = f"{name}:{number}"
         content = line.strip().removeprefix("\ufeff")
         starts = _KEYWORD.match(content)
@@ -111,11 +111,8 @@ def _entries(text: str, name: str) -> Iterator[_Entry]:
             entry.texts[keyword], entry.first[keyword] = "", len(entry.raw)
         quoted = _QUOTED.fullmatch(content)
         if quoted is None or not keyword:
-            raise UserError(
-                "this is not a line of a catalog: a text in double quotes, in one line",
-                at=at,
-                fix=_CHECK,
-            )
+            what = "this is not a line of a catalog: a text in double quotes, in one line"
+            raise UserError(what, at=at, fix=_CHECK)
         entry.texts[keyword] += _ESCAPE.sub(_character, quoted[1])
         entry.raw.append(line)
     if entry.texts and not entry.targets:
@@ -146,7 +143,7 @@ def _character(escape: re.Match[str]) -> str:
 
 
 def _form_of_one(header: str) -> int:
-    """Return the index of the plural form that the number 1 has."""
+    """Return the index of the plural form of the number 1."""
     found = _PLURALS.search(header)
     try:
         return gettext.c2py(found[2])(1) if found else 0
@@ -160,11 +157,10 @@ def _header(entry: _Entry, job: Job) -> str:
     language = re.search(r"^Language:[^\S\n]*(.*)$", header, re.MULTILINE)
     if language is None or language[1] in ("", job.src):
         line = f"Language: {job.tgt}"
-        new = (
-            header[: language.start()] + line + header[language.end() :]
-            if language
-            else f"{header}{line}\n"
-        )
+        if language is None:
+            new = f"{header}{line}\n"
+        else:
+            new = header[: language.start()] + line + header[language.end() :]
         return _with_texts(entry, {"msgstr": new})
     return "".join(entry.raw)
 
@@ -186,7 +182,7 @@ def _unit(entry: _Entry, singular: int) -> Unit:
         worded = [segment for segment in segments if has_words(segment.text)]
         if not worded or all(s.translated is None and not s.problem for s in worded):
             return "".join(entry.raw)
-        texts = {keyword: as_text(s.result) for keyword, s in sources.items()}
+        texts = {keyword: written(s.result) for keyword, s in sources.items()}
         # which of three forms is which, a translation of the plural does not say
         fuzzy = len(entry.targets) > 2 or any(segment.problem for segment in segments)
         return _with_texts(entry, texts, fuzzy)
@@ -219,30 +215,22 @@ def _with_texts(entry: _Entry, texts: dict[str, str], fuzzy: bool | None = None)
 
 
 def _flagged(lines: list[str], fuzzy: bool, newline: str) -> list[str]:
-    """Return the lines of an entry with or without the flag fuzzy."""
     index = next(
         i for i, line in enumerate(lines) if line.startswith("#,") or line[:1] not in "#\r\n"
     )
-    rest = lines[index:]
-    flags = [flag.strip() for flag in rest[0][2:].split(",")] if rest[0].startswith("#,") else []
-    rest = rest[1:] if flags else rest
-    flags = [flag for flag in flags if flag != "fuzzy"]
-    flags = ["fuzzy", *flags] if fuzzy else flags
-    return [*lines[:index], *([f"#, {', '.join(flags)}{newline}"] if flags else []), *rest]
+    flags, rest = ["fuzzy"] if fuzzy else [], lines[index:]
+    if rest[0].startswith("#,"):
+        given = (flag.strip() for flag in rest.pop(0)[2:].split(","))
+        flags += [flag for flag in given if flag != "fuzzy"]
+    new = [f"#, {', '.join(flags)}{newline}"] if flags else []
+    return [*lines[:index], *new, *rest]
 
 
 def _quoted(keyword: str, text: str) -> Iterator[str]:
     """Yield the lines of a text, one for each of its own."""
-    parts = re.findall(r"[^\n]*\n|[^\n]+", text) or [""]
+    parts = lines_of(text) or [""]
     if len(parts) > 1:
         parts = ["", *parts]
     for index, part in enumerate(parts):
-        for char, code in (
-            ("\\", "\\\\"),
-            ('"', '\\"'),
-            ("\n", "\\n"),
-            ("\t", "\\t"),
-            ("\r", "\\r"),
-        ):
-            part = part.replace(char, code)
-        yield f'{f"{keyword} " if index == 0 else ""}"{part}"'
+        start = "" if index else f"{keyword} "
+        yield f'{start}"{part.translate(_ESCAPED)}"'

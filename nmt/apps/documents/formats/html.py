@@ -13,10 +13,10 @@ from collections.abc import Iterator, Sequence
 from html.parser import HTMLParser
 from typing import BinaryIO, NamedTuple
 
-from nmt.apps.documents.formats.encoding import read_text, write_text
+from nmt.apps.documents.formats.encoding import convert_text
 from nmt.apps.documents.formats.xml import escape
 from nmt.apps.documents.job import Job
-from nmt.apps.documents.segments import Item, Mark, Token, text_unit
+from nmt.apps.documents.segments import Item, Mark, Token, text_unit, written
 from nmt.data.languages import base_language
 
 # elements inside a sentence; all others end one
@@ -46,8 +46,6 @@ class _Event(NamedTuple):
 
 
 class _Parser(HTMLParser):
-    """Collects the events of a page with their positions."""
-
     def __init__(self, text: str) -> None:
         super().__init__(convert_charrefs=False)
         self._text = text
@@ -64,35 +62,22 @@ class _Parser(HTMLParser):
     def handle_starttag(self, tag: str, attrs: object) -> None:
         self._add("start", tag, attrs)
 
-    def handle_startendtag(self, tag: str, attrs: object) -> None:
-        self._add("start", tag, attrs)
+    handle_startendtag = handle_starttag
 
     def handle_endtag(self, tag: str) -> None:
         self._add("end", tag)
 
-    def handle_data(self, data: str) -> None:
+    def _add_text(self, data: str) -> None:
         self._add("text")
 
-    def handle_entityref(self, name: str) -> None:
-        self._add("text")
-
-    def handle_charref(self, name: str) -> None:
-        self._add("text")
-
-    def handle_comment(self, data: str) -> None:
+    def _add_other(self, data: str) -> None:
         self._add("other")
 
-    def handle_decl(self, decl: str) -> None:
-        self._add("other")
-
-    def unknown_decl(self, data: str) -> None:
-        self._add("other")
-
-    def handle_pi(self, data: str) -> None:
-        self._add("other")
+    handle_data = handle_entityref = handle_charref = _add_text  # type: ignore[assignment]
+    handle_comment = handle_decl = unknown_decl = handle_pi = _add_other  # type: ignore[assignment]
 
     def events(self) -> Iterator[_Event]:
-        """Yield the events, each with its text up to the next one."""
+        """Yield the events, each with its raw text up to the next one."""
         found = [(0, "other", "", {}), *self._found, (len(self._text), "", "", {})]
         line = 1
         for (start, kind, name, attributes), (end, *_) in itertools.pairwise(found):
@@ -103,9 +88,7 @@ class _Parser(HTMLParser):
 
 def convert(source: BinaryIO, target: BinaryIO, job: Job) -> None:
     """Translate a page: its text, and the attributes that a reader sees or hears."""
-    text, encoding = read_text(source, job.name, _DECLARED)
-    parts = job.translated(items(text, job))
-    write_text(target, parts, encoding, job.name, "xmlcharrefreplace")
+    convert_text(source, target, job, items, _DECLARED, "xmlcharrefreplace")
 
 
 def items(text: str, job: Job, first_line: int = 1) -> Iterator[Item]:
@@ -121,7 +104,7 @@ def items(text: str, job: Job, first_line: int = 1) -> Iterator[Item]:
 
     def finished() -> Iterator[Item]:
         if any(isinstance(token, str) and token.strip() for token in tokens):
-            yield text_unit(tuple(raws), tuple(tokens), f"line {line}", as_html)
+            yield text_unit(tuple(raws), tuple(tokens), f"line {line}", _as_html)
         else:
             yield from raws
         raws.clear()
@@ -200,13 +183,9 @@ def _tag_items(event: _Event, job: Job, first_line: int) -> Iterator[Item]:
 
 
 def _as_attribute(tokens: Sequence[Token]) -> str:
-    value = escape("".join(map(str, tokens))).replace('"', "&quot;")
+    value = written(tokens, escape).replace('"', "&quot;")
     return f'"{value}"'
 
 
-def as_html(tokens: Sequence[Token]) -> str:
-    """Return tokens as they stand in a page."""
-    return "".join(
-        escape(token).replace("\u00a0", "&nbsp;") if isinstance(token, str) else str(token)
-        for token in tokens
-    )
+def _as_html(tokens: Sequence[Token]) -> str:
+    return written(tokens, lambda text: escape(text).replace("\u00a0", "&nbsp;"))

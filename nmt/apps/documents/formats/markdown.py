@@ -13,10 +13,10 @@ import re
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, BinaryIO, NamedTuple
 
-from nmt.apps.documents.formats.encoding import read_text, write_text
+from nmt.apps.documents.formats.encoding import convert_text
 from nmt.apps.documents.formats.html import items as html_items
 from nmt.apps.documents.job import Job
-from nmt.apps.documents.segments import Item, Mark, Token, joined, plain, text_unit
+from nmt.apps.documents.segments import Item, Mark, Token, joined, plain, text_unit, written
 from nmt.errors import UserError, install_fix
 
 if TYPE_CHECKING:
@@ -35,8 +35,7 @@ _BLOCK = re.compile(r"(?:[#+-]|\d+[.)])(?:\s|$)|>")  # what begins another block
 
 def convert(source: BinaryIO, target: BinaryIO, job: Job) -> None:
     """Translate the text of a Markdown file."""
-    text, encoding = read_text(source, job.name)
-    write_text(target, job.translated(_items(text, job)), encoding, job.name)
+    convert_text(source, target, job, _items)
 
 
 def _items(text: str, job: Job) -> Iterator[Item]:
@@ -161,17 +160,16 @@ class _Inline:
 
     def written(self, tokens: Sequence[Token]) -> str:
         """Return tokens as Markdown; characters that would become markup get a backslash."""
-        tokens = [
-            _ENTITY.sub("&amp;", t).replace("\n", "  \n") if isinstance(t, str) else t
-            for t in tokens
-        ]
-        text = "".join(map(str, tokens))
+        text = written(tokens, _as_text)
         same = _structure(joined(self._parse(text))) == _structure(self.tokens)
         new_cells = "|" in plain(tokens) and "|" not in plain(self.tokens)
         if same and not new_cells and not _BLOCK.match(text):
             return text
-        escaped = (_SPECIAL.sub(r"\\\g<0>", t) if isinstance(t, str) else str(t) for t in tokens)
-        return "".join(escaped)
+        return written(tokens, lambda part: _SPECIAL.sub(r"\\\g<0>", _as_text(part)))
+
+
+def _as_text(part: str) -> str:
+    return _ENTITY.sub("&amp;", part).replace("\n", "  \n")
 
 
 def _structure(tokens: Sequence[Token]) -> list[tuple[str, str]]:

@@ -11,16 +11,17 @@ that of most of its text. Word divides text into many runs of the same style; th
 from __future__ import annotations
 
 import io
+import itertools
 import re
 import zipfile
 import zlib
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Sequence
-from typing import BinaryIO, NamedTuple
+from typing import BinaryIO, NamedTuple, TypeAlias
 
-from nmt.apps.documents.formats.xml import Event, Node, Reader, elements, escape
+from nmt.apps.documents.formats.xml import Event, Node, Reader, elements, escape, pair
 from nmt.apps.documents.job import Job
-from nmt.apps.documents.segments import Item, Mark, Token, Unit, joined, text_unit
+from nmt.apps.documents.segments import Item, Mark, Token, Unit, text_unit, written
 from nmt.errors import UserError
 from nmt.runtime.files import human_bytes
 
@@ -36,16 +37,18 @@ _DROPPED = {"proofErr", "lastRenderedPageBreak"}  # about the old text
 _AROUND_RUNS = {"hyperlink", "ins", "smartTag", "fldSimple", "customXml", "sdt", "sdtContent"}
 _STYLE = "style"  # name of the marks of runs
 
+Make: TypeAlias = Callable[[Node], Item | None]  # a paragraph -> its unit, others -> None
+Write: TypeAlias = Callable[[Sequence[Token]], str]
+
 
 class _Archive(NamedTuple):
     """A kind of archive.
 
     Attributes:
-        kind: for people.
         parts: names of the files with text.
         namespaces, paragraphs: of the elements that are segments.
         skipped: elements with paragraphs that nobody reads.
-        unit: makes a unit of a paragraph.
+        read: a paragraph -> its tokens, and the function that writes them as a paragraph.
     """
 
     kind: str
@@ -53,7 +56,11 @@ class _Archive(NamedTuple):
     namespaces: Collection[str]
     paragraphs: Collection[str]
     skipped: Collection[str]
-    unit: Callable[[Node, str], Item]
+    read: Callable[[Node, Make], tuple[list[Token], Write]]
+
+    def has(self, event: Event) -> bool:
+        """Return whether an element is a paragraph."""
+        return event.name in self.paragraphs and event.space in self.namespaces
 
 
 def convert_docx(source: BinaryIO, target: BinaryIO, job: Job) -> None:
@@ -90,11 +97,8 @@ def _read(archive: zipfile.ZipFile, info: zipfile.ZipInfo, name: str) -> bytes:
     with archive.open(info) as file:
         data = file.read(MAX_SIZE + 1)
     if len(data) > MAX_SIZE:
-        raise UserError(
-            f"{info.filename} in it has over {human_bytes(MAX_SIZE)}",
-            at=name,
-            fix="divide the document",
-        )
+        fix = "divide the document"
+        raise UserError(f"{info.filename} in it has over {human_bytes(MAX_SIZE)}", at=name, fix=fix)
     return data
 
 
@@ -103,28 +107,39 @@ def _translated(data: bytes, part: str, job: Job, archive: _Archive) -> bytes:
     label = "" if part in ("word/document.xml", "content.xml") else f"{part}, "
     reader = Reader(io.BytesIO(data), name)
 
-    def wanted(event: Event) -> bool:
-        return event.name in archive.paragraphs and event.space in archive.namespaces
-
     def items() -> Iterator[Item]:
         number = 0
-        for item in elements(reader, name, wanted, archive.skipped):
+        for item in elements(reader, name, archive.has, archive.skipped):
             if isinstance(item, Event):
                 yield item.raw
             else:
                 number += 1
-                yield archive.unit(item, f"{label}paragraph {number}")
+                yield _unit(item, f"{label}paragraph {number}", archive)
 
     texts = job.translated(items())
     return b"".join(text.encode(reader.encoding, "xmlcharrefreplace") for text in texts)
 
 
-def _parts(node: Node, make: Callable[[Node], Item | None]) -> tuple[str | Unit, ...]:
-    """Return an element as it stands, with units for the paragraphs in it.
+def _unit(node: Node, place: str, archive: _Archive) -> Item:
+    """Return the unit of a paragraph, with those of the paragraphs in it, such as of a footnote."""
+    inner = itertools.count(1)
 
-    Args:
-        make: returns the unit of a paragraph, None for another element.
-    """
+    def make(child: Node) -> Item | None:
+        return _unit(child, f"{place}.{next(inner)}", archive) if archive.has(child.start) else None
+
+    tokens, write = archive.read(node, make)
+    units = [p for t in tokens if isinstance(t, Mark) for p in t.parts if isinstance(p, Unit)]
+    remaining = iter(units)
+
+    def same(child: Node) -> Item | None:
+        return next(remaining) if archive.has(child.start) else None
+
+    raw = _parts(node, same) if units else str(node)
+    return text_unit(raw, tokens, place, write)
+
+
+def _parts(node: Node, make: Make) -> tuple[str | Unit, ...]:
+    """Return an element as it stands, with units for the paragraphs in it."""
     parts: list[str | Unit] = [node.start.raw]
     for child in node.children:
         if isinstance(child, Event):
@@ -140,50 +155,20 @@ def _parts(node: Node, make: Callable[[Node], Item | None]) -> tuple[str | Unit,
 # ---------------------------------------------------------------- Word
 
 
-def _word_unit(node: Node, place: str) -> Item:
-    """Return the unit of a paragraph."""
-    inner = 0
-
-    def is_paragraph(child: Node) -> bool:
-        return child.name == node.name and child.start.space == node.start.space
-
-    def make(child: Node) -> Item | None:
-        nonlocal inner
-        if not is_paragraph(child):
-            return None
-        inner += 1
-        return _word_unit(child, f"{place}.{inner}")
-
-    children = [c for c in node.children if not (isinstance(c, Node) and c.name == "pPr")]
-    before = "".join(str(c) for c in node.children if isinstance(c, Node) and c.name == "pPr")
+def _read_word(node: Node, make: Make) -> tuple[list[Token], Write]:
+    properties = [*node.elements("pPr")]
     styles: Counter[str] = Counter()
-    tokens = _word_tokens(children, make, styles)
+    tokens = _word_tokens([c for c in node.children if c not in properties], make, styles)
     usual = max(styles, key=styles.__getitem__, default="")
-    tokens = joined(_without_usual(tokens, usual))
-    prefix = node.prefix
+    start = f"{node.start}{''.join(map(str, properties))}"
 
     def write(translation: Sequence[Token]) -> str:
-        return f"{node.start.raw}{before}{_as_runs(translation, usual, prefix)}{node.end}"
+        return f"{start}{_as_runs(translation, usual, node.prefix)}{node.end}"
 
-    return text_unit(_original(node, tokens, is_paragraph), tokens, place, write)
-
-
-def _original(
-    node: Node, tokens: Sequence[Token], is_paragraph: Callable[[Node], bool]
-) -> list[str | Unit]:
-    """Return a paragraph as it stands, with the units that its marks have."""
-    units = [p for t in tokens if isinstance(t, Mark) for p in t.parts if isinstance(p, Unit)]
-    remaining = iter(units)
-
-    def make(child: Node) -> Item | None:
-        return next(remaining) if is_paragraph(child) else None
-
-    return list(_parts(node, make)) if units else [str(node)]
+    return _without_usual(tokens, usual), write
 
 
-def _word_tokens(
-    children: Sequence[Node | Event], make: Callable[[Node], Item | None], styles: Counter[str]
-) -> list[Token]:
+def _word_tokens(children: Sequence[Node | Event], make: Make, styles: Counter[str]) -> list[Token]:
     """Return the content of a paragraph as tokens; count the characters of each style of runs."""
     tokens: list[Token] = []
     fields = 0  # that have begun
@@ -208,13 +193,10 @@ def _word_tokens(
         elif child.name == "r":
             tokens += _run_tokens(child, make, styles)
         elif child.name in _AROUND_RUNS and child.end:
-            name = f"{child.name} {id(child)}"
             properties = [c for c in child.children if _is_properties(c)]
-            before = "".join([child.start.raw, *map(str, properties)])
-            tokens.append(Mark("open", (before,), name))
             others = [c for c in child.children if not _is_properties(c)]
-            tokens += _word_tokens(others, make, styles)
-            tokens.append(Mark("close", (child.end,), name))
+            start = "".join(map(str, [child.start, *properties]))
+            tokens += pair(child, _word_tokens(others, make, styles), start)
         elif child.name not in _DROPPED:
             tokens.append(Mark("single", _parts(child, make)))
     if code:
@@ -233,9 +215,7 @@ def _field_part(run: Node) -> str:
     return ""
 
 
-def _run_tokens(
-    run: Node, make: Callable[[Node], Item | None], styles: Counter[str]
-) -> list[Token]:
+def _run_tokens(run: Node, make: Make, styles: Counter[str]) -> list[Token]:
     style = "".join(map(str, run.elements("rPr")))
     tokens: list[Token] = [Mark("open", (style,), _STYLE)]
     for child in run.children:
@@ -251,15 +231,11 @@ def _run_tokens(
         elif child.name == "noBreakHyphen":
             tokens.append("\u2011")
         else:
-            start, end = f"{_opening(run)}{style}", f"</{run.prefix}r>"
+            # without its attributes, which are revision numbers
+            start, end = f"<{run.prefix}r>{style}", f"</{run.prefix}r>"
             tokens.append(Mark("single", (start, *_parts(child, make), end)))
     styles[style] += sum(len(token) for token in tokens if isinstance(token, str))
     return [*tokens, Mark("close", (), _STYLE)]
-
-
-def _opening(run: Node) -> str:
-    """Return the tag of a run without its attributes, which are revision numbers."""
-    return f"<{run.prefix}r>"
 
 
 def _without_usual(tokens: Sequence[Token], usual: str) -> list[Token]:
@@ -270,30 +246,24 @@ def _without_usual(tokens: Sequence[Token], usual: str) -> list[Token]:
     result: list[Token] = []
     wanted = usual
     style: str | None = None  # of the open run in the result
-    for token in tokens:
+    for token in [*tokens, None]:
         if isinstance(token, Mark) and token.name == _STYLE:
             if token.kind == "open":
                 wanted = str(token)
             continue
-        if isinstance(token, str):
-            now = None if wanted == usual else wanted
-            if now != style:
-                if style is not None:
-                    result.append(Mark("close", (), _STYLE))
-                if now is not None:
-                    result.append(Mark("open", (now,), _STYLE))
-                style = now
-        elif style is not None:
-            result.append(Mark("close", (), _STYLE))
-            style = None
-        result.append(token)
-    if style is not None:
-        result.append(Mark("close", (), _STYLE))
+        now = wanted if isinstance(token, str) and wanted != usual else None
+        if now != style:
+            if style is not None:
+                result.append(Mark("close", (), _STYLE))
+            if now is not None:
+                result.append(Mark("open", (now,), _STYLE))
+            style = now
+        if token is not None:
+            result.append(token)
     return result
 
 
 def _as_runs(tokens: Sequence[Token], usual: str, prefix: str) -> str:
-    """Return tokens as the runs of a paragraph."""
     parts, style = [], usual
     for token in tokens:
         if isinstance(token, str):
@@ -315,40 +285,21 @@ def _run_text(text: str, prefix: str) -> str:
     return "".join(parts)
 
 
-_DOCX = _Archive("Word document", _DOCX_PARTS, _WORD, {"p"}, (), _word_unit)
+_DOCX = _Archive("Word document", _DOCX_PARTS, _WORD, {"p"}, (), _read_word)
 
 
 # ---------------------------------------------------------------- OpenDocument
 
 
-def _odf_unit(node: Node, place: str) -> Item:
-    """Return the unit of a paragraph or heading."""
-    inner = 0
-
-    def make(child: Node) -> Item | None:
-        nonlocal inner
-        if not _is_odf_paragraph(child):
-            return None
-        inner += 1
-        return _odf_unit(child, f"{place}.{inner}")
-
-    tokens = joined(_odf_tokens(node, make))
-
+def _read_odf(node: Node, make: Make) -> tuple[list[Token], Write]:
     def write(translation: Sequence[Token]) -> str:
-        content = (
-            _odf_text(token, node.prefix) if isinstance(token, str) else str(token)
-            for token in translation
-        )
-        return f"{node.start.raw}{''.join(content)}{node.end}"
+        content = written(translation, lambda text: _odf_text(text, node.prefix))
+        return f"{node.start}{content}{node.end}"
 
-    return text_unit(_original(node, tokens, _is_odf_paragraph), tokens, place, write)
+    return _odf_tokens(node, make), write
 
 
-def _is_odf_paragraph(node: Node) -> bool:
-    return node.name in _ODT.paragraphs and node.start.space == _ODF_TEXT
-
-
-def _odf_tokens(node: Node, make: Callable[[Node], Item | None]) -> list[Token]:
+def _odf_tokens(node: Node, make: Make) -> list[Token]:
     tokens: list[Token] = []
     for child in node.children:
         if isinstance(child, Event):
@@ -363,10 +314,7 @@ def _odf_tokens(node: Node, make: Callable[[Node], Item | None]) -> list[Token]:
         elif child.name == "line-break":
             tokens.append("\n")
         elif child.name in ("span", "a") and child.end:
-            name = f"{child.name} {id(child)}"
-            tokens.append(Mark("open", (child.start.raw,), name))
-            tokens += _odf_tokens(child, make)
-            tokens.append(Mark("close", (child.end,), name))
+            tokens += pair(child, _odf_tokens(child, make), child.start.raw)
         elif child.name != "soft-page-break":
             tokens.append(Mark("single", _parts(child, make)))
     return tokens
@@ -385,5 +333,5 @@ def _odf_text(text: str, prefix: str) -> str:
 
 
 _ODT = _Archive(
-    "OpenDocument text", _ODT_PARTS, (_ODF_TEXT,), {"p", "h"}, {"tracked-changes"}, _odf_unit
+    "OpenDocument text", _ODT_PARTS, (_ODF_TEXT,), {"p", "h"}, {"tracked-changes"}, _read_odf
 )

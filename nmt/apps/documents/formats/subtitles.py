@@ -31,11 +31,9 @@ def convert(source: BinaryIO, target: BinaryIO, job: Job) -> None:
     newline = "\r\n" if "\r\n" in text else "\n"
     text = text.replace("\r\n", "\n")
     if not _TIMING.search(text):
-        raise UserError(
-            "has no line with times, such as 00:00:01,000 --> 00:00:02,000",
-            at=job.name,
-            fix="check that the file has subtitles in the format that its ending says",
-        )
+        what = "has no line with times, such as 00:00:01,000 --> 00:00:02,000"
+        fix = "check that the file has subtitles in the format that its ending says"
+        raise UserError(what, at=job.name, fix=fix)
     parts = (part.replace("\n", newline) for part in job.translated(_items(text)))
     write_text(target, parts, encoding, job.name)
 

@@ -10,9 +10,9 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import BinaryIO
 
-from nmt.apps.documents.formats.encoding import read_text, write_text
+from nmt.apps.documents.formats.encoding import convert_text, lines_of
 from nmt.apps.documents.job import Job
-from nmt.apps.documents.segments import Item, Mark, Token, text_unit
+from nmt.apps.documents.segments import Item, Mark, Token, text_unit, written
 from nmt.errors import UserError
 
 _TAG = re.compile(r"<(/?)([A-Za-z][\w.:-]*)[^<>]*?(/?)>")
@@ -35,54 +35,46 @@ def tokens_of(text: str) -> list[Token]:
     return [*tokens, text[end:]]
 
 
-def as_text(tokens: Sequence[Token]) -> str:
-    """Return tokens as text, with their marks."""
-    return "".join(map(str, tokens))
-
-
-def convert_text(source: BinaryIO, target: BinaryIO, job: Job) -> None:
+def convert(source: BinaryIO, target: BinaryIO, job: Job) -> None:
     """Translate plain text line by line."""
-    text, encoding = read_text(source, job.name)
+    convert_text(source, target, job, _lines)
 
-    def items() -> Iterator[Item]:
-        for number, line in enumerate(re.findall(r"[^\n]*\n|[^\n]+", text), 1):
-            content = line.rstrip("\r\n")
-            yield text_unit(content, tokens_of(content), f"line {number}", as_text)
-            yield line[len(content) :]
 
-    write_text(target, job.translated(items()), encoding, job.name)
+def _lines(text: str, job: Job) -> Iterator[Item]:
+    for number, line in enumerate(lines_of(text), 1):
+        content = line.rstrip("\r\n")
+        yield text_unit(content, tokens_of(content), f"line {number}", written)
+        yield line[len(content) :]
 
 
 def convert_json(source: BinaryIO, target: BinaryIO, job: Job) -> None:
     """Translate the string values of JSON; keys and everything else stay."""
-    text, encoding = read_text(source, job.name)
+    convert_text(source, target, job, _values)
+
+
+def _values(text: str, job: Job) -> Iterator[Item]:
     try:
         json.loads(text.removeprefix("\ufeff"))
     except json.JSONDecodeError as error:
-        raise UserError(
-            f"not JSON: {error.msg}",
-            at=f"{job.name}:{error.lineno}:{error.colno}",
-            fix="correct the file, for example with an editor that checks JSON",
-        ) from error
+        what = f"not JSON: {error.msg}"
+        fix = "correct the file, for example with an editor that checks JSON"
+        raise UserError(what, at=f"{job.name}:{error.lineno}:{error.colno}", fix=fix) from error
     except RecursionError as error:
         fix = "translate a file with fewer levels"
         raise UserError("its values are nested too deeply", at=job.name, fix=fix) from error
     escaped = text.isascii() and "\\u" in text
 
     def quoted(tokens: Sequence[Token]) -> str:
-        return json.dumps(as_text(tokens), ensure_ascii=escaped)
+        return json.dumps(written(tokens), ensure_ascii=escaped)
 
-    def items() -> Iterator[Item]:
-        end, line = 0, 1
-        for string in _STRING.finditer(text):
-            line += text.count("\n", end, string.start())
-            yield text[end : string.start()]
-            if string[1] is not None:  # a key
-                yield string[0]
-            else:
-                value = json.loads(string[0])
-                yield text_unit(string[0], tokens_of(value), f"line {line}", quoted)
-            end = string.end()
-        yield text[end:]
-
-    write_text(target, job.translated(items()), encoding, job.name)
+    end, line = 0, 1
+    for string in _STRING.finditer(text):
+        line += text.count("\n", end, string.start())
+        yield text[end : string.start()]
+        if string[1] is not None:  # a key
+            yield string[0]
+        else:
+            value = json.loads(string[0])
+            yield text_unit(string[0], tokens_of(value), f"line {line}", quoted)
+        end = string.end()
+    yield text[end:]

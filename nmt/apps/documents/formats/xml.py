@@ -11,17 +11,13 @@ import codecs
 import functools
 import re
 from collections import deque
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, BinaryIO, Literal, NamedTuple
 from xml.parsers import expat
 
-from nmt.apps.documents.formats.encoding import (
-    START,
-    encoding_of,
-    not_in_encoding,
-    require_text,
-)
+from nmt.apps.documents.formats.encoding import START, encoding_of, not_in_encoding, require_text
+from nmt.apps.documents.segments import Mark, Token
 from nmt.errors import UserError
 
 XML = "http://www.w3.org/XML/1998/namespace"
@@ -36,11 +32,9 @@ class Event(NamedTuple):
     Attributes:
         kind: cdata is the beginning or end of a CDATA section.
         name: of an element, without its prefix.
-        space: its namespace.
         attributes: by name without prefix; those of XML itself have the prefix ``xml:``.
         raw: as it stands in the file; an empty element has all of it at its start.
         text: of a text, without entities.
-        line: in the file.
     """
 
     kind: Literal["start", "end", "text", "cdata", "other"]
@@ -51,13 +45,12 @@ class Event(NamedTuple):
     text: str
     line: int
 
+    def __str__(self) -> str:
+        return self.raw
+
 
 class Reader:
-    """The events of an XML file, in order.
-
-    Attributes:
-        encoding: of the file.
-    """
+    """The events of an XML file, in order."""
 
     def __init__(self, file: BinaryIO, name: str) -> None:
         start = file.read(START)
@@ -96,11 +89,9 @@ class Reader:
         self._add("start", *_split(name), found)
 
     def _entity(self, *declaration: object) -> None:
-        raise UserError(
-            "declares entities, which could make it very large",
-            at=f"{self._name}:{self._parser.CurrentLineNumber}",
-            fix="save the file without a document type declaration",
-        )
+        what = "declares entities, which could make it very large"
+        fix = "save the file without a document type declaration"
+        raise UserError(what, at=f"{self._name}:{self._parser.CurrentLineNumber}", fix=fix)
 
     def __iter__(self) -> Iterator[Event]:
         """Yield the events.
@@ -129,7 +120,7 @@ class Reader:
                 index, event = self._found.popleft()
                 following = self._found[0][0] if self._found else base + len(buffer)
                 kind, name, space, attributes, text, line = event
-                if kind == "start" and self._is_end(index):
+                if kind == "start" and following == index:  # an empty element
                     if len(self._found) < 2 and block:
                         self._found.appendleft((index, event))
                         break
@@ -146,10 +137,6 @@ class Reader:
                 return
             block = self._file.read(_BLOCK)
 
-    def _is_end(self, index: int) -> bool:
-        """Return whether the next event is the end of an empty element that began here."""
-        return bool(self._found) and self._found[0][0] == index
-
 
 @functools.lru_cache(maxsize=1000)
 def _split(name: str) -> tuple[str, str]:
@@ -164,7 +151,6 @@ class Node:
 
     Attributes:
         start: its tag.
-        children: elements, and other events.
         end: its end tag as it stands in the file.
     """
 
@@ -183,8 +169,7 @@ class Node:
         return self.start.raw[1 : self.start.raw.index(self.name)]
 
     def __str__(self) -> str:
-        children = (c.raw if isinstance(c, Event) else str(c) for c in self.children)
-        return f"{self.start.raw}{''.join(children)}{self.end}"
+        return f"{self.start}{''.join(map(str, self.children))}{self.end}"
 
     def elements(self, *names: str) -> Iterator[Node]:
         """Yield the elements with these names that are directly in this one."""
@@ -207,7 +192,6 @@ def elements(
     """Yield a file as events, except wanted elements as nodes.
 
     Args:
-        name: of the file, for errors.
         wanted: returns whether an element is wanted, given its tag; those in one are part of it.
         skipped: names of elements in which nothing is wanted.
     """
@@ -219,11 +203,9 @@ def elements(
             yield event
         elif event.kind == "start" and (stack or wanted(event)):
             if len(stack) >= MAX_DEPTH:
-                raise UserError(
-                    f"over {MAX_DEPTH} elements in each other",
-                    at=f"{name}:{event.line}",
-                    fix="check the file: no document needs so many",
-                )
+                what = f"over {MAX_DEPTH} elements in each other"
+                fix = "check the file: no document needs so many"
+                raise UserError(what, at=f"{name}:{event.line}", fix=fix)
             stack.append(Node(event))
         elif event.kind == "end" and stack:
             node = stack.pop()
@@ -245,6 +227,12 @@ def _append(children: list[Node | Event], event: Event) -> None:
         children[-1] = last._replace(raw=last.raw + event.raw, text=last.text + event.text)
     else:
         children.append(event)
+
+
+def pair(node: Node, inside: Sequence[Token], start: str) -> list[Token]:
+    """Return the content of an element between two marks, its tags."""
+    name = f"{node.name} {id(node)}"
+    return [Mark("open", (start,), name), *inside, Mark("close", (node.end,), name)]
 
 
 def escape(text: str) -> str:

@@ -7,7 +7,7 @@ import unicodedata
 
 import pytest
 
-from nmt.apps.serve.words import _group, _place, source_words, target_words
+from nmt.apps.documents.model import _group, _place, source_words, target_words
 from nmt.config.recipe import FastBpeConfig, SentencePieceConfig
 from tests.decoding.untrained import LINES, untrained
 
