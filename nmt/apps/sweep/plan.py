@@ -61,7 +61,7 @@ class PlannedRun:
         return Outcome("diverged" if diverged else "finished", str(summary.get("reason", "")))
 
     def changes(self) -> tuple[list[str], list[str]]:
-        """Return how the recipe differs from that of the existing run: ``key: old -> new`` each.
+        """Compare the recipe with that of the existing run: ``key: old -> new`` each.
 
         Returns:
             The changes that nmt-train refuses or trains longer for, and the paths that changed,
@@ -70,7 +70,7 @@ class PlannedRun:
         run = RunFolder(self.folder)
         if not run.config_file.is_file():
             return [], []
-        old, new = self._recipes()
+        old, new = self._old_and_new()
         longer, changed = set(EXTENDS_RUN), changed_keys(old, new)
         if read_summary(run).get("status") != "finished":
             longer.add("time_limit")
@@ -83,10 +83,9 @@ class PlannedRun:
         run = RunFolder(self.folder)
         if not (run.config_file.is_file() and run.checkpoints()):
             return []
-        return refused_changes(*self._recipes())
+        return refused_changes(*self._old_and_new())
 
-    def _recipes(self) -> tuple[Recipe, Recipe]:
-        """Return the recipe of the existing run, and the one to train."""
+    def _old_and_new(self) -> tuple[Recipe, Recipe]:
         new = self.recipe
         with contextlib.suppress(UserError):  # what contradicts the parent is then a change
             new = with_keys_of_parent(new, resume=True)

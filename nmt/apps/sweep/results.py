@@ -193,7 +193,7 @@ def collect(
 
 
 def predictions_by_group(runs: Iterable[tuple[str, str | Path]]) -> list[str]:
-    """Return in what the predictions of runs of the same group differ, given group and folder."""
+    """Return in what the predictions of runs differ, given group and folder, within a group."""
     groups: dict[str, list[str | Path]] = {}
     for group, folder in runs:
         groups.setdefault(group, []).append(folder)
@@ -201,15 +201,12 @@ def predictions_by_group(runs: Iterable[tuple[str, str | Path]]) -> list[str]:
     return list(dict.fromkeys(keys))
 
 
-def summarize(
+def _summarize(
     values: Sequence[float | None], dev: Sequence[float | None], dev_metric: str
 ) -> Statistics | None:
     """Return the statistics of a score over runs; None if a run lacks it, or there is no run.
 
-    Args:
-        values: the score of each run.
-        dev: the dev score of each run, which decides the best one; the first of equal ones.
-        dev_metric: metric of the dev scores.
+    The dev scores decide which run is the best: the first of equal ones.
     """
     known = [value for value in values if value is not None]
     if not known or len(known) < len(values):
@@ -238,10 +235,10 @@ def _system(
         about=variant.about,
         paper=variant.paper,
         runs=runs,
-        dev=summarize(dev, dev, dev_metric),
-        ppl=summarize([run.ppl for run in done], dev, dev_metric),
-        test=summarize([run.test.get(metric) for run in done], dev, dev_metric),
-        score=summarize([_value(run, metric, split) for run in done], dev, dev_metric),
+        dev=_summarize(dev, dev, dev_metric),
+        ppl=_summarize([run.ppl for run in done], dev, dev_metric),
+        test=_summarize([run.test.get(metric) for run in done], dev, dev_metric),
+        score=_summarize([_value(run, metric, split) for run in done], dev, dev_metric),
     )
 
 
@@ -270,7 +267,6 @@ def _scores(run: PlannedRun, outcome: Outcome | None) -> RunScores:
 
 
 def _compared(result: SweepResult, system: SystemResult, recipe: Recipe) -> SystemResult:
-    """Return a system with its differences to the baseline and to the system above it."""
     group = result.groups[system.group]
     position = group.index(system)
     base = next((other for other in group if other.variant == result.baseline), system)
@@ -285,12 +281,7 @@ def _compared(result: SweepResult, system: SystemResult, recipe: Recipe) -> Syst
 def _difference(
     result: SweepResult, before: SystemResult, after: SystemResult, recipe: Recipe
 ) -> Difference | None:
-    """Return how a system differs from another one on the seeds that both finished, if any.
-
-    Args:
-        result: receives a note if they cannot be compared.
-        recipe: of ``after``.
-    """
+    """Compare systems on the seeds that both finished; ``result`` gets a note if it cannot be."""
     pairs = [
         (first, second)
         for first in before.runs
@@ -319,7 +310,7 @@ def _difference(
 
 
 def _statistics(folders: tuple[list[str], list[str]], split: str, metric: str) -> Any:
-    """Return the scorer of a metric, and what it counts in the outputs of both systems' runs."""
+    """Return the scorer of a metric, and what it counts in the outputs of each system's runs."""
     from nmt.scoring.metrics import METRICS
     from nmt.scoring.significance import SentenceScorer
     from nmt.scoring.systems import from_runs
