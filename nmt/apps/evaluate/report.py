@@ -23,6 +23,7 @@ from nmt.apps.evaluate.buckets import (
 )
 from nmt.apps.evaluate.external import ExternalMetric
 from nmt.apps.evaluate.terms import TermCount
+from nmt.apps.tables import aligned, tsv
 from nmt.data.text import is_blank, quantity, read_lines
 from nmt.errors import UserError
 from nmt.runtime.progress import progress_bar
@@ -183,12 +184,8 @@ class Report:
         ``f1:count=5-9``, the share of the lines with a term whose translation has it
         ``kept:term=TERM``.
         """
-        rows = ["\t".join(COLUMNS)]
-        rows += [
-            "\t".join("" if value is None else _tsv_cell(value) for value in record.values())
-            for record in (*self._records(), *self._bucket_records())
-        ]
-        return "\n".join(rows)
+        records = (*self._records(), *self._bucket_records())
+        return tsv([COLUMNS, *(record.values() for record in records)])
 
     def json(self) -> str:
         """Return a JSON object for programs, in full precision."""
@@ -460,12 +457,8 @@ def _title(name: str) -> str:
     return f"{label}, {metric.remark}" if metric.remark else label
 
 
-def _rows(rows: dict[str, list[str]]) -> Iterator[str]:
-    width = max(map(len, rows))
-    widths = [max(map(len, column)) for column in zip(*rows.values(), strict=True)]
-    for title, cells in rows.items():
-        aligned = (f"{cell:>{size}}" for cell, size in zip(cells, widths, strict=True))
-        yield f"  {title:<{width}}  {'  '.join(aligned)}"
+def _rows(rows: dict[str, list[str]]) -> list[str]:
+    return [f"  {line}" for line in aligned([[title, *cells] for title, cells in rows.items()])]
 
 
 def _cells(entry: Comparison) -> str:
@@ -480,7 +473,3 @@ def _cells(entry: Comparison) -> str:
         star = " *" if entry.p_value < SIGNIFICANCE_LEVEL else ""
         cells += f"  p = {entry.p_value:.3f}{star}"
     return cells
-
-
-def _tsv_cell(value: str | float) -> str:
-    return value if isinstance(value, str) else f"{value:.4f}"

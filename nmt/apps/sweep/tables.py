@@ -20,6 +20,7 @@ from nmt.apps.sweep.results import (
     TrialResult,
     problems,
 )
+from nmt.apps.tables import aligned
 from nmt.data.text import quantity
 from nmt.run.predictions import not_comparable, prediction_keys
 from nmt.run.results import LOWER_IS_BETTER, format_number
@@ -247,18 +248,6 @@ def _trial_record(trial: TrialResult) -> dict[str, Any]:
 
 def _value(value: Any) -> str:
     return NOTHING if value is None else f"{value:.4g}" if isinstance(value, float) else str(value)
-
-
-def aligned(rows: Sequence[Sequence[str]], left: int = 1) -> list[str]:
-    """Return rows of cells as lines of text; the first ``left`` columns begin at their left end."""
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    return [
-        "  ".join(
-            cell.ljust(width) if i < left else cell.rjust(width)
-            for i, (cell, width) in enumerate(zip(row, widths, strict=True))
-        ).rstrip()
-        for row in rows
-    ]
 
 
 def _text(table: Table) -> str:
