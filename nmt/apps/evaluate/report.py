@@ -52,23 +52,16 @@ _MEMORY_LIMIT = 4 * 2**30
 
 @dataclass(frozen=True)
 class Report:
-    """The scores of one or several systems, by the names of the systems; the first is the baseline.
-
-    Attributes:
-        scores: the names are keys of METRICS, then ``doc_`` and a key for scores of documents, then
-            those of external metrics.
-        segments: external metric -> system -> score of each line, if the command printed them.
-        lengths: scores by length of the reference; empty if not requested.
-        frequencies: words by training frequency; empty if unknown.
-        terms: of a glossary, those that occur; empty if not requested.
-    """
+    """The scores of one or several systems, by their names; the first is the baseline."""
 
     systems: Systems
+    # keys of METRICS, then ``doc_`` and a key for scores of documents, then external metrics
     scores: dict[str, list[Comparison]]
+    # external metric -> system -> score of each line, if the command printed them
     segments: dict[str, dict[str, list[float]]] = field(default_factory=dict)
     lengths: dict[str, list[LengthBucket]] = field(default_factory=dict)
     frequencies: dict[str, list[FrequencyBucket]] = field(default_factory=dict)
-    terms: Sequence[TermCount] = ()
+    terms: Sequence[TermCount] = ()  # of a glossary, those that occur
 
     @property
     def baseline(self) -> str | None:
@@ -78,14 +71,11 @@ class Report:
     def with_external(
         self, metric: ExternalMetric, resamples: int, progress: bool = False
     ) -> Report:
-        """Return this report with the scores of a command, such as COMET.
+        """Add the scores of a command, such as COMET; raise RunError if it failed.
 
         The command gets the first reference. The score of a system is the mean of its lines. If
         the command prints a score for each line, there are intervals and paired tests, on the same
         resamples as those of the other metrics.
-
-        Raises:
-            RunError: the command failed.
         """
         systems, segments = self.systems, {}
         total = len(systems.texts)
@@ -171,10 +161,7 @@ class Report:
             rows[f"{term.term} = {', '.join(term.targets)}"] = [f"{n:,}" for n in counts]
         rows["all"] = [f"{n:,}" for n in (lines, *kept)]
         rows["share"] = ["", *(f"{count / lines:.1%}" for count in kept)]
-        yield from (
-            "",
-            "lines that have a term, and those whose translation keeps it",
-        )
+        yield from ("", "lines that have a term, and those whose translation keeps it")
         yield from _rows(rows)
 
     def tsv(self) -> str:
@@ -277,14 +264,11 @@ def report(
     """Score every system; compare several with the first by paired bootstrap.
 
     Args:
-        systems: the systems and their references.
         metrics: keys of METRICS. Those on words come last in the report.
-        resamples: bootstrap resamples; 0 = no intervals, for one system only.
+        resamples: of the bootstrap; 0 = no intervals, for one system only.
         documents: the document id of each line, to score documents too. Resamples then consist of
             documents.
         buckets: score by length too, and words by frequency if ``systems.training`` is known.
-        terms: of a glossary, to report too.
-        progress: show bars on a terminal.
 
     Raises:
         UserError: the resamples do not fit in memory, or several systems without resamples.
@@ -330,7 +314,6 @@ def report(
 
 
 def _check_resamples(systems: Systems, resamples: int) -> None:
-    """Check the memory that resamples take before sacreBLEU allocates all of it at once."""
     lines, several = len(systems.refs), len(systems.texts) > 1
     if several and not resamples:
         raise UserError(
@@ -338,7 +321,7 @@ def _check_resamples(systems: Systems, resamples: int) -> None:
             at="--resamples 0",
             fix="use --resamples 1000, or score each system by itself",
         )
-    needed = resamples * lines * _RESAMPLED_LINE_BYTES
+    needed = resamples * lines * _RESAMPLED_LINE_BYTES  # sacreBLEU allocates it at once
     if needed > _MEMORY_LIMIT:
         most = _MEMORY_LIMIT // (lines * _RESAMPLED_LINE_BYTES)
         raise UserError(
@@ -419,7 +402,7 @@ def sentence_table(
     documents: Sequence[str],
     external: Mapping[str, Mapping[str, Sequence[float]]] = {},
 ) -> Iterator[str]:
-    """Yield a header and one row for each line and system, with their texts, without line ends.
+    """Yield a header and a row for each line and system, with their texts, without line ends.
 
     The columns are system, line (from 1), document, one for each metric, source, reference and
     hypothesis. Those of documents and sources are left out if these are unknown. Tabs and line
@@ -449,7 +432,6 @@ def sentence_table(
 
 
 def _title(name: str) -> str:
-    """Return the title of a score in a table: its label, and what a reader should know."""
     metric = METRICS.get(name.removeprefix(DOCUMENT_PREFIX))
     if metric is None:
         return f"{name}, by an external command"

@@ -21,21 +21,17 @@ REFERENCE = "reference"
 class TermCount:
     """How often a term occurs in the sources, and how often the translations have its target term.
 
-    Attributes:
-        term: the source term.
-        targets: its translations in the glossary.
-        lines: sources that have it.
-        kept: how many translations of these have it: of the reference, and of each system.
+    ``kept`` counts the translations of these lines that have it, of the reference and each system.
     """
 
     term: str
-    targets: list[str]
-    lines: int = 0
+    targets: list[str]  # its translations in the glossary
+    lines: int = 0  # sources that have it
     kept: dict[str, int] = field(default_factory=dict)
 
 
 def count_terms(systems: Systems, glossary: Sequence[Term]) -> list[TermCount]:
-    """Return the counts of the terms that occur in the sources, the most frequent first.
+    """Count the terms that occur in the sources, the most frequent first.
 
     A translation keeps a term if it has one of the forms that a search with the glossary requires.
     """
@@ -53,12 +49,11 @@ def count_terms(systems: Systems, glossary: Sequence[Term]) -> list[TermCount]:
 
 
 def with_glossary(systems: Systems, split: str, file: str, glossary: Sequence[Term]) -> Systems:
-    """Return the systems of runs, each also with its translations with a glossary.
+    """Add the translations with a glossary to the systems of runs.
 
     The best checkpoint of a run translates the set again, with the options of its validations.
 
     Args:
-        systems: of runs, see ``nmt.scoring.systems.from_runs``.
         split: dev or test, or ``dev.NAME`` of several sets.
         file: of the glossary, for the names of the systems.
 

@@ -53,11 +53,9 @@ class Panel:
 
 @dataclass(frozen=True)
 class _Plot:
-    """What a panel draws: values of records of training and of dev, of all runs."""
-
     title: str
     unit: str
-    train: str | None = None
+    train: str | None = None  # name of a logged value
     dev: str | None = None
     logarithmic: bool = False
     from_zero: bool = False
@@ -66,7 +64,7 @@ class _Plot:
 
 
 def learning_curves(runs: Sequence[ReportedRun], by_time: bool) -> list[Panel]:
-    """Return the learning curves of some runs, over time or updates: a panel per quantity."""
+    """Draw the learning curves of some runs, over time or updates: a panel per quantity."""
     plots = [
         *(_Plot(f"Dev {short_label(name)}", _unit(name), dev=name) for name in _dev_scores(runs)),
         _Plot("Perplexity", "Perplexity", "ppl", "ppl", logarithmic=True),
@@ -92,7 +90,6 @@ def learning_curves(runs: Sequence[ReportedRun], by_time: bool) -> list[Panel]:
 
 
 def _dev_scores(runs: Sequence[ReportedRun]) -> list[str]:
-    """Return the scores on dev that the runs have logged, without perplexities of all tasks."""
     names = (
         name
         for run in runs
@@ -169,10 +166,9 @@ def bars(
     about: str,
     name: str,
 ) -> Panel:
-    """Return a figure of bars: a value for each group, side by side for each run.
+    """Draw a bar for each group, side by side for each run.
 
     Args:
-        groups: names on the horizontal axis.
         values: of each run, by group; None = there is no value.
         about: description for readers who do not see the figure.
         name: unique in the page.
@@ -215,11 +211,7 @@ def key(number: int) -> Markup:
 
 
 def to_svg(figure: Figure, name: str) -> Markup:
-    """Return a figure as an SVG element for a page: no fixed size, no fixed colors, own ids.
-
-    Args:
-        name: unique in the page; the ids begin with it.
-    """
+    """Render a figure for a page: no fixed size or colors, and ids that begin with its name."""
     text = StringIO()
     figure.savefig(text, format="svg", metadata={"Date": None, "Creator": None}, transparent=True)
     svg = text.getvalue()

@@ -96,11 +96,7 @@ class Row:
 
 
 class Outputs:
-    """The outputs of runs on one set.
-
-    Args:
-        runs: all have outputs on the set.
-        split: as nmt-score takes it: test, dev, or test.NAME of several sets.
+    """The outputs of runs on one set: test, dev, or test.NAME of several sets.
 
     Raises:
         UserError: outputs or references are missing, or the runs have different references.
@@ -116,7 +112,7 @@ class Outputs:
         self.src_lang, self.tgt_lang = self.langs(runs[0])
 
     def langs(self, run: ReportedRun) -> tuple[str, str]:
-        """Return the source and the target language of a run on this set."""
+        """Return the languages of a run on this set."""
         return self._entries[run.name].langs(run.recipe)
 
     def tags(self, run: ReportedRun) -> tuple[str | None, str | None]:
@@ -159,15 +155,13 @@ class Outputs:
         return [length_buckets(self.systems, run.name, ["bleu"]) for run in self.runs]
 
     def by_frequency(self, known: TrainingCounts) -> list[list[FrequencyBucket]] | None:
-        """Return how well each run produces the words of each frequency in the training text.
-
-        The training text is that of the first run, as in nmt-score.
+        """Measure the words of each frequency in the training text of the first run.
 
         Args:
             known: the counts of training texts; those of this set are added.
 
         Returns:
-            None if the training text is too large to count its words here.
+            For each run; None if the training text is too large to count its words here.
 
         Raises:
             UserError: the training text is no longer where the recipe says.
@@ -208,7 +202,6 @@ class Outputs:
         return Fault(name, meaning, [len(run_rows) for run_rows in rows], lines)
 
     def _copies(self) -> Fault | None:
-        """Return the outputs that repeat the source; None if the source is missing."""
         try:
             lines = list(zip(self.sources, self.systems.refs, strict=True))
         except NmtError:
@@ -220,7 +213,7 @@ class Outputs:
         return self._fault_in(rows, "Source", "the output is the source, and the reference is not")
 
     def _recorded(self, name: str, meaning: str, key: str) -> Fault:
-        """Return a fault that only the training could count, from its log."""
+        """Read a fault that only the training could count from its log."""
         role, _, set_name = self.split.partition(".")
         counts: list[int | None] = []
         for run in self.runs:
@@ -236,7 +229,7 @@ class Outputs:
         return Fault(name, meaning, counts, [])
 
     def examples(self) -> dict[str, list[Example]]:
-        """Return the best, the worst and random outputs; with several runs, also where they differ.
+        """Choose the best, the worst and random outputs; of several runs, also where they differ.
 
         Lines with short references are left out, if there are enough others.
         """
@@ -277,7 +270,7 @@ class Outputs:
 
 
 def text_direction(lines: Iterable[str]) -> str:
-    """Return the direction of most letters of a text, as HTML writes it: rtl or ltr, or auto.
+    """Return the direction of most letters, as HTML writes it: rtl or ltr, or auto.
 
     A single line may begin with a word in another script, by which ``auto`` would decide.
     """
@@ -291,10 +284,7 @@ def text_direction(lines: Iterable[str]) -> str:
 
 
 def splits_of(runs: Sequence[ReportedRun]) -> list[str]:
-    """Return the sets to show: the test sets that all runs have translated.
-
-    If there is none, these are the dev sets that all have translated with their best checkpoints.
-    """
+    """Return the test sets that all runs have translated with their best checkpoints, else dev."""
     for role in ("test", "dev"):
         names = list(held_out_entries(runs[0].recipe, role))
         names = [n for n in names if all(hypotheses_file(r.folder, n).is_file() for r in runs)]
@@ -304,7 +294,6 @@ def splits_of(runs: Sequence[ReportedRun]) -> list[str]:
 
 
 def _text_size(path: Path) -> float:
-    """Return the bytes of a text file, or about those of a compressed one."""
     compressed = path.suffix in OPENERS and path.suffix
     return path.stat().st_size * (COMPRESSION if compressed else 1)
 
@@ -318,7 +307,6 @@ def _repeats(hyp: str, ref: str) -> bool:
 
 
 def _has_repetition(text: str) -> bool:
-    """Return whether one to five words, without punctuation, follow themselves twice."""
     words = [word for word in split_words(text) if word.isalnum()]
     return any(
         words[i : i + n] == words[i + n : i + 2 * n] == words[i + 2 * n : i + 3 * n]
@@ -338,7 +326,7 @@ def _is_short(hyp: str, ref: str) -> bool:
 
 
 def compare(text: str, other: str) -> tuple[list[Part], list[Part]]:
-    """Return both texts as parts, with the words marked that the other one lacks at its place.
+    """Mark the words of both texts that the other one lacks at their place.
 
     A word is text between spaces without its punctuation, which is compared separately. Text of
     scripts without spaces is compared character by character. The parts of a text add up to it,
@@ -354,7 +342,7 @@ def compare(text: str, other: str) -> tuple[list[Part], list[Part]]:
 
 
 def split_words(text: str) -> list[str]:
-    """Return the words of a text, each punctuation mark and each character of some scripts."""
+    """Split a text into words, punctuation marks, and characters of scripts without spaces."""
     words = [""]
     for char in text:
         if char.isspace():
@@ -374,13 +362,12 @@ def _is_alone(char: str) -> bool:
 
 
 def _parts(text: str, words: Sequence[str], kept: Sequence[bool]) -> list[Part]:
-    """Return the parts of a text; a space between two words that differ belongs to their part."""
     text = " ".join(text.split())
     marked: list[Part] = []  # words, and the spaces between them
     start = 0
     for word, same in zip(words, kept, strict=True):
         begin = text.index(word, start)
-        if begin > start:
+        if begin > start:  # a space between two words that differ belongs to their part
             marked.append(Part(text[start:begin], differs=marked[-1].differs and not same))
         marked.append(Part(word, not same))
         start = begin + len(word)

@@ -53,7 +53,7 @@ class ScoreTable:
 
     @property
     def compared(self) -> bool:
-        """Return whether a run was compared with the first."""
+        """Whether a run was compared with the first."""
         return any(entry is not None and entry.p_value is not None for _, entry in self.rows)
 
 
@@ -140,7 +140,7 @@ def _title(runs: Sequence[ReportedRun]) -> str:
 
 
 def _rows(columns: Sequence[Mapping[str, object]], missing: str) -> dict[str, list[str]]:
-    """Return the values of each run by name; ``missing`` stands for None."""
+    """Turn columns, one for each run, into rows by name."""
     names = dict.fromkeys(itertools.chain.from_iterable(columns))
     values = {name: [column.get(name) for column in columns] for name in names}
     return {
@@ -150,7 +150,6 @@ def _rows(columns: Sequence[Mapping[str, object]], missing: str) -> dict[str, li
 
 
 def _facts(run: ReportedRun) -> dict[str, str | None]:
-    """Return the main figures of a run by name."""
     recipe, summary = run.recipe, run.summary
     select_by = recipe.score.select_by
     origin = read_origin(run.folder)
@@ -173,7 +172,7 @@ def _facts(run: ReportedRun) -> dict[str, str | None]:
 
 
 def _test_scores(run: ReportedRun) -> dict[str, str | None]:
-    """Return the scores of the first test set: the metric that selects checkpoints, BLEU, chrF."""
+    """Return scores of the first test set: the metric that selects checkpoints, BLEU, chrF."""
     test_sets = run.summary.get("test_sets") or {"Test": run.summary.get("test")}
     name, scores = next(iter(test_sets.items()))
     values = {score["name"]: score["value"] for score in scores or ()}
@@ -186,7 +185,6 @@ def _test_scores(run: ReportedRun) -> dict[str, str | None]:
 
 
 def _environment(run: ReportedRun) -> dict[str, object]:
-    """Return hardware, versions and times of a run by name."""
     summary, texts = run.summary, run.corpora.versions if run.corpora else {}
     versions = summary.get("versions") or {}
     first, last = run.times() or (None, None)
@@ -206,7 +204,7 @@ def _environment(run: ReportedRun) -> dict[str, object]:
 def _scores(
     runs: Sequence[ReportedRun], outputs: Sequence[Outputs], progress: bool
 ) -> tuple[list[ScoreTable], list[str]]:
-    """Return the scores of the runs, with paired significance if the runs can be compared."""
+    """Score the runs again, to compare them, or return the scores that they logged."""
     if len(runs) == 1 or not outputs:
         return _logged_scores(runs)
     tables = []
@@ -266,7 +264,7 @@ def _perplexity_notes(runs: Sequence[ReportedRun]) -> list[str]:
 
 
 def _outputs(runs: Sequence[ReportedRun]) -> tuple[list[Outputs], list[str]]:
-    """Return the outputs of the runs on each set, and why some cannot be shown."""
+    """Read the outputs on each set, and why some cannot be shown."""
     if not all(run.recipe.translates for run in runs):
         return [], []
     splits = splits_of(runs)
@@ -353,7 +351,7 @@ def _output_section(
 
 
 def _tsv(rows: Sequence[Row], labels: Sequence[str]) -> str:
-    """Return all lines as a TSV file in a data URI, so that the page needs no other file."""
+    """Write all lines as a TSV file in a data URI, so that the page needs no other file."""
     names = ["line", "source", *labels, *(f"chrF {label}" for label in labels), "reference"]
     lines = [names]
     for row in rows:

@@ -36,14 +36,7 @@ TEMPLATE = Path(__file__).parent / "templates" / "argos.md"
 def export_argos(
     run: RunFolder, output: Path, checkpoint: str, quantization: str | None, force: bool
 ) -> None:
-    """Write a model as a package file.
-
-    Args:
-        run: of a translation model with one SentencePiece model, without required tags.
-        output: the file. It gets its name when it is complete.
-        checkpoint: best, latest or a name.
-        quantization: one of CTranslate2's types; None = fp32.
-        force: replace a file.
+    """Write a translation model as a package file, which gets its name when it is complete.
 
     Raises:
         UserError: CTranslate2 or Argos Translate cannot compute what the model needs, or the output
@@ -79,7 +72,6 @@ def _check_output(output: Path, force: bool) -> None:
 
 
 def _check_fits(translator: nmt.Translator) -> None:
-    """Check that Argos Translate can prepare the text as the model needs it."""
     segmenter, info = translator.codec.segmenter, translator.info
     server = "serve it with nmt-serve, which answers the clients of LibreTranslate"
     if list(segmenter.files()) != [MODEL] or segmenter.moses.tokenized:
