@@ -32,7 +32,7 @@ Signature: TypeAlias = dict[str, Any]
 LineNumber: TypeAlias = Callable[[bytes], int]  # line of output -> line of input, from 0
 CHOOSE_ANOTHER = "choose another path"
 RUN_SUBFOLDERS = ("checkpoints", "dev", "parent", "tensorboard", "wandb")
-NO_MODEL_FILES = (".html", ".png", ".svg", ".pdf", ".tsv")
+NO_MODEL_FILES = (".html", ".png", ".svg", ".pdf", ".tsv", ".argosmodel")
 STDOUT = Path("/dev/stdout")  # for messages; free space is that of the file behind it
 _OUTPUT = "output"  # key of the signature: hash of the complete output
 

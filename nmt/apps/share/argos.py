@@ -19,6 +19,7 @@ from pathlib import Path
 from string import Template
 
 import nmt
+from nmt.cli.output import check_output_file
 from nmt.data.languages import language_name, standard_code
 from nmt.data.segmenters.sentencepiece import MODEL
 from nmt.errors import UserError
@@ -44,7 +45,10 @@ def export_argos(
     """
     require_ctranslate2()
     check_supported(nmt.model_config(run.recipe().model))
-    _check_output(output, force)
+    if output.suffix != SUFFIX:
+        fix = f"choose a name that ends in {SUFFIX}"
+        raise UserError("is not the name of a package", at=str(output), fix=fix)
+    check_output_file(output, force)
     translator = nmt.Translator.load(run.path, "cpu", checkpoint)
     _check_fits(translator)
     draft = temporary(output.absolute())
@@ -52,23 +56,11 @@ def export_argos(
         with tempfile.TemporaryDirectory(dir=output.absolute().parent) as folder:
             write_folder(translator, Path(folder), quantization)
             _write_package(translator, Path(folder), draft)
-        _check_output(output, force)  # another process may have written it meanwhile
+        check_output_file(output, force)  # another process may have written it meanwhile
         draft.replace(output)
         sync_folder(output.absolute().parent)
     finally:
         draft.unlink(missing_ok=True)
-
-
-def _check_output(output: Path, force: bool) -> None:
-    if output.suffix != SUFFIX:
-        fix = f"choose a name that ends in {SUFFIX}"
-        raise UserError("is not the name of a package", at=str(output), fix=fix)
-    if not output.absolute().parent.is_dir():
-        fix = "create it, or choose another folder"
-        raise UserError("no such folder", at=str(output.parent), fix=fix)
-    if output.is_dir() or (output.exists() and not force):
-        fix = "choose another name, or add --force to replace a file"
-        raise UserError("exists already", at=str(output), fix=fix)
 
 
 def _check_fits(translator: nmt.Translator) -> None:

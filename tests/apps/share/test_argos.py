@@ -112,6 +112,8 @@ def test_a_file_is_replaced_only_with_force_and_has_the_ending(
     assert main([*argv[:-1], "--hub", "x"]) == 2
     assert "--hub is not for --format argos" in capsys.readouterr().err
     assert sorted(path.name for path in tmp_path.iterdir()) == [file.name, "run"]
+    for _ in range(2):
+        assert main([*argv[:-1], "--force"]) == 0  # in the run folder
 
 
 @pytest.mark.parametrize(
