@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+import nmt
 from nmt.apps.tables import tsv
 from nmt.data.bitext import held_out_entries
 from nmt.data.text import is_blank, quantity
@@ -96,8 +97,6 @@ def calibrate(folder: str, split: str) -> tuple[Path, Calibration, Quality]:
     Raises:
         UserError: the run has no such set, or it has too few lines.
     """
-    from nmt.export.engines import load_translator
-
     systems = from_runs([folder], split, sources=True)
     entry = held_out_entries(RunFolder(folder).recipe(), "dev")[split]
     lines = [n for n, source in enumerate(systems.sources) if not is_blank(source)]
@@ -107,7 +106,7 @@ def calibrate(folder: str, split: str) -> tuple[Path, Calibration, Quality]:
             at=systems.ref_name,
             fix="train with a larger dev set; some hundred lines are needed for a good fit",
         )
-    translator = load_translator(folder)
+    translator = nmt.load_translator(folder)
     tag, tgt_tag = entry.tags(RunFolder(folder).recipe())
     given: dict[str, Any] = {"tag": tag, "tgt_tag": tgt_tag}
     options = translator.check_options(dict(given))

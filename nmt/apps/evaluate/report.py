@@ -85,20 +85,20 @@ class Report:
                 bar.update()
         by_line = resamples > 1 and all(len(x) == len(systems.refs) for x in segments.values())
         runs = {system: [[mean_statistics(values)]] for system, values in segments.items()}
-        baseline, scores = next(iter(segments)), {}
+        baseline = next(iter(segments))
+        scores: dict[str, list[Comparison]] = {}
         for system, values in segments.items():
             result = Score(metric.name, sum(values) / len(values), metric.command)
             if by_line:
                 low, high = interval(mean_scores, runs[system], resamples)
                 result = replace(result, low=low, high=high)
-            entry = Comparison(result)
+            difference = p_value = None
             if system != baseline:
-                first = sum(segments[baseline]) / len(segments[baseline])
-                entry = replace(entry, difference=result.value - first)
-            if system != baseline and by_line:
-                tests = paired_tests(mean_scores, runs[baseline], runs[system], resamples)
-                entry = replace(entry, p_value=tests.bootstrap)
-            scores[system] = [*self.scores[system], entry]
+                difference = result.value - scores[baseline][-1].score.value
+                if by_line:
+                    tests = paired_tests(mean_scores, runs[baseline], runs[system], resamples)
+                    p_value = tests.bootstrap
+            scores[system] = [*self.scores[system], Comparison(result, difference, p_value)]
         kept = {metric.name: segments} if by_line or len(systems.refs) == 1 else {}
         return replace(self, scores=scores, segments={**self.segments, **kept})
 

@@ -16,7 +16,7 @@ from difflib import SequenceMatcher
 from pathlib import Path
 from random import Random
 from statistics import fmean
-from typing import NamedTuple, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 from nmt.apps.evaluate.buckets import (
     FrequencyBucket,
@@ -116,7 +116,7 @@ class Outputs:
         return self._entries[run.name].langs(run.recipe)
 
     def tags(self, run: ReportedRun) -> tuple[str | None, str | None]:
-        """Return what each source and each target of a run begins with."""
+        """Return the tags that each source and each target of a run begins with, if any."""
         return self._entries[run.name].tags(run.recipe)
 
     def source_lines(self, run: ReportedRun) -> list[str]:
@@ -175,42 +175,37 @@ class Outputs:
         return [frequency_buckets(systems, name, counts) for name in names]
 
     def faults(self) -> list[Fault]:
-        """Return what may be wrong with outputs, with the counts of each run."""
+        """Find possible faults of outputs, with their number in each run."""
         long = "over twice as many words as a reference of at least 4"
         short = "under half as many words as a reference of at least 4"
+        repeated = "the same one to five words three times in a row"
+        refs = self.systems.refs
         faults = [
-            self._fault("Empty", "the output is blank and the reference is not", _is_empty),
+            self._fault("Empty", "the output is blank and the reference is not", refs, _is_empty),
             self._recorded("Cut off", "ended by the length limit, not by the model", "cut_off"),
             self._recorded("Unknown", "contains the unknown token", "unknown"),
-            self._fault("Repetition", "the same one to five words three times in a row", _repeats),
-            self._fault("Too long", long, _is_long),
-            self._fault("Too short", short, _is_short),
-            self._copies(),
+            self._fault("Repetition", repeated, refs, _repeats),
+            self._fault("Too long", long, refs, _is_long),
+            self._fault("Too short", short, refs, _is_short),
         ]
-        return [fault for fault in faults if fault is not None]
+        with contextlib.suppress(NmtError):  # the source is missing
+            copied = "the output is the source, and the reference is not"
+            lines = list(zip(self.sources, refs, strict=True))
+            faults.append(self._fault("Source", copied, lines, _is_copy))
+        return faults
 
-    def _fault(self, name: str, meaning: str, has: Callable[[str, str], bool]) -> Fault:
-        pairs = [zip(hyps, self.systems.refs, strict=True) for hyps in self.texts]
-        rows = [[i for i, pair in enumerate(run_pairs) if has(*pair)] for run_pairs in pairs]
-        return self._fault_in(rows, name, meaning)
-
-    def _fault_in(self, rows: list[list[int]], name: str, meaning: str) -> Fault:
-        lines = []
-        for run_rows in rows:
+    def _fault(
+        self, name: str, meaning: str, lines: Sequence[Any], has: Callable[[str, Any], bool]
+    ) -> Fault:
+        """Compare each output with its line: the reference, or source and reference."""
+        counts: list[int | None] = []
+        shown = []
+        for hyps in self.texts:
+            rows = [i for i, pair in enumerate(zip(hyps, lines, strict=True)) if has(*pair)]
+            counts.append(len(rows))
             with contextlib.suppress(NmtError):  # without its source, a line is only counted
-                lines.append([self._example(row) for row in run_rows[:FAULTY_LINES]])
-        return Fault(name, meaning, [len(run_rows) for run_rows in rows], lines)
-
-    def _copies(self) -> Fault | None:
-        try:
-            lines = list(zip(self.sources, self.systems.refs, strict=True))
-        except NmtError:
-            return None
-        rows = [
-            [i for i, (src, ref) in enumerate(lines) if hyps[i] == src != ref and not is_blank(src)]
-            for hyps in self.texts
-        ]
-        return self._fault_in(rows, "Source", "the output is the source, and the reference is not")
+                shown.append([self._example(row) for row in rows[:FAULTY_LINES]])
+        return Fault(name, meaning, counts, shown)
 
     def _recorded(self, name: str, meaning: str, key: str) -> Fault:
         """Read a fault that only the training could count from its log."""
@@ -300,6 +295,11 @@ def _text_size(path: Path) -> float:
 
 def _is_empty(hyp: str, ref: str) -> bool:
     return is_blank(hyp) and not is_blank(ref)
+
+
+def _is_copy(hyp: str, line: tuple[str, str]) -> bool:
+    src, ref = line
+    return hyp == src != ref and not is_blank(src)
 
 
 def _repeats(hyp: str, ref: str) -> bool:

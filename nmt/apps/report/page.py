@@ -107,7 +107,16 @@ def _context(runs: Sequence[ReportedRun], progress: bool) -> dict[str, Any]:
     several = len(runs) > 1
     outputs, notes = _outputs(runs)
     tables, score_notes = _scores(runs, outputs, progress)
-    sections = _output_sections(runs, outputs, progress)
+    if differ := different_predictions([run.name for run in runs if run.result.ppl is not None]):
+        note = not_comparable("runs", differ)
+        score_notes = [*score_notes, f"{note[0].upper()}{note[1:]}."]
+    translators = load_translators(runs) if outputs else {}
+    counts: TrainingCounts = {}
+    shown = counted(outputs, "reading the translations", "sets", len(outputs), progress, slow=True)
+    sections = [
+        _output_section(number, runs, held_out, translators, counts)
+        for number, held_out in enumerate(shown, 1)
+    ]
     facts = _rows([_facts(run) for run in runs], NOTHING)
     return {
         "title": _title(runs),
@@ -116,7 +125,7 @@ def _context(runs: Sequence[ReportedRun], progress: bool) -> dict[str, Any]:
         "keys": [figures.key(number) for number in range(len(runs))],
         "facts": {name: row for name, row in facts.items() if {*row} != {NOTHING}},
         "score_tables": tables,
-        "notes": [*score_notes, *_perplexity_notes(runs), *notes],
+        "notes": [*score_notes, *notes],
         "significance": SIGNIFICANCE_LEVEL,
         "resamples": RESAMPLES,
         "by_update": figures.learning_curves(runs, by_time=False),
@@ -257,12 +266,6 @@ def _logged_scores(runs: Sequence[ReportedRun]) -> tuple[list[ScoreTable], list[
     return tables, notes
 
 
-def _perplexity_notes(runs: Sequence[ReportedRun]) -> list[str]:
-    differ = different_predictions([run.name for run in runs if run.result.ppl is not None])
-    note = not_comparable("runs", differ)
-    return [f"{note[0].upper()}{note[1:]}."] if differ else []
-
-
 def _outputs(runs: Sequence[ReportedRun]) -> tuple[list[Outputs], list[str]]:
     """Read the outputs on each set, and why some cannot be shown."""
     if not all(run.recipe.translates for run in runs):
@@ -283,18 +286,6 @@ def _outputs(runs: Sequence[ReportedRun]) -> tuple[list[Outputs], list[str]]:
     return outputs, notes
 
 
-def _output_sections(
-    runs: Sequence[ReportedRun], outputs: Sequence[Outputs], progress: bool
-) -> list[dict[str, Any]]:
-    translators = load_translators(runs) if outputs else {}
-    counts: TrainingCounts = {}
-    shown = counted(outputs, "reading the translations", "sets", len(outputs), progress, slow=True)
-    return [
-        _output_section(number, runs, held_out, translators, counts)
-        for number, held_out in enumerate(shown, 1)
-    ]
-
-
 def _output_section(
     number: int,
     runs: Sequence[ReportedRun],
@@ -302,7 +293,7 @@ def _output_section(
     translators: dict[str, nmt.Translator | str],
     counts: TrainingCounts,
 ) -> dict[str, Any]:
-    """Return what the template shows about one set; a note replaces what fails."""
+    """Collect the part of the page about one set; a note replaces a failed part."""
     notes, maps, examples, rows = [], [], {}, []
     lengths, frequencies = outputs.by_length(), None
     panels = [_length_panel(number, outputs.split, lengths)]

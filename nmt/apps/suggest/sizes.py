@@ -86,7 +86,7 @@ def size_for(words: int, sizes: Sequence[Size]) -> Size:
 
 
 def lengthened(size: Size, passes: float) -> Size:
-    """Change the number of passes of a row of CPU, to at most ``most_passes``.
+    """Give a row of CPU another number of passes, at most ``most_passes``.
 
     A training of at least LONG times the row's passes gets what recipes/best/gl-en.yaml has: fewer
     types, larger batches, more dropout and a larger beam.

@@ -50,7 +50,7 @@ class Expectation:
         return f"OMP_NUM_THREADS={threads} " if threads != self.threads else ""
 
     def seconds(self, tokens: float) -> float:
-        """Return how long updates with so many target tokens take."""
+        """Estimate the time of updates with so many target tokens."""
         return tokens / self.speed
 
 

@@ -73,11 +73,11 @@ class RunProgress:
 
     @property
     def seconds(self) -> float:
-        """Return the seconds since the start."""
+        """Seconds since the start."""
         return time.monotonic() - self.started
 
     def line(self, ended: bool = False) -> str:
-        """Return the state in one line, with the last dev score; of an ended run, the best."""
+        """Describe the state in one line, with the last dev score; of an ended run, the best."""
         parts = [f"update {self.update:,}"]
         if self.dev:
             name = self.run.recipe.score.select_by
@@ -94,7 +94,7 @@ def estimate_left(
     waiting: int,
     slots: int,
 ) -> float | None:
-    """Return the seconds until a sweep ends, or None if nothing is known yet.
+    """Estimate the seconds until a sweep ends; None if nothing is known yet.
 
     A run takes the mean time of those that finished; before one has, the time that the runs in
     training expect.
@@ -151,7 +151,7 @@ class Display:
             self.say(self.summary(running))
 
     def summary(self, running: list[RunProgress]) -> str:
-        """Return how many runs have ended, and about how long the others take."""
+        """Count the runs that have ended, and estimate the time of the others."""
         parts = [f"{n} {status}" for status, n in self.counts.items()] or ["0 finished"]
         waiting = max(0, self.total - self.counts.total() - len(running))
         states = [(progress.seconds, progress.seconds_left) for progress in running]
@@ -190,10 +190,10 @@ class Source(Protocol):
     """The runs to train: those of a grid, or the trials of a search."""
 
     def next_run(self) -> PlannedRun | None:
-        """Return the run to start now; None if all have been started."""
+        """Choose the run to start now; None if all have been started."""
 
     def should_prune(self, progress: RunProgress) -> bool:
-        """Return whether a run in training must end early."""
+        """Decide whether a run in training must end early."""
 
     def ended(self, progress: RunProgress, outcome: Outcome) -> None:
         """Take note of how a run ended."""
@@ -310,7 +310,7 @@ class Pool:
 
 
 def _outcome(child: _Child, code: int, stopping: bool) -> Outcome:
-    """Return how a run ended; a negative exit code is the signal that killed the process."""
+    """Read how a run ended; a negative exit code is the signal that killed its process."""
     ended = child.progress.run.outcome()
     if code == 0:  # with a parent, the stored recipe has more keys than ours
         return ended or Outcome("finished")

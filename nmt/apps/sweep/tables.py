@@ -17,7 +17,6 @@ from nmt.apps.sweep.results import (
     Statistics,
     SweepResult,
     SystemResult,
-    TrialResult,
     problems,
 )
 from nmt.apps.tables import aligned
@@ -63,12 +62,13 @@ def tables(result: SweepResult | SearchResult) -> list[Table]:
 def as_csv(result: SweepResult | SearchResult) -> str:
     """Return a line for each variant, base and corpus, or trial; numbers in full precision."""
     if isinstance(result, SearchResult):
-        rows = [_trial_record(trial) for trial in result.trials]
+        names = ("variant", "number", "state", "folder", "dev")
+        rows = [{name: getattr(t, name) for name in names} | t.keys for t in result.trials]
     else:
         rows = [_record(system) for system in result.systems]
     stream = io.StringIO()
-    names = list(dict.fromkeys(name for row in rows for name in row))
-    writer = csv.DictWriter(stream, names, lineterminator="\n")
+    columns = list(dict.fromkeys(name for row in rows for name in row))
+    writer = csv.DictWriter(stream, columns, lineterminator="\n")
     writer.writeheader()
     writer.writerows(rows)
     return stream.getvalue()
@@ -125,7 +125,6 @@ def _details(result: SweepResult, group: str, systems: Sequence[SystemResult]) -
 
 
 def _trials(result: SearchResult, variant: str) -> Table:
-    """Return a row for each trial of a variant, the best one first."""
     ranked = result.ranked(variant)
     rows = [
         [
@@ -239,11 +238,6 @@ def _record(system: SystemResult) -> dict[str, Any]:
             for part in parts:
                 record[f"{name}_{part}"] = getattr(getattr(system, name), part, None)
     return {**record, "hours": system.hours}
-
-
-def _trial_record(trial: TrialResult) -> dict[str, Any]:
-    names = ("variant", "number", "state", "folder", "dev")
-    return {**{name: getattr(trial, name) for name in names}, **trial.keys}
 
 
 def _value(value: Any) -> str:

@@ -91,7 +91,7 @@ class Budget(ConfigBase):
             yield "budget: set hours, tokens or both"
 
     def updates(self, recipe: Recipe) -> int | None:
-        """Return how many updates of full batches have ``tokens``; None if these have no limit."""
+        """Convert ``tokens`` to updates of full batches; None if they have no limit."""
         if self.tokens is None:
             return None
         return max(1, round(self.tokens / (recipe.data.batch_tokens * recipe.optim.accumulate)))
@@ -119,7 +119,7 @@ class Range(ConfigBase):
 
     @property
     def is_whole(self) -> bool:
-        """Return whether both ends are whole numbers."""
+        """Whether both ends are whole numbers."""
         return self.low % 1 == self.high % 1 == 0
 
 
@@ -177,7 +177,7 @@ class Variant:
 
     @property
     def own_name(self) -> str:
-        """Return the name without base and corpus."""
+        """The name without base and corpus."""
         return self.name.removeprefix(f"{self.group}/") if self.group else self.name
 
 
@@ -247,7 +247,7 @@ def variant_recipe(variant: Variant, overrides: Sequence[str]) -> Recipe:
 
 
 def check_baseline(name: str, variants: Collection[str]) -> str | None:
-    """Return what is wrong with a baseline; variants are named without base and corpus."""
+    """Return an error if no variant (without base and corpus) has the name of the baseline."""
     if name in variants:
         return None
     hint = did_you_mean(name, variants) or f"; the variants are {', '.join(variants)}"

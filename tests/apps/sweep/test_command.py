@@ -669,7 +669,6 @@ ERRORS = {
     ("time_limit=1", "--hours", "1"): "time_limit: the budget of the sweep sets time_limit already",
     ("--metric", "chrf"): "--metric: the runs of a do not measure chrf; they measure ppl, bleu",
     ("--metric", "blue"): "--metric: the runs of a do not measure blue; they measure ppl, bleu",
-    ("model.dimm=1",): 'command line: unknown key "model.dimm"',
     ("model.heads=3",): "model.heads (3) must divide model.dim (16)",
 }
 
