@@ -5,7 +5,19 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import TypeAlias
 
+from nmt.run.results import format_number
+
 Cell: TypeAlias = str | int | float | None
+NOTHING = "-"
+
+
+def shown(cell: Cell, form: str = "") -> str:
+    """Format a cell for people: a dash if it is empty, and a float by default as ``12.34``."""
+    if cell is None or isinstance(cell, str):
+        return cell or NOTHING
+    if isinstance(cell, float) and not form:
+        return format_number(cell)
+    return format(cell, form or ",")
 
 
 def aligned(rows: Sequence[Sequence[str]], left: int = 1) -> list[str]:

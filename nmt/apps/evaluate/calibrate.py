@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -139,8 +138,3 @@ def notes(file: Path, calibration: Calibration, quality: Quality) -> Iterator[st
     )
     if calibration.lines < FEW:
         yield f"few lines: with fewer than {FEW}, expectations are coarse"
-
-
-def as_json(calibration: Calibration, quality: Quality) -> str:
-    """Return a JSON object for programs, in full precision."""
-    return json.dumps({"calibration": asdict(calibration), "quality": asdict(quality)}, indent=1)

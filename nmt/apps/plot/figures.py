@@ -325,13 +325,17 @@ def _set_axes(axes: Axes, x_label: str, y_label: str, logarithmic: bool = False)
     axes.set_xlabel(x_label)
     axes.set_ylabel(y_label)
     if logarithmic:
-        axes.set_yscale("log")
-        axes.yaxis.set_major_formatter(format_log_tick)
-        axes.yaxis.set_minor_formatter(format_log_tick)
+        set_log_scale(axes)
     axes.legend(fontsize=7)
 
 
-def format_log_tick(value: float, position: float) -> str:
-    """Format a tick as 200 instead of 2 x 10^2; label only 1, 2, 3 and 5 of each decade."""
-    first_digit = round(value / 10 ** math.floor(math.log10(value) + 1e-9))
-    return f"{value:g}" if first_digit in (1, 2, 3, 5) else ""
+def set_log_scale(axes: Axes) -> None:
+    """Make the y axis logarithmic, with ticks as 200 instead of 2 x 10^2."""
+
+    def tick(value: float, position: float) -> str:
+        first_digit = round(value / 10 ** math.floor(math.log10(value) + 1e-9))
+        return f"{value:g}" if first_digit in (1, 2, 3, 5) else ""
+
+    axes.set_yscale("log")
+    axes.yaxis.set_major_formatter(tick)
+    axes.yaxis.set_minor_formatter(tick)

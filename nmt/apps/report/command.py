@@ -172,20 +172,12 @@ def _row(variant: Variant, runs: str | None, run: Path) -> dict[str, Cell]:
 
 def table(rows: Sequence[dict[str, Cell]]) -> str:
     """Return a table for people, without the columns that are empty in all rows."""
-    from nmt.apps.tables import aligned
+    from nmt.apps.tables import aligned, shown
 
     names = [name for name in HEADERS if any(row[name] is not None for row in rows)]
-    cells = [[_table_cell(row[name]) for name in names] for row in rows]
+    cells = [[shown(row[name]) for name in names] for row in rows]
     text_columns = sum(name in ("variant", "runs", "status") for name in names)  # the first ones
     return "\n".join(aligned([[HEADERS[name] for name in names], *cells], text_columns))
-
-
-def _table_cell(cell: Cell) -> str:
-    if isinstance(cell, float):
-        from nmt.run.results import format_number
-
-        return format_number(cell)
-    return f"{cell:,}" if isinstance(cell, int) else cell or "-"
 
 
 if __name__ == "__main__":

@@ -6,9 +6,8 @@ dark page and paper.
 
 from __future__ import annotations
 
-import contextlib
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from io import StringIO
 from typing import TYPE_CHECKING, Any
@@ -17,7 +16,7 @@ import numpy as np
 from markupsafe import Markup
 
 from nmt.apps.plot.curves import Curve
-from nmt.apps.plot.figures import COLORS, STYLE, format_log_tick, metric_label, require_matplotlib
+from nmt.apps.plot.figures import COLORS, metric_label, set_log_scale
 from nmt.apps.report.runs import ReportedRun
 
 if TYPE_CHECKING:
@@ -137,9 +136,7 @@ def _curves(plot: _Plot, runs: Sequence[ReportedRun], by_time: bool) -> Panel | 
     values = np.concatenate([curve.values for curve, _ in lines])
     values = values[np.isfinite(values) & (values > 0)]
     if plot.logarithmic and len(values) and values.max() > WIDE * values.min():
-        axes.set_yscale("log")
-        axes.yaxis.set_major_formatter(format_log_tick)
-        axes.yaxis.set_minor_formatter(format_log_tick)
+        set_log_scale(axes)
         unit_y = f"{plot.unit} (log scale)"
     else:
         unit_y = plot.unit
@@ -231,13 +228,6 @@ def to_svg(figure: Figure, name: str) -> Markup:
 
 def _font_size(match: re.Match[str]) -> str:
     return f"font-size: {match[1]}" if match[1] else ""
-
-
-@contextlib.contextmanager
-def style() -> Iterator[None]:
-    """Set what the figures of a report have in common, within the context."""
-    with require_matplotlib().rc_context(STYLE):
-        yield
 
 
 def _axes() -> tuple[Figure, Axes]:

@@ -17,7 +17,7 @@ from markupsafe import Markup
 import nmt
 from nmt.apps.evaluate.buckets import FrequencyBucket, LengthBucket
 from nmt.apps.evaluate.report import report as compare_systems
-from nmt.apps.plot.figures import metric_label
+from nmt.apps.plot.figures import STYLE, metric_label, require_matplotlib
 from nmt.apps.report import figures
 from nmt.apps.report.attention import CELL, heat_maps, load_translators
 from nmt.apps.report.data_card import NOT_RECORDED, data_cards
@@ -82,7 +82,7 @@ def render(runs: Sequence[ReportedRun], progress: bool = False) -> str:
         quantity=quantity,
         local=lambda text: relative_paths(str(text), runs[0].folder.path),
     )
-    with figures.style():
+    with require_matplotlib().rc_context(STYLE):
         context = _context(runs, progress)
     style = Markup((TEMPLATES / "report.css").read_text(encoding="utf-8"))
     page = environment.get_template("report.html").render(style=style, **context)

@@ -297,7 +297,6 @@ def test_faulty_commands(files, capsys, command, message):
     [
         (["--metric", "comet=cat {src} {hyp}"], "--metric comet requires --src"),
         (["--metric", "chrf=cat {hyp} {ref}"], "--metric: 'chrf' is the name of another metric"),
-        (["--spbleu-model", "no-such-file"], "no-such-file"),
         (["--train", "x"], "--train requires --buckets"),
         (["--buckets", "--train", "no-such-file"], "no-such-file"),
     ],
