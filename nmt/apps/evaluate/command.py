@@ -288,7 +288,7 @@ def _read_systems(args: argparse.Namespace) -> Systems:
         )
     no_source, no_buckets = args.glossary and not args.src, args.train and not args.buckets
     for wrong, what, fix in (
-        (args.split, "--split is only for run folders", "leave it out, or pass a run folder"),
+        (args.split, "--split is only for run folders", "leave out --split, or pass a run folder"),
         (not refs, "--hyp requires --ref", "add --ref FILE"),
         (no_source, "--glossary requires --src with --hyp", "add --src FILE"),
         (no_buckets, "--train requires --buckets", "add --buckets, or leave out --train"),
