@@ -200,8 +200,8 @@ def _check_replaceable(output: Path, force: bool, interrupted: bool = False) -> 
 def _model_folder(output: Path) -> Path | None:
     """Return the run folder or exported folder whose files include the output, else None.
 
-    Files of a run folder are those at its top and below RUN_SUBFOLDERS, except reports, figures
-    and tables; in other folders that a user makes there, anything may be replaced.
+    Files of a run folder are those at its top and below RUN_SUBFOLDERS, except reports, figures,
+    tables and packages; in other folders that a user makes there, anything may be replaced.
     """
     from nmt.run.folder import RunFolder, is_export
 
