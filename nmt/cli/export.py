@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from nmt import hooks
 from nmt.cli.common import enable_gc, run_command
-from nmt.cli.parsers import command_parser
+from nmt.cli.parsers import add_output, command_parser
 
 if TYPE_CHECKING:
     from nmt.run.folder import RunFolder
@@ -46,15 +46,12 @@ def parser() -> argparse.ArgumentParser:
         metavar="TYPE",
         help=f"type of the stored weights: {', '.join(QUANTIZATIONS)}; default: float32",
     )
-    p.add_argument(
-        "-o",
-        "--output",
-        metavar="DIR",
-        help="folder to write, or file NAME.argosmodel; default: RUN/FORMAT, RUN/ctranslate2-TYPE "
-        "or RUN/model.argosmodel",
-    )
-    p.add_argument(
-        "--force", action="store_true", help="replace an exported model at --output or --hub"
+    add_output(
+        p,
+        "DIR",
+        "folder to write, or file NAME.argosmodel; default: RUN/FORMAT, RUN/ctranslate2-TYPE or "
+        "RUN/model.argosmodel",
+        "an exported model at --output or --hub",
     )
     p.add_argument(
         "--checkpoint",

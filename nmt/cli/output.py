@@ -33,7 +33,7 @@ LineNumber: TypeAlias = Callable[[bytes], int]  # line of output -> line of inpu
 Write: TypeAlias = Callable[[bytes], None]  # writes lines with their ends
 CHOOSE_ANOTHER = "choose another path"
 RUN_SUBFOLDERS = ("checkpoints", "dev", "parent", "tensorboard", "wandb")
-NO_MODEL_FILES = (".html", ".png", ".svg", ".pdf", ".tsv")
+NO_MODEL_FILES = (".html", ".png", ".svg", ".pdf", ".tsv", ".argosmodel")
 STDOUT = Path("/dev/stdout")  # for messages; free space is that of the file behind it
 
 
@@ -170,8 +170,8 @@ def _check_replaceable(output: Path, force: bool, resume: bool = False) -> None:
 def _model_folder(output: Path) -> Path | None:
     """Return the run folder or exported folder whose files include the output, else None.
 
-    Files of a run folder are those at its top and below RUN_SUBFOLDERS, except reports, figures
-    and tables; in other folders that a user makes there, anything may be replaced.
+    Files of a run folder are those at its top and below RUN_SUBFOLDERS, except reports, figures,
+    tables and packages; in other folders that a user makes there, anything may be replaced.
     """
     from nmt.run.folder import RunFolder, is_export
 

@@ -98,6 +98,18 @@ def add_recipe(parser: argparse.ArgumentParser, example: str, required: bool = T
     )
 
 
+def add_output(
+    parser: argparse._ActionsContainer,
+    metavar: str,
+    text: str,
+    replaces: str,
+    required: bool = False,
+) -> None:
+    """Add --output with a help text, and --force, which replaces ``replaces``."""
+    parser.add_argument("-o", "--output", metavar=metavar, required=required, help=text)
+    parser.add_argument("--force", action="store_true", help=f"replace {replaces}")
+
+
 def recipe_of(args: argparse.Namespace) -> Recipe:
     """Return the recipe that the arguments select, or raise UserError with all of its errors."""
     from nmt.config.load import load_recipe

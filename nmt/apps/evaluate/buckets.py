@@ -79,7 +79,6 @@ def length_buckets(
     """Score a system by length of the first reference (Neubig et al. 2019, section 3.2).
 
     Args:
-        name: of the system.
         metrics: keys of METRICS that are computed on plain text.
         limits: the first length of each bucket but the first, ascending.
 
@@ -104,7 +103,6 @@ def frequency_buckets(
     """Compare the words of a system and the first reference by training count (section 3.3).
 
     Args:
-        name: of the system.
         counts: word -> occurrences in the training text, from ``training_counts``.
         limits: the first count of each bucket but the first, ascending.
 
@@ -129,7 +127,7 @@ def frequency_buckets(
 
 
 def training_counts(systems: Systems) -> Counter[str]:
-    """Return how often each word occurs in the target side of the training text."""
+    """Count the words of the target side of the training text."""
     counts: Counter[str] = Counter()
     for file in systems.training:
         lines: Iterable[str] = read_lines(file.path)
@@ -144,13 +142,13 @@ def training_counts(systems: Systems) -> Counter[str]:
 
 
 def split_words(lines: Iterable[str], tgt_lang: str) -> list[list[str]]:
-    """Return the words of each line of plain text, as BLEU counts them."""
+    """Split lines of plain text into words, as BLEU counts them."""
     tokenizer = BLEU(tokenize=bleu_tokenizer(tgt_lang)).tokenizer
     return [tokenizer(line.rstrip()).split() for line in lines]
 
 
 def count_words(lines: Iterable[str], tgt_lang: str) -> Counter[str]:
-    """Return how often each word of ``split_words`` occurs in the lines.
+    """Count the words of ``split_words``.
 
     sacreBLEU's tokenizer 13a never joins what a space separates, so each distinct string between
     spaces is tokenized once. A corpus of a million lines then takes seconds, not a minute.

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+import nmt
+from nmt.apps.tables import tsv
 from nmt.data.bitext import held_out_entries
 from nmt.data.text import is_blank, quantity
 from nmt.decoding.confidence import LIMITS, Calibration, search_settings
@@ -29,39 +30,25 @@ _BINS = 10
 
 @dataclass(frozen=True)
 class Row:
-    """The lines of which a certain chrF is expected.
+    """The lines of which a certain chrF is expected."""
 
-    Attributes:
-        expected: at least this chrF is expected.
-        lines: number of such lines.
-        share: of all lines.
-        chrf: mean of these lines; None if there are none.
-        reached: for each of GOOD, the share of these lines that have at least this chrF.
-    """
-
-    expected: int
+    expected: int  # at least this chrF
     lines: int
-    share: float
-    chrf: float | None
-    reached: dict[str, float | None]
+    share: float  # of all lines
+    chrf: float | None  # mean of these lines; None if there are none
+    reached: dict[str, float | None]  # for each of GOOD: the share with at least this chrF
 
 
 @dataclass(frozen=True)
 class Quality:
-    """How well expected chrF fits, measured on lines that the calibration has not seen.
-
-    Attributes:
-        lines: number of lines.
-        correlation: Pearson's, of expected and actual chrF; None if one of them is constant.
-        error: expected calibration error: of ten groups of lines with similar expectations, the
-            mean of the absolute differences of mean expected and mean actual chrF.
-        rows: by expected chrF.
-    """
+    """How well expected chrF fits, measured on lines that the calibration has not seen."""
 
     lines: int
-    correlation: float | None
+    correlation: float | None  # Pearson's; None if the expected or the actual chrF is constant
+    # expected calibration error: of ten groups of lines with similar expectations, the mean of the
+    # absolute differences between mean expected and mean actual chrF
     error: float
-    rows: list[Row]
+    rows: list[Row]  # by expected chrF
 
     @classmethod
     def of(cls, expected: np.ndarray, chrf: np.ndarray) -> Quality:
@@ -80,12 +67,9 @@ class Quality:
 
     def tsv(self) -> str:
         """Return tab-separated lines for cut and awk: a header, then one for each row."""
-        lines = ["\t".join(["expected", "lines", "share", "chrf", *(f"chrf>={x}" for x in GOOD)])]
-        for row in self.rows:
-            values = (row.share, row.chrf, *row.reached.values())
-            cells = ("" if value is None else f"{value:.4f}" for value in values)
-            lines.append("\t".join([str(row.expected), str(row.lines), *cells]))
-        return "\n".join(lines)
+        header = ["expected", "lines", "share", "chrf", *(f"chrf>={x}" for x in GOOD)]
+        rows = ([r.expected, r.lines, r.share, r.chrf, *r.reached.values()] for r in self.rows)
+        return tsv([header, *rows])
 
     def table(self) -> str:
         """Return a table for people."""
@@ -109,14 +93,9 @@ def calibrate(folder: str, split: str) -> tuple[Path, Calibration, Quality]:
         folder: run folder.
         split: dev, or ``dev.NAME`` of several sets.
 
-    Returns:
-        The file that was written, its calibration, and the quality.
-
     Raises:
         UserError: the run has no such set, or it has too few lines.
     """
-    from nmt.export.engines import load_translator
-
     systems = from_runs([folder], split, sources=True)
     entry = held_out_entries(RunFolder(folder).recipe(), "dev")[split]
     lines = [n for n, source in enumerate(systems.sources) if not is_blank(source)]
@@ -126,7 +105,7 @@ def calibrate(folder: str, split: str) -> tuple[Path, Calibration, Quality]:
             at=systems.ref_name,
             fix="train with a larger dev set; some hundred lines are needed for a good fit",
         )
-    translator = load_translator(folder)
+    translator = nmt.load_translator(folder)
     tag, tgt_tag = entry.tags(RunFolder(folder).recipe())
     given: dict[str, Any] = {"tag": tag, "tgt_tag": tgt_tag}
     options = translator.check_options(dict(given))
@@ -159,8 +138,3 @@ def notes(file: Path, calibration: Calibration, quality: Quality) -> Iterator[st
     )
     if calibration.lines < FEW:
         yield f"few lines: with fewer than {FEW}, expectations are coarse"
-
-
-def as_json(calibration: Calibration, quality: Quality) -> str:
-    """Return a JSON object for programs, in full precision."""
-    return json.dumps({"calibration": asdict(calibration), "quality": asdict(quality)}, indent=1)

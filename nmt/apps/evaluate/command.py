@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import json
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -215,7 +216,9 @@ def body(args: argparse.Namespace) -> None:
 
 
 def _calibrate(args: argparse.Namespace) -> None:
-    from nmt.apps.evaluate.calibrate import as_json, calibrate, notes
+    from dataclasses import asdict
+
+    from nmt.apps.evaluate.calibrate import calibrate, notes
 
     split = args.split or "dev"
     if len(args.runs) != 1 or args.hyp or split.partition(".")[0] != "dev":
@@ -225,7 +228,8 @@ def _calibrate(args: argparse.Namespace) -> None:
     for note in notes(file, calibration, quality):
         print(f"note: {note}", file=sys.stderr)
     if args.json:
-        print(as_json(calibration, quality), flush=True)
+        content = {"calibration": asdict(calibration), "quality": asdict(quality)}
+        print(json.dumps(content, indent=1), flush=True)
     else:
         print(quality.table() if sys.stdout.isatty() else quality.tsv(), flush=True)
 
@@ -254,8 +258,7 @@ def _write_sentences(
     rows = sentence_table(systems, args.metrics, documents, result.segments)
     text = replace_surrogates("".join(row + "\n" for row in rows))
     write_atomic(Path(args.sentences), text, "pass another file to --sentences", AGAIN)
-    count = len(systems.texts) * len(systems.refs)
-    lines = quantity(count, "line")
+    lines = quantity(len(systems.texts) * len(systems.refs), "line")
     print(f"note: wrote the scores of {lines} to {args.sentences}", file=sys.stderr)
 
 
@@ -283,16 +286,15 @@ def _read_systems(args: argparse.Namespace) -> Systems:
             sources=any((args.metric, args.sentences, args.glossary)),
             training=args.buckets,
         )
-    if args.split:
-        raise UserError(
-            "--split is only for run folders", fix="leave out --split, or pass a run folder"
-        )
-    if not refs:
-        raise UserError("--hyp requires --ref", fix="add --ref FILE")
-    if args.glossary and not args.src:
-        raise UserError("--glossary requires --src with --hyp", fix="add --src FILE")
-    if args.train and not args.buckets:
-        raise UserError("--train requires --buckets", fix="add --buckets, or leave out --train")
+    no_source, no_buckets = args.glossary and not args.src, args.train and not args.buckets
+    for wrong, what, fix in (
+        (args.split, "--split is only for run folders", "leave out --split, or pass a run folder"),
+        (not refs, "--hyp requires --ref", "add --ref FILE"),
+        (no_source, "--glossary requires --src with --hyp", "add --src FILE"),
+        (no_buckets, "--train requires --buckets", "add --buckets, or leave out --train"),
+    ):
+        if wrong:
+            raise UserError(what, fix=fix)
     return from_files(
         args.hyp, refs, args.tgt_lang or "", args.tokenized, args.src, args.train or []
     )

@@ -44,32 +44,19 @@ class ExternalMetric:
     out. A line of standard output that ends with a number is a score: one for each segment, in
     their order, and perhaps that of the system after them; or that of the system only. The exit
     status must be 0.
-
-    Attributes:
-        name: of the metric, in tables.
-        command: with the placeholders.
-        timeout: seconds that it may take; then it is ended, with the processes that it started.
     """
 
     name: str
     command: str
-    timeout: float = TIMEOUT
+    timeout: float = TIMEOUT  # seconds; then it is ended, with the processes that it started
 
     @property
     def needs_source(self) -> bool:
         """Whether the command reads the source."""
         return SRC in self.command
 
-    def check(self, others: Sequence[str] = ()) -> None:
-        """Check the name and the command before anything is scored.
-
-        Args:
-            others: names of other metrics.
-
-        Raises:
-            UserError: another metric has the name, or the command has unmatched quotes, no
-                {hyp}, neither {src} nor {ref}, or a program that does not exist.
-        """
+    def check(self, others: Sequence[str]) -> None:
+        """Check the name, which no other metric may have, and the command; raise UserError."""
         if not _NAME.fullmatch(self.name) or self.name in others:
             what = "is the name of another metric" if self.name in others else "is not a name"
             fix = "choose a name of letters and digits, such as comet22"

@@ -23,6 +23,7 @@ from nmt.apps.evaluate.buckets import (
 )
 from nmt.apps.evaluate.external import ExternalMetric
 from nmt.apps.evaluate.terms import TermCount
+from nmt.apps.tables import aligned, tsv
 from nmt.data.text import is_blank, quantity, read_lines
 from nmt.errors import UserError
 from nmt.runtime.progress import progress_bar
@@ -51,23 +52,16 @@ _MEMORY_LIMIT = 4 * 2**30
 
 @dataclass(frozen=True)
 class Report:
-    """The scores of one or several systems, by the names of the systems; the first is the baseline.
-
-    Attributes:
-        scores: the names are keys of METRICS, then ``doc_`` and a key for scores of documents, then
-            those of external metrics.
-        segments: external metric -> system -> score of each line, if the command printed them.
-        lengths: scores by length of the reference; empty if not requested.
-        frequencies: words by training frequency; empty if unknown.
-        terms: of a glossary, those that occur; empty if not requested.
-    """
+    """The scores of one or several systems, by their names; the first is the baseline."""
 
     systems: Systems
+    # keys of METRICS, then ``doc_`` and a key for scores of documents, then external metrics
     scores: dict[str, list[Comparison]]
+    # external metric -> system -> score of each line, if the command printed them
     segments: dict[str, dict[str, list[float]]] = field(default_factory=dict)
     lengths: dict[str, list[LengthBucket]] = field(default_factory=dict)
     frequencies: dict[str, list[FrequencyBucket]] = field(default_factory=dict)
-    terms: Sequence[TermCount] = ()
+    terms: Sequence[TermCount] = ()  # of a glossary, those that occur
 
     @property
     def baseline(self) -> str | None:
@@ -77,14 +71,11 @@ class Report:
     def with_external(
         self, metric: ExternalMetric, resamples: int, progress: bool = False
     ) -> Report:
-        """Return this report with the scores of a command, such as COMET.
+        """Add the scores of a command, such as COMET; raise RunError if it failed.
 
         The command gets the first reference. The score of a system is the mean of its lines. If
         the command prints a score for each line, there are intervals and paired tests, on the same
         resamples as those of the other metrics.
-
-        Raises:
-            RunError: the command failed.
         """
         systems, segments = self.systems, {}
         total = len(systems.texts)
@@ -94,20 +85,20 @@ class Report:
                 bar.update()
         by_line = resamples > 1 and all(len(x) == len(systems.refs) for x in segments.values())
         runs = {system: [[mean_statistics(values)]] for system, values in segments.items()}
-        baseline, scores = next(iter(segments)), {}
+        baseline = next(iter(segments))
+        scores: dict[str, list[Comparison]] = {}
         for system, values in segments.items():
             result = Score(metric.name, sum(values) / len(values), metric.command)
             if by_line:
                 low, high = interval(mean_scores, runs[system], resamples)
                 result = replace(result, low=low, high=high)
-            entry = Comparison(result)
+            difference = p_value = None
             if system != baseline:
-                first = sum(segments[baseline]) / len(segments[baseline])
-                entry = replace(entry, difference=result.value - first)
-            if system != baseline and by_line:
-                tests = paired_tests(mean_scores, runs[baseline], runs[system], resamples)
-                entry = replace(entry, p_value=tests.bootstrap)
-            scores[system] = [*self.scores[system], entry]
+                difference = result.value - scores[baseline][-1].score.value
+                if by_line:
+                    tests = paired_tests(mean_scores, runs[baseline], runs[system], resamples)
+                    p_value = tests.bootstrap
+            scores[system] = [*self.scores[system], Comparison(result, difference, p_value)]
         kept = {metric.name: segments} if by_line or len(systems.refs) == 1 else {}
         return replace(self, scores=scores, segments={**self.segments, **kept})
 
@@ -170,10 +161,7 @@ class Report:
             rows[f"{term.term} = {', '.join(term.targets)}"] = [f"{n:,}" for n in counts]
         rows["all"] = [f"{n:,}" for n in (lines, *kept)]
         rows["share"] = ["", *(f"{count / lines:.1%}" for count in kept)]
-        yield from (
-            "",
-            "lines that have a term, and those whose translation keeps it",
-        )
+        yield from ("", "lines that have a term, and those whose translation keeps it")
         yield from _rows(rows)
 
     def tsv(self) -> str:
@@ -183,12 +171,8 @@ class Report:
         ``f1:count=5-9``, the share of the lines with a term whose translation has it
         ``kept:term=TERM``.
         """
-        rows = ["\t".join(COLUMNS)]
-        rows += [
-            "\t".join("" if value is None else _tsv_cell(value) for value in record.values())
-            for record in (*self._records(), *self._bucket_records())
-        ]
-        return "\n".join(rows)
+        records = (*self._records(), *self._bucket_records())
+        return tsv([COLUMNS, *(record.values() for record in records)])
 
     def json(self) -> str:
         """Return a JSON object for programs, in full precision."""
@@ -280,14 +264,11 @@ def report(
     """Score every system; compare several with the first by paired bootstrap.
 
     Args:
-        systems: the systems and their references.
         metrics: keys of METRICS. Those on words come last in the report.
-        resamples: bootstrap resamples; 0 = no intervals, for one system only.
+        resamples: of the bootstrap; 0 = no intervals, for one system only.
         documents: the document id of each line, to score documents too. Resamples then consist of
             documents.
         buckets: score by length too, and words by frequency if ``systems.training`` is known.
-        terms: of a glossary, to report too.
-        progress: show bars on a terminal.
 
     Raises:
         UserError: the resamples do not fit in memory, or several systems without resamples.
@@ -333,7 +314,6 @@ def report(
 
 
 def _check_resamples(systems: Systems, resamples: int) -> None:
-    """Check the memory that resamples take before sacreBLEU allocates all of it at once."""
     lines, several = len(systems.refs), len(systems.texts) > 1
     if several and not resamples:
         raise UserError(
@@ -341,7 +321,7 @@ def _check_resamples(systems: Systems, resamples: int) -> None:
             at="--resamples 0",
             fix="use --resamples 1000, or score each system by itself",
         )
-    needed = resamples * lines * _RESAMPLED_LINE_BYTES
+    needed = resamples * lines * _RESAMPLED_LINE_BYTES  # sacreBLEU allocates it at once
     if needed > _MEMORY_LIMIT:
         most = _MEMORY_LIMIT // (lines * _RESAMPLED_LINE_BYTES)
         raise UserError(
@@ -422,7 +402,7 @@ def sentence_table(
     documents: Sequence[str],
     external: Mapping[str, Mapping[str, Sequence[float]]] = {},
 ) -> Iterator[str]:
-    """Yield a header and one row for each line and system, with their texts, without line ends.
+    """Yield a header and a row for each line and system, with their texts, without line ends.
 
     The columns are system, line (from 1), document, one for each metric, source, reference and
     hypothesis. Those of documents and sources are left out if these are unknown. Tabs and line
@@ -452,7 +432,6 @@ def sentence_table(
 
 
 def _title(name: str) -> str:
-    """Return the title of a score in a table: its label, and what a reader should know."""
     metric = METRICS.get(name.removeprefix(DOCUMENT_PREFIX))
     if metric is None:
         return f"{name}, by an external command"
@@ -460,12 +439,8 @@ def _title(name: str) -> str:
     return f"{label}, {metric.remark}" if metric.remark else label
 
 
-def _rows(rows: dict[str, list[str]]) -> Iterator[str]:
-    width = max(map(len, rows))
-    widths = [max(map(len, column)) for column in zip(*rows.values(), strict=True)]
-    for title, cells in rows.items():
-        aligned = (f"{cell:>{size}}" for cell, size in zip(cells, widths, strict=True))
-        yield f"  {title:<{width}}  {'  '.join(aligned)}"
+def _rows(rows: dict[str, list[str]]) -> list[str]:
+    return [f"  {line}" for line in aligned([[title, *cells] for title, cells in rows.items()])]
 
 
 def _cells(entry: Comparison) -> str:
@@ -480,7 +455,3 @@ def _cells(entry: Comparison) -> str:
         star = " *" if entry.p_value < SIGNIFICANCE_LEVEL else ""
         cells += f"  p = {entry.p_value:.3f}{star}"
     return cells
-
-
-def _tsv_cell(value: str | float) -> str:
-    return value if isinstance(value, str) else f"{value:.4f}"

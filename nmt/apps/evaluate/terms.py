@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+import nmt
 from nmt.data.bitext import read_in_form
 from nmt.data.glossary import Term
 from nmt.data.text import find_side
@@ -21,21 +22,17 @@ REFERENCE = "reference"
 class TermCount:
     """How often a term occurs in the sources, and how often the translations have its target term.
 
-    Attributes:
-        term: the source term.
-        targets: its translations in the glossary.
-        lines: sources that have it.
-        kept: how many translations of these have it: of the reference, and of each system.
+    ``kept`` counts the translations of these lines that have it, of the reference and each system.
     """
 
     term: str
-    targets: list[str]
-    lines: int = 0
+    targets: list[str]  # its translations in the glossary
+    lines: int = 0  # sources that have it
     kept: dict[str, int] = field(default_factory=dict)
 
 
 def count_terms(systems: Systems, glossary: Sequence[Term]) -> list[TermCount]:
-    """Return the counts of the terms that occur in the sources, the most frequent first.
+    """Count the terms that occur in the sources, the most frequent first.
 
     A translation keeps a term if it has one of the forms that a search with the glossary requires.
     """
@@ -53,12 +50,11 @@ def count_terms(systems: Systems, glossary: Sequence[Term]) -> list[TermCount]:
 
 
 def with_glossary(systems: Systems, split: str, file: str, glossary: Sequence[Term]) -> Systems:
-    """Return the systems of runs, each also with its translations with a glossary.
+    """Add the translations with a glossary to the systems of runs.
 
     The best checkpoint of a run translates the set again, with the options of its validations.
 
     Args:
-        systems: of runs, see ``nmt.scoring.systems.from_runs``.
         split: dev or test, or ``dev.NAME`` of several sets.
         file: of the glossary, for the names of the systems.
 
@@ -75,7 +71,6 @@ def with_glossary(systems: Systems, split: str, file: str, glossary: Sequence[Te
 
 def _translate(run: RunFolder, split: str, glossary: Sequence[Term]) -> tuple[list[str], list[str]]:
     """Return the translations of a set as text to score and as words."""
-    from nmt.decoding.translator import Translator
     from nmt.decoding.worker_pool import all_cores
 
     recipe, (_, entry) = run.recipe(), find_set(run, split)
@@ -83,7 +78,7 @@ def _translate(run: RunFolder, split: str, glossary: Sequence[Term]) -> tuple[li
     file, tokenized = find_side(entry.path, src), recipe.data.tokenized
     lines = read_in_form(file, src, entry.is_tokenized(recipe.data), tokenized)
     tag, tgt_tag = entry.tags(recipe)
-    translator = Translator.load(run.path, workers=all_cores())
+    translator = nmt.Translator.load(run.path, workers=all_cores())
     segmenter = translator.codec.segmenter
     moses, texts, words = segmenter.moses, [], []
     options: dict[str, Any] = {"tag": tag, "tgt_tag": tgt_tag, "src": recipe.src_option(entry)}

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from nmt.cli.common import enable_gc, run_command
-from nmt.cli.parsers import command_parser, table
+from nmt.cli.parsers import add_output, command_parser, table
 from nmt.errors import UserError
 
 FORMATS = ("png", "svg", "pdf")
@@ -37,10 +37,7 @@ def parser() -> argparse.ArgumentParser:
     )
     p.add_argument("figure", choices=list(FIGURES), metavar="FIGURE", help="the figure to draw")
     p.add_argument("runs", nargs="+", metavar="RUN", help="run folders, in the order of the legend")
-    p.add_argument(
-        "-o", "--output", metavar="FILE", required=True, help="a .png, .svg or .pdf file"
-    )
-    p.add_argument("--force", action="store_true", help="replace an existing figure")
+    add_output(p, "FILE", "a .png, .svg or .pdf file", "an existing figure", required=True)
     p.add_argument(
         "--select",
         metavar="NAME",

@@ -23,13 +23,6 @@ class Curve(NamedTuple):
 class RunMetrics:
     """The logged metrics of one run, finished or in progress.
 
-    Args:
-        path: the run folder.
-
-    Attributes:
-        path: the run folder.
-        recipe: the recipe of the run.
-
     Raises:
         UserError: this is not a run folder.
     """
@@ -42,28 +35,20 @@ class RunMetrics:
         self._records = list(read_metrics(run))
 
     def curve(self, kind: str, name: str) -> Curve:
-        """Return one value of all records of a kind, such as ``bleu`` of kind ``dev``.
-
-        The curve has no points if the run did not log the value.
-        """
+        """Read one value of a kind of records, such as ``bleu`` of ``dev``; perhaps no points."""
         records = [r for r in self._records if r.get("kind") == kind and name in r]
         values = [r[name] if isinstance(r[name], int | float) else np.nan for r in records]
         return Curve(np.array([r["update"] for r in records]), np.array(values, dtype=float))
 
     def last(self, kind: str, update: int | None = None) -> dict[str, Any]:
-        """Return the last record of a kind, of one update if given; empty if there is none."""
+        """Find the last record of a kind, of one update if given; empty if there is none."""
         records = (r for r in reversed(self._records) if r.get("kind") == kind)
         return next((r for r in records if update in (None, r.get("update"))), {})
 
     def by_layer(self, observer: str, stack: str, module: str) -> dict[int, Curve]:
-        """Return an observer's curves of a module by layer of a stack, from 0.
+        """Read an observer's curves of a module, such as ``ffn.fc2``, by layer of a stack, from 0.
 
         Layers without points are left out: frozen layers have no gradient, for example.
-
-        Args:
-            observer: key of OBSERVERS.
-            stack: encoder or decoder.
-            module: the module's name within a layer, such as ``ffn.fc2``.
         """
         model = self.recipe.model
         layers = range(model.enc_layers if stack == "encoder" else model.dec_layers)
@@ -72,7 +57,7 @@ class RunMetrics:
         return {i: curve for i, curve in curves.items() if len(curve.updates)}
 
     def modules(self, observer: str, stack: str) -> list[str]:
-        """Return the observed modules of a stack's layers, such as ``ffn.fc2``."""
+        """List the observed modules of a stack's layers, such as ``ffn.fc2``."""
         pattern = re.compile(rf"{observer}/{stack}\.layers\.\d+\.(.+?)(\.std)?$")
         names = (name for r in self._records if r.get("kind") == "observed" for name in r)
         modules = (match.group(1) for name in names if (match := pattern.match(name)))
@@ -90,7 +75,7 @@ def short_labels(paths: Sequence[Path]) -> list[str]:
 
 
 def running_mean(curve: Curve, width: int) -> Curve:
-    """Return means of ``width`` neighboring points, each at the update of the middle point.
+    """Average ``width`` neighboring points, each at the update of the middle point.
 
     A curve of less than ``2 * width`` points is returned unchanged.
     """
@@ -102,6 +87,6 @@ def running_mean(curve: Curve, width: int) -> Curve:
 
 
 def final_mean(curve: Curve) -> float:
-    """Return the mean over the last 5 % of the updates: 950 to 1,000 of 1,000 (N figure 7)."""
+    """Average the last 5 % of the updates: 950 to 1,000 of 1,000 (N figure 7)."""
     final = curve.updates >= 0.95 * curve.updates.max(initial=0)
     return float(curve.values[final].mean())

@@ -183,13 +183,10 @@ FIGURES: dict[str, Callable[[Sequence[RunMetrics], str | None], Figure]] = {
 
 
 def draw(name: str, runs: Sequence[RunMetrics], selected: str | None, file_format: str) -> bytes:
-    """Return a figure as the bytes of a file.
+    """Draw a figure of FIGURES as the bytes of a png, svg or pdf file.
 
     Args:
-        name: key of FIGURES.
-        runs: the runs, in the order of the legend.
         selected: the quantity to draw; None = the figure's default.
-        file_format: png, svg or pdf.
 
     Raises:
         UserError: matplotlib is missing, the figure cannot show what is selected, or a run has not
@@ -238,7 +235,7 @@ def _observe(observer: str) -> str:
 
 
 def _stacks(runs: Sequence[RunMetrics]) -> list[str]:
-    """Return the stacks that the models of all runs have, at least one."""
+    """Return the stacks that the models of all runs have."""
     stacks = [s for s in runs[0].recipe.stacks if all(s in run.recipe.stacks for run in runs)]
     if not stacks:
         raise UserError(
@@ -255,7 +252,6 @@ def _require(count: int, run: RunMetrics, missing: str, fix: str) -> None:
 
 
 def _require_log(curve: Curve, run: RunMetrics, name: str) -> None:
-    """Raise a UserError if a run has not logged a value of training, as every N updates."""
     if len(curve.updates):
         return
     every = run.recipe.train.log_every
@@ -276,7 +272,6 @@ def _panels(rows: int, columns: int, height: float = 2.6) -> tuple[Figure, np.nd
 
 
 def _labeled(runs: Sequence[RunMetrics]) -> list[tuple[str, str, RunMetrics]]:
-    """Return label, color and run of each run."""
     labels = short_labels([run.path for run in runs])
     return [
         (replace_surrogates(label), COLORS[i % len(COLORS)], run)
@@ -285,7 +280,7 @@ def _labeled(runs: Sequence[RunMetrics]) -> list[tuple[str, str, RunMetrics]]:
 
 
 def _module_colors(runs: Sequence[RunMetrics], observer: str) -> dict[str, str]:
-    """Return a color for each module, the same in all panels; colors repeat if there are many."""
+    """Return a color for each module, the same in all panels."""
     names = (
         name
         for run in runs
@@ -330,13 +325,17 @@ def _set_axes(axes: Axes, x_label: str, y_label: str, logarithmic: bool = False)
     axes.set_xlabel(x_label)
     axes.set_ylabel(y_label)
     if logarithmic:
-        axes.set_yscale("log")
-        axes.yaxis.set_major_formatter(format_log_tick)
-        axes.yaxis.set_minor_formatter(format_log_tick)
+        set_log_scale(axes)
     axes.legend(fontsize=7)
 
 
-def format_log_tick(value: float, position: float) -> str:
-    """Format a tick as 200 instead of 2 x 10^2; label only 1, 2, 3 and 5 of each decade."""
-    first_digit = round(value / 10 ** math.floor(math.log10(value) + 1e-9))
-    return f"{value:g}" if first_digit in (1, 2, 3, 5) else ""
+def set_log_scale(axes: Axes) -> None:
+    """Make the y axis logarithmic, with ticks as 200 instead of 2 x 10^2."""
+
+    def tick(value: float, position: float) -> str:
+        first_digit = round(value / 10 ** math.floor(math.log10(value) + 1e-9))
+        return f"{value:g}" if first_digit in (1, 2, 3, 5) else ""
+
+    axes.set_yscale("log")
+    axes.yaxis.set_major_formatter(tick)
+    axes.yaxis.set_minor_formatter(tick)

@@ -71,7 +71,6 @@ class LiveCurve(LiveView):
             self._output = None
 
     def _data(self) -> dict[str, str]:
-        """Return status and curve as the formats that notebooks choose from."""
         assert self._progress is not None
         status = self._progress.status()
         image = b64encode(self._draw(self._progress.recipe.score.select_by)).decode("ascii")

@@ -53,10 +53,7 @@ def load_translators(runs: Sequence[ReportedRun]) -> dict[str, nmt.Translator | 
 def heat_maps(
     run: ReportedRun, translator: nmt.Translator, outputs: Outputs, examples: Sequence[Example]
 ) -> tuple[list[HeatMap], str | None]:
-    """Return the heat maps of a run for the first examples that are short enough.
-
-    Args:
-        translator: the best checkpoint of the run; it reads the translations that the run wrote.
+    """Draw the first examples that are short enough, as the run's best checkpoint reads them.
 
     Returns:
         The heat maps, and why there are none.
@@ -131,6 +128,5 @@ def _isolated(label: str) -> str:
 
 
 def _display(piece: str) -> str:
-    """Return a piece as a label: without the escapes of tokenized text, and not too long."""
-    piece = html.unescape(piece)
+    piece = html.unescape(piece)  # tokenized text has escapes
     return piece if len(piece) <= LONGEST_LABEL else f"{piece[: LONGEST_LABEL - 1]}…"

@@ -1,4 +1,4 @@
-"""nmt-report: the report of runs as HTML, or the table of a file's variants."""
+"""nmt-report: the report of runs as HTML, also at the end of a training, or a table of variants."""
 
 from __future__ import annotations
 
@@ -9,16 +9,17 @@ import shlex
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING
 
 from nmt.cli.common import enable_gc, run_command
-from nmt.cli.parsers import command_parser
-from nmt.errors import UserError
+from nmt.cli.parsers import add_output, command_parser
+from nmt.errors import NmtError, UserError
 
 if TYPE_CHECKING:
     from nmt.apps.sweep.variants import Variant
-
-Cell: TypeAlias = str | int | float | None
+    from nmt.apps.tables import Cell
+    from nmt.run.folder import RunFolder
+    from nmt.run.metrics_log import Logger
 
 HEADERS = {
     "variant": "variant",
@@ -61,14 +62,13 @@ def parser() -> argparse.ArgumentParser:
         help="run folders that nmt-train wrote; with --table, a file with variants of a recipe, "
         "such as those in recipes/ablations/",
     )
-    p.add_argument(
-        "-o",
-        "--output",
-        metavar="FILE",
-        help="the HTML file; default: report.html in the run folder, or in the working directory "
-        "for several runs",
+    add_output(
+        p,
+        "FILE",
+        "the HTML file; default: report.html in the run folder, or in the working directory for "
+        "several runs",
+        "an existing report",
     )
-    p.add_argument("--force", action="store_true", help="replace an existing report")
     p.add_argument(
         "--table", action="store_true", help="list the results of the variants of a file"
     )
@@ -111,13 +111,26 @@ def body(args: argparse.Namespace) -> None:
     print(f"wrote {output} ({size / 1e6:.1f} MB)")
 
 
-def _print_table(args: argparse.Namespace) -> None:
-    """Print one row for each variant and folder of runs, including variants without a run.
+def write_final_report(run: RunFolder, log: Logger) -> None:
+    """Write the report of a training that has ended; any failure is only a warning."""
+    try:
+        from nmt.apps.report.page import write_report
+        from nmt.apps.report.runs import read_runs
 
-    Notes say if perplexities of the same corpus do not compare, or if other runs of the file exist.
-    """
+        write_report(read_runs([run.path]), run.report_file)
+    except Exception as error:  # the training is complete, whatever is wrong with its report
+        what = error.what if isinstance(error, NmtError) else f"{type(error).__name__}: {error}"
+        command = shlex.join(["nmt-report", str(run.path), "--force"])
+        log.text(f"warning: the report was not written: {what}\n  -> to write it, run {command}")
+    else:
+        log.text(f"report: {run.report_file}")
+
+
+def _print_table(args: argparse.Namespace) -> None:
+    """Print one row for each variant and folder of runs, including variants without a run."""
     from nmt.apps.sweep.results import predictions_by_group
     from nmt.apps.sweep.variants import load_variants
+    from nmt.apps.tables import tsv
     from nmt.run.predictions import not_comparable
 
     if len(args.paths) > 1:
@@ -137,9 +150,7 @@ def _print_table(args: argparse.Namespace) -> None:
     elif sys.stdout.isatty():
         print(table(rows))
     else:
-        print("\t".join(HEADERS))
-        for row in rows:
-            print("\t".join(_tsv_cell(row[name]) for name in HEADERS))
+        print(tsv([HEADERS, *([row[name] for name in HEADERS] for row in rows)]))
     known = zip(places, rows, strict=True)
     differ = predictions_by_group(
         (v.group, run) for (v, _, run), row in known if row["ppl"] is not None
@@ -161,24 +172,12 @@ def _row(variant: Variant, runs: str | None, run: Path) -> dict[str, Cell]:
 
 def table(rows: Sequence[dict[str, Cell]]) -> str:
     """Return a table for people, without the columns that are empty in all rows."""
-    from nmt.apps.sweep.tables import aligned
+    from nmt.apps.tables import aligned, shown
 
     names = [name for name in HEADERS if any(row[name] is not None for row in rows)]
-    cells = [[_table_cell(row[name]) for name in names] for row in rows]
+    cells = [[shown(row[name]) for name in names] for row in rows]
     text_columns = sum(name in ("variant", "runs", "status") for name in names)  # the first ones
     return "\n".join(aligned([[HEADERS[name] for name in names], *cells], text_columns))
-
-
-def _table_cell(cell: Cell) -> str:
-    if isinstance(cell, float):
-        from nmt.run.results import format_number
-
-        return format_number(cell)
-    return f"{cell:,}" if isinstance(cell, int) else cell or "-"
-
-
-def _tsv_cell(cell: Cell) -> str:
-    return "" if cell is None else f"{cell:.4f}" if isinstance(cell, float) else str(cell)
 
 
 if __name__ == "__main__":

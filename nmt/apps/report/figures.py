@@ -6,9 +6,8 @@ dark page and paper.
 
 from __future__ import annotations
 
-import contextlib
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from io import StringIO
 from typing import TYPE_CHECKING, Any
@@ -17,7 +16,7 @@ import numpy as np
 from markupsafe import Markup
 
 from nmt.apps.plot.curves import Curve
-from nmt.apps.plot.figures import COLORS, STYLE, format_log_tick, metric_label, require_matplotlib
+from nmt.apps.plot.figures import COLORS, metric_label, set_log_scale
 from nmt.apps.report.runs import ReportedRun
 
 if TYPE_CHECKING:
@@ -53,11 +52,9 @@ class Panel:
 
 @dataclass(frozen=True)
 class _Plot:
-    """What a panel draws: values of records of training and of dev, of all runs."""
-
     title: str
     unit: str
-    train: str | None = None
+    train: str | None = None  # name of a logged value
     dev: str | None = None
     logarithmic: bool = False
     from_zero: bool = False
@@ -66,7 +63,7 @@ class _Plot:
 
 
 def learning_curves(runs: Sequence[ReportedRun], by_time: bool) -> list[Panel]:
-    """Return the learning curves of some runs, over time or updates: a panel per quantity."""
+    """Draw the learning curves of some runs, over time or updates: a panel per quantity."""
     plots = [
         *(_Plot(f"Dev {short_label(name)}", _unit(name), dev=name) for name in _dev_scores(runs)),
         _Plot("Perplexity", "Perplexity", "ppl", "ppl", logarithmic=True),
@@ -92,7 +89,6 @@ def learning_curves(runs: Sequence[ReportedRun], by_time: bool) -> list[Panel]:
 
 
 def _dev_scores(runs: Sequence[ReportedRun]) -> list[str]:
-    """Return the scores on dev that the runs have logged, without perplexities of all tasks."""
     names = (
         name
         for run in runs
@@ -140,9 +136,7 @@ def _curves(plot: _Plot, runs: Sequence[ReportedRun], by_time: bool) -> Panel | 
     values = np.concatenate([curve.values for curve, _ in lines])
     values = values[np.isfinite(values) & (values > 0)]
     if plot.logarithmic and len(values) and values.max() > WIDE * values.min():
-        axes.set_yscale("log")
-        axes.yaxis.set_major_formatter(format_log_tick)
-        axes.yaxis.set_minor_formatter(format_log_tick)
+        set_log_scale(axes)
         unit_y = f"{plot.unit} (log scale)"
     else:
         unit_y = plot.unit
@@ -169,10 +163,9 @@ def bars(
     about: str,
     name: str,
 ) -> Panel:
-    """Return a figure of bars: a value for each group, side by side for each run.
+    """Draw a bar for each group, side by side for each run.
 
     Args:
-        groups: names on the horizontal axis.
         values: of each run, by group; None = there is no value.
         about: description for readers who do not see the figure.
         name: unique in the page.
@@ -215,20 +208,15 @@ def key(number: int) -> Markup:
 
 
 def to_svg(figure: Figure, name: str) -> Markup:
-    """Return a figure as an SVG element for a page: no fixed size, no fixed colors, own ids.
-
-    Args:
-        name: unique in the page; the ids begin with it.
-    """
+    """Render a figure for a page: no fixed size or colors, and ids that begin with its name."""
     text = StringIO()
     figure.savefig(text, format="svg", metadata={"Date": None, "Creator": None}, transparent=True)
     svg = text.getvalue()
     svg = svg[svg.index("<svg") :]
-    svg = re.sub(r"<metadata>.*?</metadata>", "", svg, flags=re.DOTALL)
-    svg = re.sub(r'<style type="text/css">.*?</style>', "", svg, flags=re.DOTALL)
-    svg = re.sub(r"<!--.*?-->", "", svg, flags=re.DOTALL)
-    svg = re.sub(r'(<svg[^>]*?) width="[^"]*"', r"\1", svg, count=1)
-    svg = re.sub(r'(<svg[^>]*?) height="[^"]*"', r"\1", svg, count=1)
+    for part in (r"<metadata>.*?</metadata>", r'<style type="text/css">.*?</style>', r"<!--.*?-->"):
+        svg = re.sub(part, "", svg, flags=re.DOTALL)
+    for size in ("width", "height"):
+        svg = re.sub(rf'(<svg[^>]*?) {size}="[^"]*"', r"\1", svg, count=1)
     svg = re.sub(r' xmlns(:xlink)?="[^"]*"| version="[^"]*"', "", svg).replace("xlink:href", "href")
     svg = re.sub(r"font-family: [^;\"]*;?|font: ([\d.]+px)[^;\"]*", _font_size, svg)
     prefix = re.sub(r"\W+", "-", name).lower()
@@ -240,13 +228,6 @@ def to_svg(figure: Figure, name: str) -> Markup:
 
 def _font_size(match: re.Match[str]) -> str:
     return f"font-size: {match[1]}" if match[1] else ""
-
-
-@contextlib.contextmanager
-def style() -> Iterator[None]:
-    """Set what the figures of a report have in common, within the context."""
-    with require_matplotlib().rc_context(STYLE):
-        yield
 
 
 def _axes() -> tuple[Figure, Axes]:

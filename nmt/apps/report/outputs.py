@@ -16,7 +16,7 @@ from difflib import SequenceMatcher
 from pathlib import Path
 from random import Random
 from statistics import fmean
-from typing import NamedTuple, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 from nmt.apps.evaluate.buckets import (
     FrequencyBucket,
@@ -96,11 +96,7 @@ class Row:
 
 
 class Outputs:
-    """The outputs of runs on one set.
-
-    Args:
-        runs: all have outputs on the set.
-        split: as nmt-score takes it: test, dev, or test.NAME of several sets.
+    """The outputs of runs on one set: test, dev, or test.NAME of several sets.
 
     Raises:
         UserError: outputs or references are missing, or the runs have different references.
@@ -116,11 +112,11 @@ class Outputs:
         self.src_lang, self.tgt_lang = self.langs(runs[0])
 
     def langs(self, run: ReportedRun) -> tuple[str, str]:
-        """Return the source and the target language of a run on this set."""
+        """Return the languages of a run on this set."""
         return self._entries[run.name].langs(run.recipe)
 
     def tags(self, run: ReportedRun) -> tuple[str | None, str | None]:
-        """Return what each source and each target of a run begins with."""
+        """Return the tags that each source and each target of a run begins with, if any."""
         return self._entries[run.name].tags(run.recipe)
 
     def source_lines(self, run: ReportedRun) -> list[str]:
@@ -159,15 +155,13 @@ class Outputs:
         return [length_buckets(self.systems, run.name, ["bleu"]) for run in self.runs]
 
     def by_frequency(self, known: TrainingCounts) -> list[list[FrequencyBucket]] | None:
-        """Return how well each run produces the words of each frequency in the training text.
-
-        The training text is that of the first run, as in nmt-score.
+        """Measure the words of each frequency in the training text of the first run.
 
         Args:
             known: the counts of training texts; those of this set are added.
 
         Returns:
-            None if the training text is too large to count its words here.
+            For each run; None if the training text is too large to count its words here.
 
         Raises:
             UserError: the training text is no longer where the recipe says.
@@ -181,46 +175,40 @@ class Outputs:
         return [frequency_buckets(systems, name, counts) for name in names]
 
     def faults(self) -> list[Fault]:
-        """Return what may be wrong with outputs, with the counts of each run."""
+        """Find possible faults of outputs, with their number in each run."""
         long = "over twice as many words as a reference of at least 4"
         short = "under half as many words as a reference of at least 4"
+        repeated = "the same one to five words three times in a row"
+        refs = self.systems.refs
         faults = [
-            self._fault("Empty", "the output is blank and the reference is not", _is_empty),
+            self._fault("Empty", "the output is blank and the reference is not", refs, _is_empty),
             self._recorded("Cut off", "ended by the length limit, not by the model", "cut_off"),
             self._recorded("Unknown", "contains the unknown token", "unknown"),
-            self._fault("Repetition", "the same one to five words three times in a row", _repeats),
-            self._fault("Too long", long, _is_long),
-            self._fault("Too short", short, _is_short),
-            self._copies(),
+            self._fault("Repetition", repeated, refs, _repeats),
+            self._fault("Too long", long, refs, _is_long),
+            self._fault("Too short", short, refs, _is_short),
         ]
-        return [fault for fault in faults if fault is not None]
+        with contextlib.suppress(NmtError):  # the source is missing
+            copied = "the output is the source, and the reference is not"
+            lines = list(zip(self.sources, refs, strict=True))
+            faults.append(self._fault("Source", copied, lines, _is_copy))
+        return faults
 
-    def _fault(self, name: str, meaning: str, has: Callable[[str, str], bool]) -> Fault:
-        pairs = [zip(hyps, self.systems.refs, strict=True) for hyps in self.texts]
-        rows = [[i for i, pair in enumerate(run_pairs) if has(*pair)] for run_pairs in pairs]
-        return self._fault_in(rows, name, meaning)
-
-    def _fault_in(self, rows: list[list[int]], name: str, meaning: str) -> Fault:
-        lines = []
-        for run_rows in rows:
+    def _fault(
+        self, name: str, meaning: str, lines: Sequence[Any], has: Callable[[str, Any], bool]
+    ) -> Fault:
+        """Compare each output with its line: the reference, or source and reference."""
+        counts: list[int | None] = []
+        shown = []
+        for hyps in self.texts:
+            rows = [i for i, pair in enumerate(zip(hyps, lines, strict=True)) if has(*pair)]
+            counts.append(len(rows))
             with contextlib.suppress(NmtError):  # without its source, a line is only counted
-                lines.append([self._example(row) for row in run_rows[:FAULTY_LINES]])
-        return Fault(name, meaning, [len(run_rows) for run_rows in rows], lines)
-
-    def _copies(self) -> Fault | None:
-        """Return the outputs that repeat the source; None if the source is missing."""
-        try:
-            lines = list(zip(self.sources, self.systems.refs, strict=True))
-        except NmtError:
-            return None
-        rows = [
-            [i for i, (src, ref) in enumerate(lines) if hyps[i] == src != ref and not is_blank(src)]
-            for hyps in self.texts
-        ]
-        return self._fault_in(rows, "Source", "the output is the source, and the reference is not")
+                shown.append([self._example(row) for row in rows[:FAULTY_LINES]])
+        return Fault(name, meaning, counts, shown)
 
     def _recorded(self, name: str, meaning: str, key: str) -> Fault:
-        """Return a fault that only the training could count, from its log."""
+        """Read a fault that only the training could count from its log."""
         role, _, set_name = self.split.partition(".")
         counts: list[int | None] = []
         for run in self.runs:
@@ -236,7 +224,7 @@ class Outputs:
         return Fault(name, meaning, counts, [])
 
     def examples(self) -> dict[str, list[Example]]:
-        """Return the best, the worst and random outputs; with several runs, also where they differ.
+        """Choose the best, the worst and random outputs; of several runs, also where they differ.
 
         Lines with short references are left out, if there are enough others.
         """
@@ -277,7 +265,7 @@ class Outputs:
 
 
 def text_direction(lines: Iterable[str]) -> str:
-    """Return the direction of most letters of a text, as HTML writes it: rtl or ltr, or auto.
+    """Return the direction of most letters, as HTML writes it: rtl or ltr, or auto.
 
     A single line may begin with a word in another script, by which ``auto`` would decide.
     """
@@ -291,10 +279,7 @@ def text_direction(lines: Iterable[str]) -> str:
 
 
 def splits_of(runs: Sequence[ReportedRun]) -> list[str]:
-    """Return the sets to show: the test sets that all runs have translated.
-
-    If there is none, these are the dev sets that all have translated with their best checkpoints.
-    """
+    """Return the test sets that all runs have translated with their best checkpoints, else dev."""
     for role in ("test", "dev"):
         names = list(held_out_entries(runs[0].recipe, role))
         names = [n for n in names if all(hypotheses_file(r.folder, n).is_file() for r in runs)]
@@ -304,7 +289,6 @@ def splits_of(runs: Sequence[ReportedRun]) -> list[str]:
 
 
 def _text_size(path: Path) -> float:
-    """Return the bytes of a text file, or about those of a compressed one."""
     compressed = path.suffix in OPENERS and path.suffix
     return path.stat().st_size * (COMPRESSION if compressed else 1)
 
@@ -313,12 +297,16 @@ def _is_empty(hyp: str, ref: str) -> bool:
     return is_blank(hyp) and not is_blank(ref)
 
 
+def _is_copy(hyp: str, line: tuple[str, str]) -> bool:
+    src, ref = line
+    return hyp == src != ref and not is_blank(src)
+
+
 def _repeats(hyp: str, ref: str) -> bool:
     return _has_repetition(hyp) and not _has_repetition(ref)
 
 
 def _has_repetition(text: str) -> bool:
-    """Return whether one to five words, without punctuation, follow themselves twice."""
     words = [word for word in split_words(text) if word.isalnum()]
     return any(
         words[i : i + n] == words[i + n : i + 2 * n] == words[i + 2 * n : i + 3 * n]
@@ -338,7 +326,7 @@ def _is_short(hyp: str, ref: str) -> bool:
 
 
 def compare(text: str, other: str) -> tuple[list[Part], list[Part]]:
-    """Return both texts as parts, with the words marked that the other one lacks at its place.
+    """Mark the words of both texts that the other one lacks at their place.
 
     A word is text between spaces without its punctuation, which is compared separately. Text of
     scripts without spaces is compared character by character. The parts of a text add up to it,
@@ -354,7 +342,7 @@ def compare(text: str, other: str) -> tuple[list[Part], list[Part]]:
 
 
 def split_words(text: str) -> list[str]:
-    """Return the words of a text, each punctuation mark and each character of some scripts."""
+    """Split a text into words, punctuation marks, and characters of scripts without spaces."""
     words = [""]
     for char in text:
         if char.isspace():
@@ -374,13 +362,12 @@ def _is_alone(char: str) -> bool:
 
 
 def _parts(text: str, words: Sequence[str], kept: Sequence[bool]) -> list[Part]:
-    """Return the parts of a text; a space between two words that differ belongs to their part."""
     text = " ".join(text.split())
     marked: list[Part] = []  # words, and the spaces between them
     start = 0
     for word, same in zip(words, kept, strict=True):
         begin = text.index(word, start)
-        if begin > start:
+        if begin > start:  # a space between two words that differ belongs to their part
             marked.append(Part(text[start:begin], differs=marked[-1].differs and not same))
         marked.append(Part(word, not same))
         start = begin + len(word)

@@ -17,7 +17,7 @@ from markupsafe import Markup
 import nmt
 from nmt.apps.evaluate.buckets import FrequencyBucket, LengthBucket
 from nmt.apps.evaluate.report import report as compare_systems
-from nmt.apps.plot.figures import metric_label
+from nmt.apps.plot.figures import STYLE, metric_label, require_matplotlib
 from nmt.apps.report import figures
 from nmt.apps.report.attention import CELL, heat_maps, load_translators
 from nmt.apps.report.data_card import NOT_RECORDED, data_cards
@@ -53,7 +53,7 @@ class ScoreTable:
 
     @property
     def compared(self) -> bool:
-        """Return whether a run was compared with the first."""
+        """Whether a run was compared with the first."""
         return any(entry is not None and entry.p_value is not None for _, entry in self.rows)
 
 
@@ -82,7 +82,7 @@ def render(runs: Sequence[ReportedRun], progress: bool = False) -> str:
         quantity=quantity,
         local=lambda text: relative_paths(str(text), runs[0].folder.path),
     )
-    with figures.style():
+    with require_matplotlib().rc_context(STYLE):
         context = _context(runs, progress)
     style = Markup((TEMPLATES / "report.css").read_text(encoding="utf-8"))
     page = environment.get_template("report.html").render(style=style, **context)
@@ -107,7 +107,16 @@ def _context(runs: Sequence[ReportedRun], progress: bool) -> dict[str, Any]:
     several = len(runs) > 1
     outputs, notes = _outputs(runs)
     tables, score_notes = _scores(runs, outputs, progress)
-    sections = _output_sections(runs, outputs, progress)
+    if differ := different_predictions([run.name for run in runs if run.result.ppl is not None]):
+        note = not_comparable("runs", differ)
+        score_notes = [*score_notes, f"{note[0].upper()}{note[1:]}."]
+    translators = load_translators(runs) if outputs else {}
+    counts: TrainingCounts = {}
+    shown = counted(outputs, "reading the translations", "sets", len(outputs), progress, slow=True)
+    sections = [
+        _output_section(number, runs, held_out, translators, counts)
+        for number, held_out in enumerate(shown, 1)
+    ]
     facts = _rows([_facts(run) for run in runs], NOTHING)
     return {
         "title": _title(runs),
@@ -116,7 +125,7 @@ def _context(runs: Sequence[ReportedRun], progress: bool) -> dict[str, Any]:
         "keys": [figures.key(number) for number in range(len(runs))],
         "facts": {name: row for name, row in facts.items() if {*row} != {NOTHING}},
         "score_tables": tables,
-        "notes": [*score_notes, *_perplexity_notes(runs), *notes],
+        "notes": [*score_notes, *notes],
         "significance": SIGNIFICANCE_LEVEL,
         "resamples": RESAMPLES,
         "by_update": figures.learning_curves(runs, by_time=False),
@@ -140,7 +149,7 @@ def _title(runs: Sequence[ReportedRun]) -> str:
 
 
 def _rows(columns: Sequence[Mapping[str, object]], missing: str) -> dict[str, list[str]]:
-    """Return the values of each run by name; ``missing`` stands for None."""
+    """Turn columns, one for each run, into rows by name."""
     names = dict.fromkeys(itertools.chain.from_iterable(columns))
     values = {name: [column.get(name) for column in columns] for name in names}
     return {
@@ -150,7 +159,6 @@ def _rows(columns: Sequence[Mapping[str, object]], missing: str) -> dict[str, li
 
 
 def _facts(run: ReportedRun) -> dict[str, str | None]:
-    """Return the main figures of a run by name."""
     recipe, summary = run.recipe, run.summary
     select_by = recipe.score.select_by
     origin = read_origin(run.folder)
@@ -173,7 +181,7 @@ def _facts(run: ReportedRun) -> dict[str, str | None]:
 
 
 def _test_scores(run: ReportedRun) -> dict[str, str | None]:
-    """Return the scores of the first test set: the metric that selects checkpoints, BLEU, chrF."""
+    """Return scores of the first test set: the metric that selects checkpoints, BLEU, chrF."""
     test_sets = run.summary.get("test_sets") or {"Test": run.summary.get("test")}
     name, scores = next(iter(test_sets.items()))
     values = {score["name"]: score["value"] for score in scores or ()}
@@ -186,7 +194,6 @@ def _test_scores(run: ReportedRun) -> dict[str, str | None]:
 
 
 def _environment(run: ReportedRun) -> dict[str, object]:
-    """Return hardware, versions and times of a run by name."""
     summary, texts = run.summary, run.corpora.versions if run.corpora else {}
     versions = summary.get("versions") or {}
     first, last = run.times() or (None, None)
@@ -206,7 +213,7 @@ def _environment(run: ReportedRun) -> dict[str, object]:
 def _scores(
     runs: Sequence[ReportedRun], outputs: Sequence[Outputs], progress: bool
 ) -> tuple[list[ScoreTable], list[str]]:
-    """Return the scores of the runs, with paired significance if the runs can be compared."""
+    """Score the runs again, to compare them, or return the scores that they logged."""
     if len(runs) == 1 or not outputs:
         return _logged_scores(runs)
     tables = []
@@ -259,14 +266,8 @@ def _logged_scores(runs: Sequence[ReportedRun]) -> tuple[list[ScoreTable], list[
     return tables, notes
 
 
-def _perplexity_notes(runs: Sequence[ReportedRun]) -> list[str]:
-    differ = different_predictions([run.name for run in runs if run.result.ppl is not None])
-    note = not_comparable("runs", differ)
-    return [f"{note[0].upper()}{note[1:]}."] if differ else []
-
-
 def _outputs(runs: Sequence[ReportedRun]) -> tuple[list[Outputs], list[str]]:
-    """Return the outputs of the runs on each set, and why some cannot be shown."""
+    """Read the outputs on each set, and why some cannot be shown."""
     if not all(run.recipe.translates for run in runs):
         return [], []
     splits = splits_of(runs)
@@ -285,18 +286,6 @@ def _outputs(runs: Sequence[ReportedRun]) -> tuple[list[Outputs], list[str]]:
     return outputs, notes
 
 
-def _output_sections(
-    runs: Sequence[ReportedRun], outputs: Sequence[Outputs], progress: bool
-) -> list[dict[str, Any]]:
-    translators = load_translators(runs) if outputs else {}
-    counts: TrainingCounts = {}
-    shown = counted(outputs, "reading the translations", "sets", len(outputs), progress, slow=True)
-    return [
-        _output_section(number, runs, held_out, translators, counts)
-        for number, held_out in enumerate(shown, 1)
-    ]
-
-
 def _output_section(
     number: int,
     runs: Sequence[ReportedRun],
@@ -304,7 +293,7 @@ def _output_section(
     translators: dict[str, nmt.Translator | str],
     counts: TrainingCounts,
 ) -> dict[str, Any]:
-    """Return what the template shows about one set; a note replaces what fails."""
+    """Collect the part of the page about one set; a note replaces a failed part."""
     notes, maps, examples, rows = [], [], {}, []
     lengths, frequencies = outputs.by_length(), None
     panels = [_length_panel(number, outputs.split, lengths)]
@@ -353,7 +342,7 @@ def _output_section(
 
 
 def _tsv(rows: Sequence[Row], labels: Sequence[str]) -> str:
-    """Return all lines as a TSV file in a data URI, so that the page needs no other file."""
+    """Write all lines as a TSV file in a data URI, so that the page needs no other file."""
     names = ["line", "source", *labels, *(f"chrF {label}" for label in labels), "reference"]
     lines = [names]
     for row in rows:

@@ -32,17 +32,17 @@ class KeyRow:
 
     @property
     def marked(self) -> bool:
-        """Return whether a value differs from the default or from that of another recipe."""
+        """Whether a value differs from the default or from that of another recipe."""
         return any(self.changed) or self.differs
 
     @property
     def essential(self) -> bool:
-        """Return whether a short table has the key: it is marked, or says what is translated."""
+        """Whether a short table has the key: it is marked, or says what is translated."""
         return self.marked or self.name in SUBJECT
 
 
 def key_rows(recipes: Sequence[Recipe]) -> list[KeyRow]:
-    """Return the keys that at least one recipe has, in the order of docs/recipe-keys.md."""
+    """List the keys that at least one recipe has, in the order of docs/recipe-keys.md."""
     recipe_values = [_values(recipe) for recipe in recipes]
     names = list(dict.fromkeys(name for values in recipe_values for name in values))
     order = list(dict.fromkeys(name.partition(".")[0] for name in names))
@@ -68,7 +68,7 @@ def key_rows(recipes: Sequence[Recipe]) -> list[KeyRow]:
 
 
 def _values(recipe: Recipe) -> dict[str, tuple[str, str | None, str]]:
-    """Return the text of each key of a recipe, that of its default, and its meaning."""
+    """Return the text of each key, that of its default, and its meaning."""
     dump = recipe.model_dump(by_alias=True)
     values = {}
     for name, field in keys_of(Recipe).items():

@@ -19,17 +19,7 @@ TIMESTAMP = len("2026-01-31 12:00:00")  # at the start of each line of train.log
 
 
 class ReportedRun:
-    """A run of a report.
-
-    Args:
-        path: the run folder.
-        label: the last parts of its path, as few as make the labels of all runs differ.
-
-    Attributes:
-        metrics: what the training has logged.
-        summary: how it ended; empty if it has not.
-        result: its state in figures.
-        corpora: what the corpus checks found; None if the file is missing or of an old version.
+    """A run of a report, with a label that differs from those of the other runs.
 
     Raises:
         UserError: this is not a run folder.
@@ -39,15 +29,15 @@ class ReportedRun:
         self.name, self.label, self.folder = str(path), label, RunFolder(path)
         self.metrics = RunMetrics(path)
         self.recipe = self.metrics.recipe
-        self.summary = read_summary(self.folder)
+        self.summary = read_summary(self.folder)  # empty if the training has not ended
         self.result = read_result(path)
-        self.corpora: CorpusReport | None = None
+        self.corpora: CorpusReport | None = None  # the file is missing or of an old version
         with contextlib.suppress(OSError, ValueError):
             self.corpora = CorpusReport.from_json(read_text(self.folder.data_report_file))
 
     @property
     def status(self) -> str:
-        """Return finished, stopped, diverged or training.
+        """Finished, stopped, diverged or training.
 
         A training that has written its summary is over, also while it still holds the lock.
         """

@@ -19,6 +19,7 @@ from pathlib import Path
 from string import Template
 
 import nmt
+from nmt.cli.output import check_output_file
 from nmt.data.languages import language_name, standard_code
 from nmt.data.segmenters.sentencepiece import MODEL
 from nmt.errors import UserError
@@ -36,14 +37,7 @@ TEMPLATE = Path(__file__).parent / "templates" / "argos.md"
 def export_argos(
     run: RunFolder, output: Path, checkpoint: str, quantization: str | None, force: bool
 ) -> None:
-    """Write a model as a package file.
-
-    Args:
-        run: of a translation model with one SentencePiece model, without required tags.
-        output: the file. It gets its name when it is complete.
-        checkpoint: best, latest or a name.
-        quantization: one of CTranslate2's types; None = fp32.
-        force: replace a file.
+    """Write a translation model as a package file, which gets its name when it is complete.
 
     Raises:
         UserError: CTranslate2 or Argos Translate cannot compute what the model needs, or the output
@@ -51,7 +45,10 @@ def export_argos(
     """
     require_ctranslate2()
     check_supported(nmt.model_config(run.recipe().model))
-    _check_output(output, force)
+    if output.suffix != SUFFIX:
+        fix = f"choose a name that ends in {SUFFIX}"
+        raise UserError("is not the name of a package", at=str(output), fix=fix)
+    check_output_file(output, force)
     translator = nmt.Translator.load(run.path, "cpu", checkpoint)
     _check_fits(translator)
     draft = temporary(output.absolute())
@@ -59,27 +56,14 @@ def export_argos(
         with tempfile.TemporaryDirectory(dir=output.absolute().parent) as folder:
             write_folder(translator, Path(folder), quantization)
             _write_package(translator, Path(folder), draft)
-        _check_output(output, force)  # another process may have written it meanwhile
+        check_output_file(output, force)  # another process may have written it meanwhile
         draft.replace(output)
         sync_folder(output.absolute().parent)
     finally:
         draft.unlink(missing_ok=True)
 
 
-def _check_output(output: Path, force: bool) -> None:
-    if output.suffix != SUFFIX:
-        fix = f"choose a name that ends in {SUFFIX}"
-        raise UserError("is not the name of a package", at=str(output), fix=fix)
-    if not output.absolute().parent.is_dir():
-        fix = "create it, or choose another folder"
-        raise UserError("no such folder", at=str(output.parent), fix=fix)
-    if output.is_dir() or (output.exists() and not force):
-        fix = "choose another name, or add --force to replace a file"
-        raise UserError("exists already", at=str(output), fix=fix)
-
-
 def _check_fits(translator: nmt.Translator) -> None:
-    """Check that Argos Translate can prepare the text as the model needs it."""
     segmenter, info = translator.codec.segmenter, translator.info
     server = "serve it with nmt-serve, which answers the clients of LibreTranslate"
     if list(segmenter.files()) != [MODEL] or segmenter.moses.tokenized:

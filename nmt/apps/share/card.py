@@ -32,43 +32,26 @@ class Corpus:
 
 @dataclass(frozen=True)
 class Facts:
-    """What a model card says about a run.
+    """What a model card says about a run."""
 
-    Attributes:
-        name: of the model.
-        recipe: of the run.
-        summary: summary.json of the run; without scores if they are of another checkpoint.
-        parameters: the number of values of the model.
-        corpora: the training corpora.
-        pairs: how many pairs the model was trained on; None = not known.
-        warnings: what the corpus checks warned about.
-        packages: what translate.py needs.
-        quantization: CTranslate2's type of the stored weights; None = fp32.
-        license_id: the hub's name of the model's license; None = not stated.
-        origin: the public model that the weights are from, or started from; None = from none.
-        code: the usage example.
-        output: what it printed.
-    """
-
-    name: str
+    name: str  # of the model
     recipe: nmt.Recipe
-    summary: dict[str, Any]
+    summary: dict[str, Any]  # of the run; without scores if they are of another checkpoint
     parameters: int
-    corpora: list[Corpus]
-    pairs: int | None
-    warnings: list[str]
-    packages: list[str]
-    quantization: str | None
-    license_id: str | None
-    code: str
-    output: str
-    origin: Origin | None = None
+    corpora: list[Corpus]  # of the training
+    pairs: int | None  # of the training; None = not known
+    warnings: list[str]  # of the corpus checks
+    packages: list[str]  # that translate.py needs
+    quantization: str | None  # CTranslate2's type of the stored weights; None = fp32
+    license_id: str | None  # the hub's name of the model's license; None = not stated
+    code: str  # the usage example
+    output: str  # what it printed
+    origin: Origin | None = None  # the public model that the weights are from, or started from
 
     @property
     def test_sets(self) -> dict[str, list[dict[str, Any]]]:
         """The scores of each test set by name, without those of unknown metrics."""
-        several = self.summary.get("test_sets")
-        sets = several if isinstance(several, dict) else {"test": self.summary.get("test") or []}
+        sets = self.summary.get("test_sets") or {"test": self.summary.get("test") or []}
         return {
             name: [score for score in scores if score.get("name") in METRICS]
             for name, scores in sets.items()
@@ -77,7 +60,7 @@ class Facts:
 
 
 def model_card(facts: Facts) -> str:
-    """Return the text of the model card, Markdown with a YAML head."""
+    """Write the model card, Markdown with a YAML head."""
     head = yaml.safe_dump(_head(facts), sort_keys=False, allow_unicode=True, width=1000)
     recipe = facts.recipe
     sections = {
@@ -254,6 +237,5 @@ def _limits(facts: Facts) -> list[str]:
     return [f"- {line}" for line in lines]
 
 
-def _number(value: Any, digits: int = 0) -> str:
-    usable = isinstance(value, (int, float)) and not isinstance(value, bool)
-    return f"{value:,.{digits}f}" if usable else "not known"
+def _number(value: float | None, digits: int = 0) -> str:
+    return "not known" if value is None else f"{value:,.{digits}f}"

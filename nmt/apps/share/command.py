@@ -13,6 +13,9 @@ if TYPE_CHECKING:
     from nmt.run.folder import RunFolder
 
 
+OUTPUTS = {"transformers": "transformers", "argos": "model.argosmodel"}  # in the run folder
+
+
 def add_options(p: argparse.ArgumentParser) -> None:
     """Add the options to the parser of nmt-export."""
     p.add_argument(
@@ -42,37 +45,32 @@ def add_options(p: argparse.ArgumentParser) -> None:
 def requested(
     args: argparse.Namespace,
 ) -> tuple[Path, Callable[[RunFolder, Path, argparse.Namespace], None]] | None:
-    """Return the folder and the function that writes it, None for an export to CTranslate2.
+    """Return the output and the function that writes it, None for an export to CTranslate2.
 
     Raises:
         UserError: options contradict each other.
     """
     _check_options(args)
     if args.hub:
-        return Path(args.hub), _write_hub
-    if args.format == "transformers":
-        return Path(args.output or f"{args.run}/transformers"), _write_transformers
-    if args.format == "argos":
-        return Path(args.output or f"{args.run}/model.argosmodel"), _write_argos
-    return None
+        return Path(args.hub), _write
+    if args.format == "ctranslate2":
+        return None
+    return Path(args.output or f"{args.run}/{OUTPUTS[args.format]}"), _write
 
 
-def _write_hub(run: RunFolder, output: Path, args: argparse.Namespace) -> None:
-    from nmt.apps.share.hub import export_hub
+def _write(run: RunFolder, output: Path, args: argparse.Namespace) -> None:
+    if args.hub:
+        from nmt.apps.share.hub import export_hub
 
-    export_hub(run, output, args.quantization, args.force, args.license, args.example)
+        export_hub(run, output, args.quantization, args.force, args.license, args.example)
+    elif args.format == "transformers":
+        from nmt.apps.share.marian import export_transformers
 
+        export_transformers(run, output, args.checkpoint, args.force)
+    else:
+        from nmt.apps.share.argos import export_argos
 
-def _write_transformers(run: RunFolder, output: Path, args: argparse.Namespace) -> None:
-    from nmt.apps.share.marian import export_transformers
-
-    export_transformers(run, output, args.checkpoint, args.force)
-
-
-def _write_argos(run: RunFolder, output: Path, args: argparse.Namespace) -> None:
-    from nmt.apps.share.argos import export_argos
-
-    export_argos(run, output, args.checkpoint, args.quantization, args.force)
+        export_argos(run, output, args.checkpoint, args.quantization, args.force)
 
 
 def _check_options(args: argparse.Namespace) -> None:

@@ -36,7 +36,8 @@ _CODE = """\
 from translate import Translator
 
 translator = Translator(".", device="cpu")
-for line in {lines}:
+for line in [
+{lines}]:
     print(translator.translate(line{options}))
 """
 
@@ -49,13 +50,9 @@ def export_hub(
     license_id: str | None,
     examples: list[str] | None,
 ) -> None:
-    """Write the best checkpoint of a run as a folder for a model hub.
+    """Write the best checkpoint of a run as a folder for a model hub, which names the model.
 
     Args:
-        run: of a translation model.
-        output: the folder; its name becomes the model's.
-        quantization: one of CTranslate2's types; None = fp32.
-        force: replace an exported folder of this name.
         license_id: the hub's name of the model's license, such as apache-2.0.
         examples: source sentences of the usage example; None = lines of the dev set.
 
@@ -79,7 +76,8 @@ def export_hub(
         options += f', tgt_tag="{entry.tgt_tag}"' if entry.tgt_tag else ""
         if src := recipe.src_option(entry):
             options += f', src="{src}"'
-        code = _CODE.format(lines=_list_literal(lines), options=options)
+        literals = "".join(f"    {json.dumps(line, ensure_ascii=False)},\n" for line in lines)
+        code = _CODE.format(lines=literals, options=options)
         report = _read_json(run.data_report_file)
         origin = read_origin(run)
         if license_id is None and origin is not None:
@@ -103,11 +101,7 @@ def export_hub(
 
 
 def example_lines(run: RunFolder) -> list[str]:
-    """Return the first sentences of the dev set that are neither very short nor long.
-
-    Raises:
-        UserError: the dev set cannot be read, or has no such sentence.
-    """
+    """Return the first sentences of the dev set that are neither very short nor long."""
     recipe = run.recipe()
     entry = recipe.data.dev[0]
     fix = "pass --example TEXT"
@@ -124,12 +118,6 @@ def example_lines(run: RunFolder) -> list[str]:
             "has no line of 5 to 100 characters for the usage example", at=str(path), fix=fix
         )
     return lines
-
-
-def _list_literal(lines: list[str]) -> str:
-    """Return Python code of a list of texts, in double quotes and one to a line."""
-    items = "".join(f"    {json.dumps(line, ensure_ascii=False)},\n" for line in lines)
-    return f"[\n{items}]"
 
 
 def _run_example(folder: Path, code: str) -> str:
@@ -155,7 +143,7 @@ def _run_example(folder: Path, code: str) -> str:
 
 
 def _summary_of_best(run: RunFolder) -> dict[str, Any]:
-    """Return summary.json; without scores if these are of another checkpoint than the best."""
+    """Read summary.json; without scores if these are of another checkpoint than the best."""
     summary = read_summary(run)
     if summary.get("best") != run.best():
         return {k: v for k, v in summary.items() if k not in ("dev", "test", "test_sets")}
@@ -163,7 +151,6 @@ def _summary_of_best(run: RunFolder) -> dict[str, Any]:
 
 
 def _training_pairs(report: dict[str, Any]) -> int | None:
-    """Return the pairs that data_report.json says were kept for training."""
     try:
         return int(report["splits"]["train"]["kept"])
     except (KeyError, TypeError, ValueError):
@@ -180,22 +167,19 @@ def _corpora(run: RunFolder) -> list[Corpus]:
         # a corpus of data_prep is a folder with train, dev and test
         name = path.parent.name if path.name == "train" and path.parent.name else path.name
         langs = entry.langs(recipe)
+        # the package that a file is from, or the folder of its URL
+        urls = {str(s.get("package") or str(s.get("url", "")).rpartition("/")[0]) for s in sources}
         corpora[entry.path, langs] = Corpus(
             name=str(manifest.get("corpus", name)),
             langs=langs,
             licenses=licenses_of(path.parent),
-            urls=sorted({_origin(s) for s in sources} - {""}),
+            urls=sorted(urls - {""}),
         )
     return list(corpora.values())
 
 
-def _origin(source: dict[str, Any]) -> str:
-    """Return the package that a file of a corpus is from, or the folder of its URL."""
-    return str(source.get("package") or str(source.get("url", "")).rpartition("/")[0])
-
-
 def _read_json(path: Path) -> dict[str, Any]:
-    """Return the object of a JSON file; empty if the file is missing or is something else."""
+    """Read the object of a JSON file; empty if the file is missing or is something else."""
     try:
         values = json.loads(read_text(path))
     except (OSError, ValueError, RecursionError):

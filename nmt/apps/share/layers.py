@@ -22,18 +22,12 @@ _INPUTS = {"encoder": "src_input", "decoder": "tgt_input"}
 
 
 class TensorPair(NamedTuple):
-    """A tensor of transformers, and where it is here.
+    """A tensor of transformers, and where it is here."""
 
-    Attributes:
-        theirs, ours: names.
-        axes: of their tensor, those that are the dimensions of the model.
-        part, parts: theirs is this one of the equal parts of the rows of ours.
-    """
-
-    theirs: str
+    theirs: str  # its name
     ours: str
-    axes: tuple[int, ...]
-    part: int = 0
+    axes: tuple[int, ...]  # of their tensor, those that are the dimensions of the model
+    part: int = 0  # theirs is this one of the equal parts of the rows of ours
     parts: int = 1
 
 

@@ -55,11 +55,7 @@ unicode.py in this folder makes it: `normalize("A sentence.", "{form}")`.
 
 
 def check_fits(recipe: nmt.Recipe) -> None:
-    """Check that a class of transformers computes the recipe's model, and reads its text.
-
-    Raises:
-        UserError: none does; the message names every key that prevents it, with values that fit.
-    """
+    """Raise UserError with every key that keeps transformers from computing the recipe's model."""
     model, data = recipe.model, recipe.data
     tags = sorted({entry.tgt_tag for entry in data.train if entry.tgt_tag})
     wrong = [
@@ -93,13 +89,7 @@ def check_fits(recipe: nmt.Recipe) -> None:
 
 
 def export_transformers(run: RunFolder, output: Path, checkpoint: str, force: bool) -> None:
-    """Write a model as a folder for ``AutoModelForSeq2SeqLM`` and ``AutoTokenizer``.
-
-    Args:
-        run: of a translation model.
-        output: the folder. It gets its name when it is complete.
-        checkpoint: best, latest or a name.
-        force: replace a folder that this function wrote.
+    """Write a translation model as a folder for ``AutoModelForSeq2SeqLM`` and ``AutoTokenizer``.
 
     Raises:
         UserError: the model does not fit, or ``check_output`` rejects the output.
@@ -180,12 +170,7 @@ def transformers_class(config: ModelConfig) -> tuple[str, str]:
 
 
 def transformers_config(config: ModelConfig, types: int, positions: int) -> dict[str, Any]:
-    """Return config.json of a folded model.
-
-    Args:
-        types: V.
-        positions: the maximum length of a source or target sentence.
-    """
+    """Return config.json of a folded model with V ``types``; ``positions`` limit the sentences."""
     name, kind = transformers_class(config)
     return {
         "architectures": [name],
@@ -220,9 +205,6 @@ def transformers_weights(
     """Return the weights of a folded model under the names of transformers.
 
     Both classes have the same names and biases everywhere; biases that the model lacks are 0.
-
-    Args:
-        positions: the maximum length of a source or target sentence.
     """
     order = sines_first(config.dim)
     table = weights["embed.weight"]
@@ -237,13 +219,12 @@ def transformers_weights(
 
 
 def _token(piece: str) -> str:
-    """Return the token of a type: MarianTokenizer reads >>fra<< before a text, our tag <fra>."""
+    """Return the token of a type: MarianTokenizer has >>fra<< before a text, we have <fra>."""
     is_tag = piece.startswith(TAG_MARK) and piece != MASK
     return f">>{piece[len(TAG_MARK) :].strip('<>')}<<" if is_tag else piece
 
 
 def _token_ids(vocab: Vocab) -> dict[str, int]:
-    """Return the ids by token, as MarianTokenizer reads them."""
     first = len(SPECIAL_NAMES)
     ids = {name: number for number, name in SPECIAL_NAMES.items()}
     types = vocab.pieces(range(first, len(vocab)))

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from types import MappingProxyType
 from typing import Any
 
 from nmt.apps.suggest.corpus import CorpusPaths
@@ -27,7 +26,6 @@ LR_SCALE = 0.08  # of Muon: 5e-3 at dim 256 and 6e-3 at dim 192 were measured; l
 FEW_PAIRS = 1000
 UPDATES_SHARE = 0.9  # of the time without validations; the start and checkpoints take the rest
 HOWTO = "docs/howto/"
-EMPTY: Mapping[str, Any] = MappingProxyType({})
 
 
 @dataclass(frozen=True)
@@ -41,48 +39,32 @@ class Choice:
 
 @dataclass(frozen=True)
 class Budget:
-    """The time that a training may take.
-
-    Attributes:
-        hours: of the training.
-        tokens: target pieces that this machine trains on in these hours.
-    """
+    """The time that a training may take."""
 
     hours: float
-    tokens: float
+    tokens: float  # target pieces that this machine trains on in these hours
 
 
 @dataclass(frozen=True)
 class Suggestion:
-    """A recipe for a corpus.
+    """A recipe for a corpus."""
 
-    Attributes:
-        choices: in the order of the recipe.
-        sample: pairs in pieces of this recipe.
-        updates_per_pass, updates: updates of one pass, and maximum number of updates.
-        tokens_per_pass: target pieces, EOS included.
-        size: the row of sizes that the model has; None = the sizes of its parent.
-        validations: number of validations.
-        evaluation_tokens: target pieces that an update could compute in the time that all
-            validations and the test set take together, estimated; 0 on a GPU.
-        budget: what the recipe was made for; None = the default length.
-        parent: what a reader should know of the parent, in lines; empty = there is none.
-    """
-
-    choices: list[Choice]
-    sample: EncodedSample
+    choices: list[Choice]  # in the order of the recipe
+    sample: EncodedSample  # in pieces of this recipe
     updates_per_pass: float
-    updates: int
-    tokens_per_pass: int
-    size: Size | None
+    updates: int  # at most
+    tokens_per_pass: int  # target pieces, EOS included
+    size: Size | None  # the row that the model has; None = the sizes of its parent
     validations: int
+    # target pieces that updates could compute in the time that all validations and the test set
+    # take together, estimated; 0 on a GPU
     evaluation_tokens: float
-    budget: Budget | None
-    parent: Sequence[str] = ()
+    budget: Budget | None  # None = the default length
+    parent: Sequence[str] = ()  # what to know of the parent, in lines; empty = there is none
 
     @property
     def smaller_size(self) -> Size | None:
-        """Return the row to suggest instead, because the time is short; None = keep this one."""
+        """The row to suggest instead, because the time is short; None = keep this one."""
         if self.size is None or self.budget is None:
             return None
         enough = min(ENOUGH_UPDATES, self.size.passes * self.updates_per_pass)
@@ -94,7 +76,7 @@ class Suggestion:
 
 
 def nested(choices: Iterable[Choice]) -> dict[str, Any]:
-    """Return recipe keys as nested dictionaries."""
+    """Nest recipe keys as dictionaries."""
     tree: dict[str, Any] = {}
     for choice in choices:
         group, _, key = choice.key.rpartition(".")
@@ -112,10 +94,10 @@ def suggest(
     """Choose a recipe for a corpus.
 
     Args:
-        gpu: whether a GPU trains; False = choose a model that a CPU trains in hours.
-        budget: time of the training. On a CPU it sets the number of passes over the data, because
-            the learning rate falls to 0 at the end of them; on a GPU it sets ``time_limit``.
-        row: the size of the model; None = by the number of words.
+        gpu: False = choose a model that a CPU trains in hours.
+        budget: on a CPU it sets the number of passes over the data, because the learning rate
+            falls to 0 at the end of them; on a GPU it sets ``time_limit``.
+        row: size of the model; None = by the number of words.
     """
     fitting = size_for(facts.target_words, GPU if gpu else CPU)
     row = row or fitting
@@ -132,14 +114,16 @@ def suggest(
     choices = languages(paths)
     if budget is not None and gpu:
         choices.append(Choice("time_limit", budget.hours, "hours, then the test set is scored"))
+    choices += corpora(paths, facts)
+    if facts.tokenized:
+        choices.append(Choice("data.tokenized", True, "the text seems to be Moses-tokenized"))
     choices += [
-        *_data(paths, facts),
         Choice("data.batch_tokens", size.batch_tokens, in_an_update(tokens_per_pass, per_pass)),
         *segment,
         *_model(size, facts.target_words, smaller=row != fitting),
         *training,
+        *scores(facts),
     ]
-    choices += scores(facts)
     evaluation_tokens = 0.0 if gpu else time_of_validations(facts, sample, validations)
     return Suggestion(
         choices, sample, per_pass, updates, tokens_per_pass, row, validations, evaluation_tokens,
@@ -155,7 +139,7 @@ def one_pass(facts: CorpusFacts, sample: EncodedSample, batch_tokens: int) -> tu
 
 
 def in_an_update(tokens_per_pass: int, updates_per_pass: float) -> str:
-    """Return how many pieces an update has, in words."""
+    """Describe how many pieces an update has."""
     return f"about {tokens_per_pass / updates_per_pass:,.0f} target pieces in an update"
 
 
@@ -176,7 +160,7 @@ def scores(facts: CorpusFacts) -> list[Choice]:
 
 
 def _fit(size: Size, budget: Budget, facts: CorpusFacts) -> tuple[Size, int, str]:
-    """Return a row of CPU that fits a budget, its validations, and the reason for its passes."""
+    """Return a row of CPU that fits a budget, its validations, and why it has so many passes."""
     fitting, validations = _passes_in(size, budget, facts)
     fitted = lengthened(size, fitting)
     if fitted.types != size.types:  # with fewer types, a pass takes longer
@@ -191,18 +175,13 @@ def _fit(size: Size, budget: Budget, facts: CorpusFacts) -> tuple[Size, int, str
 
 
 def _passes_in(size: Size, budget: Budget, facts: CorpusFacts) -> tuple[float, int]:
-    """Return the passes over the data that fit a budget, and the validations among them."""
     return passes_in(_segment(facts, size.types)[1], budget, facts, most_passes(size))
 
 
 def passes_in(
     sample: EncodedSample, budget: Budget, facts: CorpusFacts, most: float
 ) -> tuple[float, int]:
-    """Return the passes over the data that fit a budget, and the validations among them.
-
-    Args:
-        most: passes that a training may have.
-    """
+    """Return the passes over the data that fit a budget, at most ``most``, and the validations."""
     test, with_dev = (time_of_validations(facts, sample, count) for count in (0, 1))
     affordable = (VALIDATION_SHARE * budget.tokens - test) / max(1.0, with_dev - test)
     validations = max(1, int(min(VALIDATIONS, affordable)))
@@ -213,27 +192,20 @@ def passes_in(
 
 
 def time_of_validations(facts: CorpusFacts, sample: EncodedSample, validations: int) -> float:
-    """Return what some validations and the test set cost, in target pieces of an update."""
+    """Estimate the time of some validations and the test set, in target pieces of an update."""
     splits = facts.report.splits
     dev, test = (splits[name].pairs if name in splits else 0 for name in ("dev", "test"))
     pieces = sample.target_pieces / len(sample)
     return SEARCH_COST * pieces * (validations * dev + test)
 
 
-def _data(paths: CorpusPaths, facts: CorpusFacts) -> list[Choice]:
-    choices = corpora(paths, facts)
-    if facts.tokenized:
-        choices.append(Choice("data.tokenized", True, "the text seems to be Moses-tokenized"))
-    return choices
-
-
 def corpora(
     paths: CorpusPaths,
     facts: CorpusFacts,
-    form: Mapping[str, bool] = EMPTY,
-    tags: Mapping[str, str] = EMPTY,
+    form: Mapping[str, bool] = {},
+    tags: Mapping[str, str] = {},
 ) -> list[Choice]:
-    """Return the keys of the entries of train, dev and test.
+    """Return the entries of train, dev and test.
 
     Args:
         form: ``tokenized`` of each entry, if it has the key.
@@ -342,12 +314,11 @@ def linear_schedule(
 
 
 def _count_passes(passes: float) -> str:
-    """Return ``1 pass over the data`` or ``20 passes over the data``."""
     return f"{passes:g} pass{'' if passes == 1 else 'es'} over the data"
 
 
 def _until_dev_stops(passes: int, per_pass: float) -> tuple[list[Choice], int]:
-    """Return the keys of T's training, and its updates if no stop is earlier."""
+    """Return the keys of T's training, and its updates if it does not stop earlier."""
     every = min(2000, max(50, _round(per_pass)))
     patience = 50 if passes == 1000 else 20
     return [
@@ -368,11 +339,7 @@ def _passes_between(passes: float) -> str:
 
 
 def advice(paths: CorpusPaths, facts: CorpusFacts, parent: bool = False) -> list[str]:
-    """Return advice that no key can follow, one or two sentences each.
-
-    Args:
-        parent: whether the recipe has one.
-    """
+    """Return advice that no key can follow, for a recipe with or without a parent."""
     sentences = []
     other = "" if parent else f" start from a model of another pair ({HOWTO}transfer.md),"
     related = (
@@ -398,6 +365,5 @@ def advice(paths: CorpusPaths, facts: CorpusFacts, parent: bool = False) -> list
 
 
 def _round(number: float) -> int:
-    """Round to two digits, at least 1."""
     number = max(1.0, number)
     return int(round(number, 1 - math.floor(math.log10(number))))

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
 from nmt.cli.common import enable_gc, positive
+from nmt.cli.parsers import add_output
 from nmt.errors import UserError
 from nmt.runtime.memory import cached_products, limit_onednn_cache
 
@@ -56,10 +57,9 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         metavar="RUN",
         help="the recipe trains this run further, one of nmt-train or nmt-convert",
     )
-    group.add_argument(
-        "-o", "--output", metavar="FILE", help="where to write the recipe; default: standard output"
+    add_output(
+        group, "FILE", "where to write the recipe; default: standard output", "an existing recipe"
     )
-    group.add_argument("--force", action="store_true", help="replace an existing recipe")
 
 
 def requested(args: argparse.Namespace) -> Callable[[], None] | None:
@@ -68,33 +68,33 @@ def requested(args: argparse.Namespace) -> Callable[[], None] | None:
     Raises:
         UserError: they name neither a recipe nor a corpus, or options of both.
     """
-    for flag in ("--src-lang", "--tgt-lang", "--hours", "--parent", "--output"):
-        name = flag.removeprefix("--").replace("-", "_")
-        if args.suggest is None and getattr(args, name) is not None:
+    if args.suggest is not None:
+        if any((args.recipe, args.variant, args.resume, args.fresh, args.dry_run)):
             raise UserError(
-                f"{flag} requires --suggest",
+                "--suggest writes a recipe and does not train: it takes no recipe, no key=value "
+                "and no --variant, --resume, --fresh or --dry-run",
+                fix=f"run nmt-train --suggest {shlex.quote(args.suggest)} -o RECIPE, then "
+                "nmt-train RECIPE",
+            )
+        return functools.partial(suggest_recipe, args)
+    for name in ("src_lang", "tgt_lang", "hours", "parent", "output"):
+        if getattr(args, name) is not None:
+            raise UserError(
+                f"--{name.replace('_', '-')} requires --suggest",
                 fix="leave it out; the keys of a recipe are src=LANG, tgt=LANG, time_limit=HOURS, "
                 "init.from=RUN and out=PATH",
             )
-    if args.suggest is None and args.force:
+    if args.force:
         raise UserError(
             "--force requires --suggest, and replaces a recipe",
             fix="to start a run again, use --fresh, which renames its folder",
         )
-    if args.suggest is None and args.recipe is None:
+    if args.recipe is None:
         raise UserError(
             "no recipe is named",
             fix="write nmt-train RECIPE; to get a recipe for a corpus: nmt-train --suggest PREFIX",
         )
-    training_options = (args.recipe, args.variant, args.resume, args.fresh, args.dry_run)
-    if args.suggest is not None and any(training_options):
-        raise UserError(
-            "--suggest writes a recipe and does not train: it takes no recipe, no key=value and "
-            "no --variant, --resume, --fresh or --dry-run",
-            fix=f"run nmt-train --suggest {shlex.quote(args.suggest)} -o RECIPE, then nmt-train "
-            "RECIPE",
-        )
-    return None if args.suggest is None else functools.partial(suggest_recipe, args)
+    return None
 
 
 def suggest_recipe(args: argparse.Namespace) -> None:
@@ -143,7 +143,6 @@ Advice: TypeAlias = "tuple[CorpusFacts, Suggestion, Expectation]"
 
 
 def _from_scratch(args: argparse.Namespace, paths: CorpusPaths) -> Advice:
-    """Choose the size of a new model."""
     import nmt
     from nmt.apps.suggest.choices import suggest
     from nmt.apps.suggest.facts import collect_facts
@@ -169,7 +168,6 @@ def _from_scratch(args: argparse.Namespace, paths: CorpusPaths) -> Advice:
 
 
 def _from_parent(args: argparse.Namespace, paths: CorpusPaths) -> Advice:
-    """Choose how to train a parent further."""
     from nmt.apps.suggest.facts import collect_facts
     from nmt.apps.suggest.finetune import ParentRun, resolve, start_from, suggest_from
     from nmt.runtime.device import resolve_device
@@ -191,7 +189,6 @@ def _from_parent(args: argparse.Namespace, paths: CorpusPaths) -> Advice:
 
 
 def _budget(args: argparse.Namespace, expectation: Expectation) -> Budget | None:
-    """Return what the user has time for; None = the default length."""
     from nmt.apps.suggest.choices import Budget
 
     if args.hours is None:

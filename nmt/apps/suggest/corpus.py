@@ -24,17 +24,13 @@ _LANG = re.compile(r"[A-Za-z]{2,3}([-_][A-Za-z0-9]+)*")
 
 @dataclass(frozen=True)
 class CorpusPaths:
-    """The languages of a corpus and the path prefixes of its files.
-
-    Attributes:
-        test: None = there is no test set next to the training text.
-    """
+    """The languages of a corpus and the path prefixes of its files."""
 
     src: str
     tgt: str
     train: str
     dev: str
-    test: str | None
+    test: str | None  # None = there is no test set next to the training text
 
     def files(self) -> list[str]:
         """List the files of the corpus."""
@@ -43,7 +39,7 @@ class CorpusPaths:
 
 
 def find_corpus(prefix: str, src: str | None, tgt: str | None) -> CorpusPaths:
-    """Return the languages of a corpus and its prefixes.
+    """Find the languages of a corpus and its prefixes.
 
     Args:
         prefix: of the training files PREFIX.SRC and PREFIX.TGT.
@@ -63,11 +59,6 @@ def find_corpus(prefix: str, src: str | None, tgt: str | None) -> CorpusPaths:
 
 
 def _languages(prefix: str, src: str | None, tgt: str | None) -> tuple[str, str]:
-    """Return source and target language: the given ones, otherwise from the file names.
-
-    If one of two files is English, it is the target: most people translate from the language with
-    little data.
-    """
     if src and tgt:
         if src == tgt:
             raise UserError(
@@ -91,6 +82,7 @@ def _languages(prefix: str, src: str | None, tgt: str | None) -> tuple[str, str]
         return (given, others[0]) if src else (others[0], given)
     english = [lang for lang in langs if base_language(lang) == "en"]
     if not given and len(langs) == 2 and len(english) == 1:
+        # most people translate from the language with little data
         (other,) = set(langs) - set(english)
         return other, english[0]
     first, second = src or others[0], tgt or others[-1]
@@ -108,7 +100,7 @@ def command(prefix: str, src: str, tgt: str) -> str:
 
 
 def _endings(prefix: str) -> list[str]:
-    """Return the endings of the files PREFIX.ENDING that look like language codes, sorted."""
+    """List the endings of the files PREFIX.ENDING that look like language codes."""
     folder, stem = Path(prefix).parent, f"{Path(prefix).name}."
     names = [file.name for file in folder.iterdir()] if folder.is_dir() else []
     endings = {

@@ -43,44 +43,28 @@ CHARACTERS_PER_WORD = 2  # in Chinese and Japanese, if neither side has spaces
 
 @dataclass(frozen=True)
 class SideFacts:
-    """One side of the training text.
-
-    Attributes:
-        words: number of words, separated by white space.
-        mean_words, p99_words: mean and 99th percentile of the words of a line.
-        scripts: share of the letters of each script, the largest first.
-        spaced: whether spaces separate words.
-    """
+    """One side of the training text."""
 
     lang: str
-    words: int
-    mean_words: float
-    p99_words: int
-    scripts: dict[str, float]
-    spaced: bool
+    words: int  # separated by white space
+    mean_words: float  # of a line
+    p99_words: int  # 99th percentile
+    scripts: dict[str, float]  # share of the letters of each script, the largest first
+    spaced: bool  # whether spaces separate words
 
 
 @dataclass(frozen=True)
 class CorpusFacts:
-    """What is known of a corpus.
-
-    Attributes:
-        pairs: training pairs that pass the checks.
-        target_words: words of the target side; estimated if it has no spaces.
-        tokenized: whether the text seems to be tokenized.
-        characters: number of different characters in the sample.
-        report: of the corpus checks.
-        sample: evenly spaced training pairs.
-    """
+    """What is known of a corpus."""
 
     src: SideFacts
     tgt: SideFacts
-    pairs: int
-    target_words: int
-    tokenized: bool
-    characters: int
+    pairs: int  # of train, that pass the checks
+    target_words: int  # estimated if the target side has no spaces
+    tokenized: bool  # whether the text seems to be
+    characters: int  # different ones in the sample
     report: CorpusReport
-    sample: list[tuple[str, str]]
+    sample: list[tuple[str, str]]  # evenly spaced pairs of train
 
 
 def collect_facts(paths: CorpusPaths, progress: bool, in_form: bool | None = None) -> CorpusFacts:
@@ -136,7 +120,7 @@ def _bare_recipe(paths: CorpusPaths, tokenized: bool, in_form: bool) -> Recipe:
 
 
 def looks_tokenized(sides: Iterable[Path]) -> bool:
-    """Return whether the checks find that the text is tokenized, from the first pairs."""
+    """Check whether the first pairs are tokenized."""
     pairs = [pair for pair in islice(read_pairs(tuple(sides)), SAMPLE) if all(map(str.strip, pair))]
     frequent = set()
     for check in PAIR_CHECKS:
@@ -147,7 +131,7 @@ def looks_tokenized(sides: Iterable[Path]) -> bool:
 
 
 def describe_side(lang: str, lines: Sequence[str], words: np.ndarray) -> SideFacts:
-    """Return the facts of one side.
+    """Measure one side.
 
     Args:
         lines: the sample.
@@ -176,32 +160,25 @@ def describe_side(lang: str, lines: Sequence[str], words: np.ndarray) -> SideFac
 
 
 def script_name(script: str) -> str:
-    """Return the name of a script for a reader."""
+    """Name a script for a reader."""
     return "Han" if script == "CJK" else script.capitalize()
 
 
 def target_words(src: SideFacts, tgt: SideFacts, characters: int) -> int:
-    """Return the number of words of the target side.
-
-    A target side without spaces has about as many words as its source.
-
-    Args:
-        characters: of the target side.
-    """
+    """Estimate the words of the target side, which has so many characters."""
     if tgt.spaced:
         return tgt.words
-    return src.words if src.spaced else characters // CHARACTERS_PER_WORD
+    return src.words if src.spaced else characters // CHARACTERS_PER_WORD  # about as many as src
 
 
 class EncodedSample:
     """The sample of a corpus as ids in memory, from which batches are made.
 
     Args:
+        config: keys of the segmentation.
         vocab: of a parent, whose types it uses; None = all pieces of the sample.
 
     Attributes:
-        config: keys of the segmentation.
-        segmenter, vocab: made the pieces and their ids.
         src_len, tgt_len: [pairs] int64, pieces without EOS.
     """
 
@@ -229,9 +206,6 @@ class EncodedSample:
 
         SentencePiece learns BPE, even if the recipe has fastBPE. It learns in one second instead of
         twenty, and makes 4 % more pieces of TED talks with the same number of types.
-
-        Args:
-            types: size of the vocabulary.
         """
         config = SentencePieceConfig(vocab_size=types, byte_fallback=byte_fallback)
         corpus = Bitext("sample", (), (facts.src.lang, facts.tgt.lang), None)

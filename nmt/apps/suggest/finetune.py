@@ -58,19 +58,13 @@ MEMORY_SHARE = 0.5
 
 @dataclass(frozen=True)
 class ParentRun:
-    """A run to start from.
+    """A run to start from."""
 
-    Attributes:
-        path: its folder, as the user gives it.
-        notes: what the user should know of its languages and tags.
-        lines: what it is, for the head of the recipe; the notes are among them.
-    """
-
-    path: str
+    path: str  # as the user gives it
     recipe: Recipe
     text: TextOfParent
-    notes: Sequence[str]
-    lines: Sequence[str]
+    notes: Sequence[str]  # on its languages and tags
+    lines: Sequence[str]  # what it is, for the head of the recipe; the notes are among them
 
     @classmethod
     def open(cls, path: str, paths: CorpusPaths) -> ParentRun:
@@ -113,7 +107,7 @@ def _open_run(path: str) -> RunFolder:
 
 
 def _notes_on_languages(recipe: Recipe, paths: CorpusPaths) -> list[str]:
-    """Return a note if one language differs; UserError if both do."""
+    """Return a note if one language differs; raise UserError if both do."""
     pairs = [entry.langs(recipe) for entry in recipe.data.train]
     sources, targets = ({base_language(pair[side]) for pair in pairs} for side in (0, 1))
     same_src = base_language(paths.src) in sources
@@ -144,7 +138,6 @@ def _notes_on_languages(recipe: Recipe, paths: CorpusPaths) -> list[str]:
 
 
 def _notes_on_tags(recipe: Recipe) -> list[str]:
-    """Return a note for each kind of tag that all corpora of the parent have, not all the same."""
     notes = []
     for key in TAG_KEYS:
         tags = {getattr(entry, key) for entry in recipe.data.train}
@@ -156,27 +149,19 @@ def _notes_on_tags(recipe: Recipe) -> list[str]:
 
 @dataclass(frozen=True)
 class Start:
-    """What is decided before the speed is known.
+    """What is decided before the speed is known."""
 
-    Attributes:
-        sample: pairs in the pieces of the recipe.
-        data, init: keys of the languages and corpora; of the parent and the vocabulary.
-        model: keys of ``model`` and ``optim``.
-        lr, why_lr: highest learning rate, and where it comes from.
-        recompute: keys of ``train`` that save memory.
-    """
-
-    sample: EncodedSample
-    data: Sequence[Choice]
-    init: Sequence[Choice]
-    model: Sequence[Choice]
-    lr: float
+    sample: EncodedSample  # in pieces of the recipe
+    data: Sequence[Choice]  # languages and corpora
+    init: Sequence[Choice]  # parent and vocabulary
+    model: Sequence[Choice]  # and the optimizer
+    lr: float  # the highest
     why_lr: str
-    recompute: Sequence[Choice]
+    recompute: Sequence[Choice]  # saves memory
 
 
 def resolve(choices: Sequence[Choice]) -> Recipe:
-    """Return a recipe that has a parent, with the sizes of the parent."""
+    """Complete a recipe by the sizes of its parent."""
     values = {**nested(choices), "out": os.devnull}
     return with_keys_of_parent(Recipe.model_validate(values), resume=False)
 
@@ -188,11 +173,7 @@ def start_from(
     device: torch.device,
     progress: bool,
 ) -> Start:
-    """Choose vocabulary and optimizer.
-
-    Args:
-        facts: in the form of text that the parent has.
-        progress: show progress bars on a terminal.
+    """Choose vocabulary and optimizer for facts in the form of text that the parent has.
 
     Raises:
         UserError: the pieces do not fit, and the segmentation of the parent cannot be extended.
@@ -230,9 +211,9 @@ def start_from(
 
 
 def _sample(facts: CorpusFacts, parent: ParentRun, text: TextOfParent) -> EncodedSample:
-    """Return the sample in the pieces of a text, whose noise a measurement does not need."""
     segment = parent.recipe.segment
     fields = type(segment).model_fields
+    # a measurement needs no noise
     quiet = {key: fields[key].default for key in NOISE_KEYS if key in fields}
     config = segment.model_copy(update=quiet)
     return EncodedSample(facts, config, text.segmenter, text.vocab)
@@ -241,11 +222,7 @@ def _sample(facts: CorpusFacts, parent: ParentRun, text: TextOfParent) -> Encode
 def _vocabulary(
     facts: CorpusFacts, parent: ParentRun, data: Sequence[Choice], progress: bool
 ) -> tuple[list[Choice], TextOfParent]:
-    """Return the keys of ``init`` for the vocabulary, and what a run of them has.
-
-    Raises:
-        UserError: the segmentation must be extended and cannot be.
-    """
+    """Return the keys of ``init`` for the vocabulary, and the text of a run that has them."""
 
     def adapted(keys: Sequence[Choice]) -> TextOfParent:
         text = parent.text.for_recipe(resolve([*data, *keys]), progress)
@@ -288,11 +265,7 @@ def suggest_from(
     start: Start,
     budget: Budget | None = None,
 ) -> Suggestion:
-    """Choose the length of the training.
-
-    Args:
-        budget: time of the training; None = PASSES over the data.
-    """
+    """Choose the length of the training; without a budget, PASSES over the data."""
     sample, passes, validations = start.sample, float(PASSES), VALIDATIONS
     why_so_long = "not measured; train.stop_patience may end it earlier"
     if budget is not None:

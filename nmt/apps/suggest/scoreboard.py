@@ -11,25 +11,16 @@ from typing import NamedTuple
 
 
 class Row(NamedTuple):
-    """A training whose scores docs/results.md has.
+    """A training whose scores docs/results.md has."""
 
-    Attributes:
-        pair: source and target language.
-        text: kind of text.
-        pairs, words: of the training data; words of the target side.
-        recipe: of this repository.
-        hours: of training and scoring on ``machine``.
-        bleu: test score with its 95 % interval, as docs/results.md prints it.
-    """
-
-    pair: str
-    text: str
+    pair: str  # source and target language
+    text: str  # its kind
     pairs: int
-    words: int
-    recipe: str
-    hours: float
+    words: int  # of the target side
+    recipe: str  # of this repository
+    hours: float  # of training and scoring on the machine
     machine: str
-    bleu: str
+    bleu: str  # test score with its 95 % interval, as docs/results.md prints it
 
 
 ROWS = (
@@ -81,12 +72,12 @@ ROWS = (
 
 
 def nearest(words: int) -> list[Row]:
-    """Return three rows whose numbers of target words are the most similar, the nearest first."""
+    """Find the three rows with the most similar numbers of target words, the nearest first."""
     return sorted(ROWS, key=lambda row: abs(math.log(max(1, words) / row.words)))[:3]
 
 
 def table() -> str:
-    """Return all rows as a Markdown table, sorted by words."""
+    """Write all rows as a Markdown table, sorted by words."""
     head = "| pair | text | pairs | target words | recipe | hours | machine | test BLEU |"
     rows = [
         f"| {r.pair} | {r.text} | {r.pairs:,} | {r.words:,} | {r.recipe} | {r.hours:g} | "

@@ -22,37 +22,26 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Size:
-    """Settings for corpora of up to ``words`` words on the target side.
-
-    Attributes:
-        dim, heads, layers: of the model; the feed-forward layers have 4 x dim units, and encoder
-            and decoder have as many layers.
-        types: merges of BPE, or the vocabulary of SentencePiece.
-        long_types: the same of a long training on a CPU.
-        batch_tokens: ``data.batch_tokens``.
-        passes: over the training data. On a GPU at most so many: stop_patience ends the run.
-        source: where the row comes from, for a comment in the recipe.
-        word_dropout, beam, length_alpha: of a recipe for a CPU.
-        long: whether ``lengthened`` returned it for a long training.
-    """
+    """Settings for corpora of up to ``words`` words on the target side."""
 
     words: float
-    dim: int
+    dim: int  # the feed-forward layers have 4 x dim units
     heads: int
-    layers: int
+    layers: int  # of the encoder, and as many of the decoder
     dropout: float
-    types: int
+    types: int  # merges of BPE, or the vocabulary of SentencePiece
     batch_tokens: int
-    passes: float
-    source: str
-    long_types: int = 0
+    passes: float  # over the training data; on a GPU at most, as stop_patience ends the run
+    source: str  # where the row comes from, for a comment in the recipe
+    # of a recipe for a CPU
+    long_types: int = 0  # types of a long training
     word_dropout: float = 0.0
     beam: int = 4
     length_alpha: float = 1.0
-    long: bool = False
+    long: bool = False  # whether ``lengthened`` returned it for a long training
 
     def holds(self, model: ModelConfig) -> bool:
-        """Return whether a model is at most as wide and as deep as that of this row."""
+        """Check that a model is at most as wide and as deep as that of this row."""
         layers = max(model.enc_layers, model.dec_layers)
         return model.dim <= self.dim and model.ffn_dim <= 4 * self.dim and layers <= self.layers
 
@@ -92,18 +81,15 @@ LONG, LONGEST = 2, 2.75
 
 
 def size_for(words: int, sizes: Sequence[Size]) -> Size:
-    """Return the first row whose ``words`` are at least this number."""
+    """Find the first row whose ``words`` are at least this number."""
     return next(size for size in sizes if words <= size.words)
 
 
 def lengthened(size: Size, passes: float) -> Size:
-    """Return a row of CPU for another number of passes over the training data.
+    """Give a row of CPU another number of passes, at most ``most_passes``.
 
     A training of at least LONG times the row's passes gets what recipes/best/gl-en.yaml has: fewer
     types, larger batches, more dropout and a larger beam.
-
-    Args:
-        passes: more than ``most_passes`` are reduced to that number.
     """
     passes = min(passes, most_passes(size))
     if passes < LONG * size.passes:
@@ -121,12 +107,12 @@ def lengthened(size: Size, passes: float) -> Size:
 
 
 def smaller(size: Size) -> Size | None:
-    """Return the row of CPU before a row; None if there is none."""
+    """Find the row of CPU before a row; None if there is none."""
     return next((row for row in reversed(CPU) if row.words < size.words), None)
 
 
 def most_passes(size: Size) -> int:
-    """Return how many passes over the data a training with a row of CPU may have."""
+    """Limit the passes over the data of a training with a row of CPU."""
     return int(LONGEST * size.passes)
 
 
@@ -137,7 +123,7 @@ def advice_on_size(model: ModelConfig, parameters: int, pieces: int) -> str | No
     so the row of its pieces is not smaller than that of its words.
 
     Args:
-        parameters: of the model, embeddings included.
+        parameters: embeddings included.
         pieces: of the target side of the training text, EOS included.
     """
     ratio = parameters / max(1, pieces)

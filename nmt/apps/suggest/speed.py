@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 import torch
 
-from nmt.config.recipe import Recipe
+from nmt import Recipe
 from nmt.data.batches import Update
 from nmt.data.prepare import Prepared
 from nmt.data.workers import Prefetcher
@@ -47,9 +47,8 @@ def measure_speeds(
     faster. The number of threads is restored afterwards.
 
     Args:
-        prepared: corpora to make batches from; only ``train`` and the vocabulary are used.
+        prepared: only ``train`` and the vocabulary are used.
         seconds: of updates for each setting.
-        clock: returns seconds.
 
     Yields:
         A setting and its speed in target tokens per second.
@@ -70,12 +69,12 @@ def measure_speeds(
 
 
 def fast_precisions(device: torch.device) -> list[str]:
-    """Return the formats that the hardware computes without emulation, fp32 first."""
+    """List the formats that the hardware computes without emulation, fp32 first."""
     return list(dict.fromkeys(["fp32", resolve_precision("auto", device)]))
 
 
 def tokens_per_second(task: Task, seconds: float, clock: Callable[[], float]) -> float:
-    """Return the target tokens per second of a training's updates.
+    """Time updates, and return their target tokens per second.
 
     The first updates are not counted, because they allocate memory and compile kernels: one on a
     CPU, and those of the first ``seconds`` where batches are padded to a few sizes. On a CPU the

@@ -26,19 +26,12 @@ DAY = 86_400  # seconds
 
 @dataclass(frozen=True)
 class Expectation:
-    """How fast this machine trains the suggested model.
+    """How fast this machine trains the suggested model."""
 
-    Attributes:
-        device: in words.
-        parameters: of the model.
-        speeds: measured target tokens per second.
-        threads: default number of threads of a training; 0 on a GPU.
-    """
-
-    device: str
+    device: str  # in words
     parameters: int
-    speeds: Mapping[Setting, float]
-    threads: int
+    speeds: Mapping[Setting, float]  # measured target tokens per second
+    threads: int  # of a training by default; 0 on a GPU
 
     @property
     def best(self) -> Setting:
@@ -57,7 +50,7 @@ class Expectation:
         return f"OMP_NUM_THREADS={threads} " if threads != self.threads else ""
 
     def seconds(self, tokens: float) -> float:
-        """Return how long updates with so many target tokens take."""
+        """Estimate the time of updates with so many target tokens."""
         return tokens / self.speed
 
 
@@ -68,11 +61,7 @@ def recipe_text(
     expectation: Expectation,
     folder: Path,
 ) -> str:
-    """Return the recipe.
-
-    Args:
-        folder: of the recipe, which its paths are relative to.
-    """
+    """Write the recipe, with paths relative to its folder."""
     from_parent = bool(suggestion.parent)
     sections = {
         f"{paths.src}-{paths.tgt}: a recipe that nmt-train --suggest wrote for this corpus": (
@@ -172,7 +161,7 @@ def _time_advice(suggestion: Suggestion, expectation: Expectation) -> Iterator[s
 
 
 def too_few_hours(suggestion: Suggestion, expectation: Expectation) -> str:
-    """Return advice if the hours that the user has are too few for one pass on a CPU, else ""."""
+    """Return advice if the user's hours are too few for one pass on a CPU, else ""."""
     budget, one_pass = suggestion.budget, expectation.seconds(suggestion.tokens_per_pass)
     if budget is None or expectation.threads == 0 or one_pass <= 3600 * budget.hours:
         return ""
@@ -193,7 +182,7 @@ def _scoreboard_lines(facts: CorpusFacts) -> Iterator[str]:
 
 
 def duration(seconds: float) -> str:
-    """Return a time in a unit of its size: ``45 seconds``, ``12 minutes``, ``3.5 hours``."""
+    """Format a time in a unit of its size: ``45 seconds``, ``12 minutes``, ``3.5 hours``."""
     for unit, length, least in (("days", DAY, 2), ("hours", 3600, 1), ("minutes", 60, 2)):
         if seconds >= least * length:
             return f"{seconds / length:.{0 if unit == 'minutes' else 1}f} {unit}"
@@ -239,7 +228,6 @@ def _keys(choices: Iterable[Choice], folder: Path) -> str:
 
 
 def _relative(value: Any, folder: Path) -> Any:
-    """Return a path, or the path of an entry, relative to the folder of the recipe."""
     if isinstance(value, dict):
         return {**value, "path": _relative(value["path"], folder)}
     # the folder may be a link, and a recipe is read relative to where it really is
@@ -252,7 +240,6 @@ def _scalar(value: Any) -> str:
 
 
 def _line(setting: str, why: str) -> list[str]:
-    """Return a line with its comment, which continues on lines of its own."""
     if not why:
         return [setting]
     column = max(COLUMN, len(setting) + 2)

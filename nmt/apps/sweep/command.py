@@ -6,7 +6,7 @@ import argparse
 import contextlib
 import shlex
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -16,8 +16,8 @@ from nmt.data.text import quantity
 from nmt.errors import NmtError, RunError, Terminated, UserError
 
 if TYPE_CHECKING:
-    from nmt.apps.sweep.plan import PlannedRun
-    from nmt.apps.sweep.pool import Pool
+    from nmt.apps.sweep.plan import Outcome, PlannedRun
+    from nmt.apps.sweep.pool import Pool, RunProgress
     from nmt.apps.sweep.results import SearchResult, SweepResult
     from nmt.apps.sweep.variants import Sweep
 
@@ -143,15 +143,23 @@ def body(args: argparse.Namespace) -> None:
     sweep = _sweep(args)
     check_overrides(sweep.budget, args.overrides)
     out = Path(args.output) if args.output else Path("runs") / Path(args.file).stem
-    _check_out(out)
+    place = next(path for path in (out.absolute(), *out.absolute().parents) if path.exists())
+    if not place.is_dir():
+        raise UserError(
+            "is a file, so the folder of the sweep cannot be here", at=str(place), fix=ELSEWHERE
+        )
     if sweep.search:
         bad = _search(args, sweep, out)
-        again = "fix the cause, then search in another folder with --output DIR"
-        again = f"a search does not repeat these trials: {again}"
+        again = (
+            "a search does not repeat these trials: fix the cause, then search in another folder "
+            "with --output DIR"
+        )
     else:
         bad = _grid(args, sweep, out)
-        again = "a diverged one after its folder is deleted"
-        again = f"the same command trains failed runs again, and {again}"
+        again = (
+            "the same command trains failed runs again, and a diverged one after its folder is "
+            "deleted"
+        )
     if bad:
         raise RunError(
             f"{quantity(len(bad), 'run')} ended without a result: {', '.join(bad)}",
@@ -159,20 +167,28 @@ def body(args: argparse.Namespace) -> None:
         )
 
 
-def _check_out(out: Path) -> None:
-    """Raise UserError if a file is where the folder of the sweep, or a folder above it, must be."""
-    place = next(path for path in (out.absolute(), *out.absolute().parents) if path.exists())
-    if not place.is_dir():
-        raise UserError(
-            "is a file, so the folder of the sweep cannot be here", at=str(place), fix=ELSEWHERE
-        )
+class _ListedRuns:
+    """The runs of a grid that have not ended, in their order; a source of a pool."""
+
+    def __init__(self, runs: Iterable[PlannedRun]) -> None:
+        self._waiting = list(runs)
+        self.outcomes: dict[str, Outcome] = {}  # by name
+
+    def next_run(self) -> PlannedRun | None:
+        return self._waiting.pop(0) if self._waiting else None
+
+    def should_prune(self, progress: RunProgress) -> bool:
+        return False
+
+    def ended(self, progress: RunProgress, outcome: Outcome) -> None:
+        self.outcomes[progress.run.name] = outcome
 
 
 def _grid(args: argparse.Namespace, sweep: Sweep, out: Path) -> list[str]:
     """Train each variant with each seed; return the names of the runs that failed or diverged."""
     from nmt.apps.sweep.plan import grid
-    from nmt.apps.sweep.pool import ListedRuns
     from nmt.apps.sweep.results import collect
+    from nmt.data.download import obtain_corpus
     from nmt.run.results import read_result
 
     runs = grid(args.file, sweep, out, args.overrides)
@@ -181,7 +197,7 @@ def _grid(args: argparse.Namespace, sweep: Sweep, out: Path) -> list[str]:
         return []
     known = {run.name: run.outcome() for run in runs}
     waiting = [run for run in runs if known[run.name] is None]
-    source = ListedRuns(waiting)
+    source = _ListedRuns(waiting)
     if waiting and not args.results:
         with _training(args, out, len(runs)) as pool:
             for run in runs:
@@ -189,7 +205,9 @@ def _grid(args: argparse.Namespace, sweep: Sweep, out: Path) -> list[str]:
                     hours = read_result(run.folder).hours
                     seconds = hours * 3600 if hours and outcome.status == "finished" else None
                     pool.display.skipped(outcome.status, seconds)
-            _download(waiting, pool.slots)
+            for run in waiting if pool.slots > 1 else ():  # not by several processes at a time
+                with contextlib.suppress(NmtError):  # nmt-train reports it, for this run only
+                    obtain_corpus(run.recipe)
             pool.run(source)
     outcomes = {name: outcome for name, outcome in known.items() if outcome} | source.outcomes
     result = collect(args.file, runs, outcomes, sweep.baseline, args.metric, args.resamples)
@@ -235,7 +253,7 @@ def _search(args: argparse.Namespace, sweep: Sweep, out: Path) -> list[str]:
 
 
 def _sweep(args: argparse.Namespace) -> Sweep:
-    """Return the sweep of the file with the changes of the command line."""
+    """Read the sweep of the file, with the changes of the command line."""
     from dataclasses import replace
 
     from nmt.apps.sweep.variants import Budget, check_baseline, load_sweep
@@ -244,9 +262,7 @@ def _sweep(args: argparse.Namespace) -> Sweep:
     baseline = args.baseline or sweep.baseline
     names = list(dict.fromkeys(variant.own_name for variant in sweep.variants))
     if wrong := check_baseline(baseline, names):
-        raise UserError(
-            wrong.removeprefix("baseline: "), at="--baseline", fix="name a variant of the file"
-        )
+        raise UserError(wrong, at="--baseline", fix="name a variant of the file")
     seeds = args.seeds or sweep.seeds
     if twice := [seed for i, seed in enumerate(seeds) if seed in seeds[:i]]:
         raise UserError(f"{twice[0]} is listed twice", at="--seeds", fix="list each seed once")
@@ -302,7 +318,7 @@ def _list(runs: Sequence[PlannedRun]) -> None:
 
 @contextlib.contextmanager
 def _training(args: argparse.Namespace, out: Path, total: int) -> Iterator[Pool]:
-    """Yield a pool that trains in the locked folder of the sweep, which has ``total`` runs."""
+    """Yield a pool for ``total`` runs that trains in the locked folder of the sweep."""
     from nmt.apps.sweep.pool import Display, Pool
     from nmt.run.lock import FolderLock
     from nmt.runtime.cpus import num_threads
@@ -324,15 +340,6 @@ def _training(args: argparse.Namespace, out: Path, total: int) -> Iterator[Pool]
         if stop.requested == "SIGINT":
             raise KeyboardInterrupt
         raise Terminated(stop.requested)
-
-
-def _download(runs: Sequence[PlannedRun], slots: int) -> None:
-    """Download corpora before several processes would do so at the same time."""
-    from nmt.data.download import obtain_corpus
-
-    for run in runs if slots > 1 else ():
-        with contextlib.suppress(NmtError):  # nmt-train reports it, for this run only
-            obtain_corpus(run.recipe)
 
 
 def _write(args: argparse.Namespace, result: SweepResult | SearchResult, out: Path) -> None:

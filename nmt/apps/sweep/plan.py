@@ -39,16 +39,16 @@ class PlannedRun:
 
     @property
     def folder(self) -> Path:
-        """Return the run folder."""
+        """The run folder."""
         return Path(self.recipe.out)
 
     @property
     def name(self) -> str:
-        """Return the name of the run folder."""
+        """The name of the run folder."""
         return self.folder.name
 
     def outcome(self) -> Outcome | None:
-        """Return how the run has ended; None if it must be started or continued.
+        """Read how the run has ended; None if it must be started or continued.
 
         A run that ended under another recipe must be started: nmt-train then says what differs.
         """
@@ -61,7 +61,7 @@ class PlannedRun:
         return Outcome("diverged" if diverged else "finished", str(summary.get("reason", "")))
 
     def changes(self) -> tuple[list[str], list[str]]:
-        """Return how the recipe differs from that of the existing run: ``key: old -> new`` each.
+        """Compare the recipe with that of the existing run: ``key: old -> new`` each.
 
         Returns:
             The changes that nmt-train refuses or trains longer for, and the paths that changed,
@@ -70,7 +70,7 @@ class PlannedRun:
         run = RunFolder(self.folder)
         if not run.config_file.is_file():
             return [], []
-        old, new = self._recipes()
+        old, new = self._old_and_new()
         longer, changed = set(EXTENDS_RUN), changed_keys(old, new)
         if read_summary(run).get("status") != "finished":
             longer.add("time_limit")
@@ -79,14 +79,13 @@ class PlannedRun:
         return others, [lines[key] for key in map(".".join, PATHS) if key in lines]
 
     def refused(self) -> list[str]:
-        """Return why nmt-train refuses to continue the existing run: ``key: old -> new`` each."""
+        """List why nmt-train refuses to continue the existing run: ``key: old -> new`` each."""
         run = RunFolder(self.folder)
         if not (run.config_file.is_file() and run.checkpoints()):
             return []
-        return refused_changes(*self._recipes())
+        return refused_changes(*self._old_and_new())
 
-    def _recipes(self) -> tuple[Recipe, Recipe]:
-        """Return the recipe of the existing run, and the one to train."""
+    def _old_and_new(self) -> tuple[Recipe, Recipe]:
         new = self.recipe
         with contextlib.suppress(UserError):  # what contradicts the parent is then a change
             new = with_keys_of_parent(new, resume=True)
@@ -96,14 +95,14 @@ class PlannedRun:
 def planned_run(
     file: str, variant: Variant, folder: Path, seed: int, overrides: Sequence[str]
 ) -> PlannedRun:
-    """Return a run of a variant; the overrides are those besides seed and run folder."""
+    """Plan a run of a variant; the overrides are those besides seed and run folder."""
     changes = [*overrides, f"seed={seed}", f"out={folder}"]
     arguments = [file, "--variant", variant.name, *changes]
     return PlannedRun(variant, variant_recipe(variant, changes), arguments)
 
 
 def grid(file: str, sweep: Sweep, out: Path, overrides: Sequence[str]) -> list[PlannedRun]:
-    """Return one run for each variant and seed; the run folders are ``out``/VARIANT.seed-N.
+    """Plan one run for each variant and seed; the run folders are ``out``/VARIANT.seed-N.
 
     All runs are in one folder, so that they share the cache of prepared corpora.
     """
@@ -117,12 +116,12 @@ def grid(file: str, sweep: Sweep, out: Path, overrides: Sequence[str]) -> list[P
 
 
 def file_name(variant: Variant) -> str:
-    """Return the name of a variant as a part of a file name."""
+    """Make the name of a variant a part of a file name."""
     return variant.name.replace("/", ".")
 
 
 def budget_overrides(budget: Budget | None, recipe: Recipe) -> list[str]:
-    """Return the ``key=value`` that limit a run to a budget.
+    """Limit a run to a budget by overrides ``key=value``.
 
     Tokens become updates of full batches. A linear schedule ends after them; any other run ends
     with a validation, so its updates are rounded to whole validations.
@@ -146,7 +145,7 @@ def budget_overrides(budget: Budget | None, recipe: Recipe) -> list[str]:
 
 
 def budget_keys(budget: Budget | None) -> list[str]:
-    """Return the recipe keys that a budget sets."""
+    """List the recipe keys that a budget sets."""
     keys = []
     if budget and budget.hours:
         keys.append("time_limit")

@@ -17,18 +17,13 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, TextIO, TypeAlias
+from typing import Protocol, TextIO
 
 from nmt.apps.sweep.plan import Outcome, PlannedRun
 from nmt.data.text import quantity
 from nmt.run.folder import RunFolder
 from nmt.run.results import as_score, clock, format_number
 from nmt.runtime.signals import PARENT, StopRequest
-
-if TYPE_CHECKING:
-    from nmt.apps.sweep.search import SearchRuns
-
-    Source: TypeAlias = "ListedRuns | SearchRuns"  # of the runs to train
 
 POLL = 0.2  # seconds between two checks of the processes
 REDRAW = 1.0  # seconds between two states of the live table
@@ -49,7 +44,7 @@ class RunProgress:
     _offset: int = 0
 
     def read(self) -> None:
-        """Read the lines that were written since the last call."""
+        """Read what was logged since the last call."""
         file = RunFolder(self.run.folder).metrics_file
         try:
             if file.stat().st_size < self._offset:  # a resumed run repeats updates
@@ -78,11 +73,11 @@ class RunProgress:
 
     @property
     def seconds(self) -> float:
-        """Return the seconds since the start."""
+        """Seconds since the start."""
         return time.monotonic() - self.started
 
     def line(self, ended: bool = False) -> str:
-        """Return the state in one line, with the last dev score; of an ended run, the best."""
+        """Describe the state in one line, with the last dev score; of an ended run, the best."""
         parts = [f"update {self.update:,}"]
         if self.dev:
             name = self.run.recipe.score.select_by
@@ -99,14 +94,14 @@ def estimate_left(
     waiting: int,
     slots: int,
 ) -> float | None:
-    """Return the seconds until a sweep ends, or None if nothing is known yet.
+    """Estimate the seconds until a sweep ends; None if nothing is known yet.
 
     A run takes the mean time of those that finished; before one has, the time that the runs in
     training expect.
 
     Args:
-        finished: seconds that each finished run took.
-        running: seconds so far, and those left at most, of each run in training.
+        finished: seconds of each run.
+        running: seconds so far, and those left at most, of each run.
         waiting: number of runs that have not started.
         slots: number of runs that train at the same time.
     """
@@ -156,7 +151,7 @@ class Display:
             self.say(self.summary(running))
 
     def summary(self, running: list[RunProgress]) -> str:
-        """Return how many runs have ended, and about how long the others take."""
+        """Count the runs that have ended, and estimate the time of the others."""
         parts = [f"{n} {status}" for status, n in self.counts.items()] or ["0 finished"]
         waiting = max(0, self.total - self.counts.total() - len(running))
         states = [(progress.seconds, progress.seconds_left) for progress in running]
@@ -191,33 +186,26 @@ class Display:
             self._drawn = 0
 
 
-class ListedRuns:
-    """Runs that have not ended yet, trained in their order; ``outcomes`` are by name."""
-
-    def __init__(self, runs: Iterable[PlannedRun]) -> None:
-        self._waiting = list(runs)
-        self.outcomes: dict[str, Outcome] = {}
+class Source(Protocol):
+    """The runs to train: those of a grid, or the trials of a search."""
 
     def next_run(self) -> PlannedRun | None:
-        """Return the run to start now; None if there is none at present."""
-        return self._waiting.pop(0) if self._waiting else None
+        """Choose the run to start now; None if all have been started."""
 
     def should_prune(self, progress: RunProgress) -> bool:
-        """Return whether a run in training must end early: never."""
-        return False
+        """Decide whether a run in training must end early."""
 
-    def ended(self, run: PlannedRun, progress: RunProgress, outcome: Outcome) -> None:
+    def ended(self, progress: RunProgress, outcome: Outcome) -> None:
         """Take note of how a run ended."""
-        self.outcomes[run.name] = outcome
 
 
 @dataclass
 class _Child:
     progress: RunProgress
     process: subprocess.Popen[bytes]
-    log: Path
+    log: Path  # what it prints
     slot: int
-    pruned: bool = False
+    pruned: bool = False  # asked to end, because its dev score is low
 
 
 @dataclass
@@ -267,14 +255,11 @@ class Pool:
                 child.process.wait()
 
     def _start_next(self, source: Source) -> bool:
-        """Start the next run; return False if there is none, or it has to wait.
-
-        It waits for a process that a killed sweep left, which still saves the state of the run.
-        """
+        """Start the next run; return False if there is none, or it has to wait."""
         run = self._waiting or source.next_run()
         if run is None:
             return False
-        if RunFolder(run.folder).lock.in_use():
+        if RunFolder(run.folder).lock.in_use():  # by a process that a killed sweep left
             if self._waiting is None:
                 self._waiting, self._deadline = run, time.monotonic() + SAVING
                 name = run.name
@@ -306,7 +291,6 @@ class Pool:
         self.display.started(run)
 
     def _check_child(self, child: _Child, source: Source, stopping: bool) -> None:
-        """Read how far a run is, and prune it if its source says so; note if it has ended."""
         code = child.process.poll()
         child.progress.read()
         if code is None:
@@ -315,9 +299,8 @@ class Pool:
                 self._ask_to_end([child])
             return
         self._children.remove(child)
-        run = child.progress.run
-        outcome = _outcome(run, code, child.log, child.pruned, stopping)
-        source.ended(run, child.progress, outcome)
+        outcome = _outcome(child, code, stopping)
+        source.ended(child.progress, outcome)
         others = [other.progress for other in self._children]
         self.display.ended(child.progress, outcome, others)
 
@@ -326,23 +309,16 @@ class Pool:
             child.process.terminate()
 
 
-def _outcome(run: PlannedRun, code: int, log: Path, pruned: bool, stopping: bool) -> Outcome:
-    """Return how a run ended.
-
-    Args:
-        code: exit code of its process; negative = the number of the signal that killed it.
-        log: what the process printed.
-        pruned: it was asked to end, because its dev score is low.
-        stopping: it was asked to end, because the sweep ends.
-    """
-    ended = run.outcome()
+def _outcome(child: _Child, code: int, stopping: bool) -> Outcome:
+    """Read how a run ended; a negative exit code is the signal that killed its process."""
+    ended = child.progress.run.outcome()
     if code == 0:  # with a parent, the stored recipe has more keys than ours
         return ended or Outcome("finished")
     if ended is not None and ended.status == "diverged":
         return ended
-    if code in (128 + signal.SIGTERM, -signal.SIGTERM) and (pruned or stopping):
-        return Outcome("pruned" if pruned else "stopped")
-    return Outcome("failed", _reason(code, log))
+    if code in (128 + signal.SIGTERM, -signal.SIGTERM) and (child.pruned or stopping):
+        return Outcome("pruned" if child.pruned else "stopped")
+    return Outcome("failed", _reason(code, child.log))
 
 
 def _reason(code: int, log: Path) -> str:

@@ -12,7 +12,7 @@ from nmt.config.reference import SCHEMA, dump, for_editors, table
 
 
 def key_tables() -> list[str]:
-    """Return what docs/recipe-keys.md says about files of variants."""
+    """Write the part of docs/recipe-keys.md about files of variants."""
     parts = [
         "## Files of variants\n\nA file of variants lists changes to one or several recipes. "
         "Examples are in recipes/ablations/.\n`nmt-sweep` trains all variants of a file. The keys "

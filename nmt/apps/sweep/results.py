@@ -39,7 +39,7 @@ class RunScores:
 
     @property
     def finished(self) -> bool:
-        """Return whether the run ended with scores."""
+        """Whether the run ended with scores."""
         return self.status == "finished"
 
 
@@ -65,7 +65,7 @@ class Difference:
 
     @property
     def significant(self) -> bool:
-        """Return whether the bootstrap's p-value is below 0.01, as in T table 3."""
+        """Whether the bootstrap's p-value is below 0.01, as in T table 3."""
         return self.bootstrap is not None and self.bootstrap < SIGNIFICANT
 
 
@@ -92,7 +92,7 @@ class SystemResult:
 
     @property
     def hours(self) -> float:
-        """Return the training time of all runs."""
+        """Training time of all runs."""
         return sum(run.hours or 0.0 for run in self.runs)
 
 
@@ -111,7 +111,7 @@ class SweepResult:
 
     @property
     def groups(self) -> dict[str, list[SystemResult]]:
-        """Return the systems by base and corpus."""
+        """The systems by base and corpus."""
         groups: dict[str, list[SystemResult]] = {}
         for system in self.systems:
             groups.setdefault(system.group, []).append(system)
@@ -143,7 +143,7 @@ class SearchResult:
     trials: list[TrialResult]  # by variant and number
 
     def ranked(self, variant: str) -> list[TrialResult]:
-        """Return the trials of a variant, the best one first and those without a score last."""
+        """Sort the trials of a variant, the best one first and those without a score last."""
 
         def rank(trial: TrialResult) -> float:
             return math.inf if trial.dev is None else -as_score(self.metric, trial.dev)
@@ -171,7 +171,11 @@ def collect(
     recipes = {run.variant.name: run.recipe for run in runs}
     dev_metric = next(iter(recipes.values())).score.select_by
     metric = metric or dev_metric
-    split: Split = "test" if all(_tests(recipe, metric) for recipe in recipes.values()) else "dev"
+    tested = all(
+        recipe.data.test and (metric != "ppl" or not recipe.translates)
+        for recipe in recipes.values()
+    )
+    split: Split = "test" if tested else "dev"
     by_variant: dict[str, list[PlannedRun]] = {}
     for run in runs:
         by_variant.setdefault(run.variant.name, []).append(run)
@@ -193,7 +197,7 @@ def collect(
 
 
 def predictions_by_group(runs: Iterable[tuple[str, str | Path]]) -> list[str]:
-    """Return in what the predictions of runs of the same group differ, given group and folder."""
+    """Compare what the runs (group, folder) of each group predict; return all that differs."""
     groups: dict[str, list[str | Path]] = {}
     for group, folder in runs:
         groups.setdefault(group, []).append(folder)
@@ -201,15 +205,12 @@ def predictions_by_group(runs: Iterable[tuple[str, str | Path]]) -> list[str]:
     return list(dict.fromkeys(keys))
 
 
-def summarize(
+def _summarize(
     values: Sequence[float | None], dev: Sequence[float | None], dev_metric: str
 ) -> Statistics | None:
     """Return the statistics of a score over runs; None if a run lacks it, or there is no run.
 
-    Args:
-        values: the score of each run.
-        dev: the dev score of each run, which decides the best one; the first of equal ones.
-        dev_metric: metric of the dev scores.
+    The dev scores decide which run is the best: the first of equal ones.
     """
     known = [value for value in values if value is not None]
     if not known or len(known) < len(values):
@@ -218,10 +219,6 @@ def summarize(
     best = known[ranks.index(max(ranks))]
     deviation = statistics.stdev(known) if len(known) > 1 else None
     return Statistics(len(known), statistics.fmean(known), deviation, best)
-
-
-def _tests(recipe: Recipe, metric: str) -> bool:
-    return bool(recipe.data.test) and (metric != "ppl" or not recipe.translates)
 
 
 def _system(
@@ -238,10 +235,10 @@ def _system(
         about=variant.about,
         paper=variant.paper,
         runs=runs,
-        dev=summarize(dev, dev, dev_metric),
-        ppl=summarize([run.ppl for run in done], dev, dev_metric),
-        test=summarize([run.test.get(metric) for run in done], dev, dev_metric),
-        score=summarize([_value(run, metric, split) for run in done], dev, dev_metric),
+        dev=_summarize(dev, dev, dev_metric),
+        ppl=_summarize([run.ppl for run in done], dev, dev_metric),
+        test=_summarize([run.test.get(metric) for run in done], dev, dev_metric),
+        score=_summarize([_value(run, metric, split) for run in done], dev, dev_metric),
     )
 
 
@@ -270,7 +267,6 @@ def _scores(run: PlannedRun, outcome: Outcome | None) -> RunScores:
 
 
 def _compared(result: SweepResult, system: SystemResult, recipe: Recipe) -> SystemResult:
-    """Return a system with its differences to the baseline and to the system above it."""
     group = result.groups[system.group]
     position = group.index(system)
     base = next((other for other in group if other.variant == result.baseline), system)
@@ -285,12 +281,7 @@ def _compared(result: SweepResult, system: SystemResult, recipe: Recipe) -> Syst
 def _difference(
     result: SweepResult, before: SystemResult, after: SystemResult, recipe: Recipe
 ) -> Difference | None:
-    """Return how a system differs from another one on the seeds that both finished, if any.
-
-    Args:
-        result: receives a note if they cannot be compared.
-        recipe: of ``after``.
-    """
+    """Compare systems on the seeds that both finished; ``result`` gets a note if it cannot be."""
     pairs = [
         (first, second)
         for first in before.runs
@@ -319,7 +310,7 @@ def _difference(
 
 
 def _statistics(folders: tuple[list[str], list[str]], split: str, metric: str) -> Any:
-    """Return the scorer of a metric, and what it counts in the outputs of both systems' runs."""
+    """Return the scorer of a metric, and what it counts in the outputs of each system's runs."""
     from nmt.scoring.metrics import METRICS
     from nmt.scoring.significance import SentenceScorer
     from nmt.scoring.systems import from_runs
@@ -341,7 +332,7 @@ def _value(run: RunScores, metric: str, split: Split) -> float | None:
 
 
 def problems(systems: Iterable[SystemResult]) -> list[str]:
-    """Return a line for each run without a result, and for each that had other paths."""
+    """Describe each run without a result, and each that had other paths, in a line."""
     return [
         f"{run.folder}: {run.status}" + (f": {run.reason}" if run.reason else "")
         for system in systems

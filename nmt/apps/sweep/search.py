@@ -104,8 +104,9 @@ class SearchRuns:
         trial = self._open[progress.run.name]
         return _report(trial, progress) and self.plan.prune and trial.should_prune()
 
-    def ended(self, run: PlannedRun, progress: RunProgress, outcome: Outcome) -> None:
+    def ended(self, progress: RunProgress, outcome: Outcome) -> None:
         """Store the value of a trial, or why it has none; one that was stopped stays open."""
+        run = progress.run
         trial = self._open.pop(run.name)
         _report(trial, progress)
         if outcome.status == "stopped":
@@ -154,7 +155,6 @@ class SearchRuns:
             )
 
     def _check_recipe(self) -> None:
-        """Raise UserError if a trial was trained with another recipe."""
         for variant, trial in self._trials():
             if not RunFolder(self._folder(variant, trial.number)).config_file.is_file():
                 continue
@@ -208,7 +208,8 @@ class SearchRuns:
         self.out.mkdir(parents=True, exist_ok=True)
         lock = FileLock(self.out / LOCK)
         with lock:
-            _remove_incomplete_line(journal)
+            if journal.is_file():  # optuna cannot read a line that a full disk or a power cut left
+                os.truncate(journal, journal.read_bytes().rfind(b"\n") + 1)
         # optuna's own lock would stay when this process is killed
         return JournalFileBackend(str(journal), cast(Any, lock))
 
@@ -229,13 +230,12 @@ class SearchRuns:
     def _trial(self, variant: Variant, number: int) -> optuna.Trial:
         """Return a new or an interrupted trial with values for each key.
 
-        The sampler starts with the number of the trial as a seed, so that an interrupted search
-        with one run at a time proposes what one without interruption would. A trial that a kill
-        interrupted here keeps the values that it has.
+        A trial that a kill interrupted here keeps the values that it has.
         """
         import optuna
 
         study = self.studies[variant.name]
+        # an interrupted search with one run at a time proposes what one without interruption would
         seed = (variant.recipe.seed * 100_003 + number) % 2**32
         study.sampler = optuna.samplers.TPESampler(seed=seed)
         known = study.get_trials(deepcopy=False)
@@ -277,14 +277,8 @@ class _JournalCopy:
         self._logs += logs
 
 
-def _remove_incomplete_line(journal: Path) -> None:
-    """Remove what a full disk or a power cut left of the last line, which optuna cannot read."""
-    if journal.is_file():
-        os.truncate(journal, journal.read_bytes().rfind(b"\n") + 1)
-
-
 def _report(trial: optuna.Trial, progress: RunProgress) -> bool:
-    """Store the dev scores of a trial; return whether any is new."""
+    """Store the dev scores of a trial; return whether there are new ones."""
     known = trial.study.get_trials(deepcopy=False)[trial.number].intermediate_values
     new = [(update, dev) for update, dev in progress.dev.items() if update not in known]
     for update, dev in new:

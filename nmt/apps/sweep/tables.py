@@ -17,14 +17,13 @@ from nmt.apps.sweep.results import (
     Statistics,
     SweepResult,
     SystemResult,
-    TrialResult,
     problems,
 )
+from nmt.apps.tables import NOTHING, aligned, shown
 from nmt.data.text import quantity
 from nmt.run.predictions import not_comparable, prediction_keys
 from nmt.run.results import LOWER_IS_BETTER, format_number
 
-NOTHING = "-"
 _LATEX = {
     "\\": r"\textbackslash{}", "&": r"\&", "%": r"\%", "$": r"\$", "#": r"\#", "_": r"\_",
     "{": r"\{", "}": r"\}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}",
@@ -62,12 +61,13 @@ def tables(result: SweepResult | SearchResult) -> list[Table]:
 def as_csv(result: SweepResult | SearchResult) -> str:
     """Return a line for each variant, base and corpus, or trial; numbers in full precision."""
     if isinstance(result, SearchResult):
-        rows = [_trial_record(trial) for trial in result.trials]
+        names = ("variant", "number", "state", "folder", "dev")
+        rows = [{name: getattr(t, name) for name in names} | t.keys for t in result.trials]
     else:
         rows = [_record(system) for system in result.systems]
     stream = io.StringIO()
-    names = list(dict.fromkeys(name for row in rows for name in row))
-    writer = csv.DictWriter(stream, names, lineterminator="\n")
+    columns = list(dict.fromkeys(name for row in rows for name in row))
+    writer = csv.DictWriter(stream, columns, lineterminator="\n")
     writer.writeheader()
     writer.writerows(rows)
     return stream.getvalue()
@@ -103,13 +103,13 @@ def _details(result: SweepResult, group: str, systems: Sequence[SystemResult]) -
         f"dev {result.dev_metric}": [_spread(system.dev) for system in systems],
         "dev ppl": [_spread(system.ppl) for system in systems],
         f"test {result.metric}": [_spread(system.test) for system in systems],
-        "best": [_number(getattr(system.score, "best", None)) for system in systems],
-        "difference": [_number(getattr(gain, "value", None), "+.2f") for gain in gains],
-        "p bootstrap": [_number(getattr(gain, "bootstrap", None), ".3f") for gain in gains],
-        "p randomization": [_number(getattr(gain, "randomization", None), ".3f") for gain in gains],
+        "best": [shown(getattr(system.score, "best", None)) for system in systems],
+        "difference": [shown(getattr(gain, "value", None), "+.2f") for gain in gains],
+        "p bootstrap": [shown(getattr(gain, "bootstrap", None), ".3f") for gain in gains],
+        "p randomization": [shown(getattr(gain, "randomization", None), ".3f") for gain in gains],
         "printed": [_printed(result, system) for system in systems],
         "updates": [_updates(system) for system in systems],
-        "hours": [_number(system.hours or None) for system in systems],
+        "hours": [shown(system.hours or None) for system in systems],
     }
     compared = f"{result.split} {result.metric}"
     if compared in columns:
@@ -124,13 +124,12 @@ def _details(result: SweepResult, group: str, systems: Sequence[SystemResult]) -
 
 
 def _trials(result: SearchResult, variant: str) -> Table:
-    """Return a row for each trial of a variant, the best one first."""
     ranked = result.ranked(variant)
     rows = [
         [
             str(trial.number),
             trial.state,
-            _number(trial.dev),
+            shown(trial.dev),
             *(_value(trial.keys.get(key)) for key in result.keys),
         ]
         for trial in ranked
@@ -203,12 +202,6 @@ def _marks(system: SystemResult) -> str:
     return "".join(mark for mark, gain in differences if gain and gain.significant)
 
 
-def _number(value: float | None, form: str = "") -> str:
-    if value is None:
-        return NOTHING
-    return format(value, form) if form else format_number(value)
-
-
 def _updates(system: SystemResult) -> str:
     """Return the mean updates of the runs that finished, as early stopping and ramps differ."""
     done = [run.updates for run in system.runs if run.finished]
@@ -218,8 +211,7 @@ def _updates(system: SystemResult) -> str:
 def _printed(result: SweepResult, system: SystemResult) -> str:
     names = {("test", "tokenized_bleu"): "test", ("dev", result.dev_metric): "dev"}
     name = "ppl" if result.metric == "ppl" else names.get((result.split, result.metric), "")
-    value = system.paper.get(name)
-    return value if isinstance(value, str) else _number(value)
+    return shown(system.paper.get(name))
 
 
 def _record(system: SystemResult) -> dict[str, Any]:
@@ -240,25 +232,8 @@ def _record(system: SystemResult) -> dict[str, Any]:
     return {**record, "hours": system.hours}
 
 
-def _trial_record(trial: TrialResult) -> dict[str, Any]:
-    names = ("variant", "number", "state", "folder", "dev")
-    return {**{name: getattr(trial, name) for name in names}, **trial.keys}
-
-
 def _value(value: Any) -> str:
     return NOTHING if value is None else f"{value:.4g}" if isinstance(value, float) else str(value)
-
-
-def aligned(rows: Sequence[Sequence[str]], left: int = 1) -> list[str]:
-    """Return rows of cells as lines of text; the first ``left`` columns begin at their left end."""
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    return [
-        "  ".join(
-            cell.ljust(width) if i < left else cell.rjust(width)
-            for i, (cell, width) in enumerate(zip(row, widths, strict=True))
-        ).rstrip()
-        for row in rows
-    ]
 
 
 def _text(table: Table) -> str:

@@ -89,7 +89,7 @@ class Budget(ConfigBase):
             yield "budget: set hours, tokens or both"
 
     def updates(self, recipe: Recipe) -> int | None:
-        """Return how many updates of full batches have ``tokens``; None if these have no limit."""
+        """Convert ``tokens`` to updates of full batches; None if they have no limit."""
         if self.tokens is None:
             return None
         return max(1, round(self.tokens / (recipe.data.batch_tokens * recipe.optim.accumulate)))
@@ -117,7 +117,7 @@ class Range(ConfigBase):
 
     @property
     def is_whole(self) -> bool:
-        """Return whether both ends are whole numbers."""
+        """Whether both ends are whole numbers."""
         return self.low % 1 == self.high % 1 == 0
 
 
@@ -174,7 +174,7 @@ class Variant:
 
     @property
     def own_name(self) -> str:
-        """Return the name without base and corpus."""
+        """The name without base and corpus."""
         return self.name.removeprefix(f"{self.group}/") if self.group else self.name
 
 
@@ -214,10 +214,9 @@ def load_sweep(path: str | Path, overrides: Sequence[str] = ()) -> Sweep:
 def choose_variant(
     document: Document, name: str | None, overrides: Sequence[str], problems: list[Problem]
 ) -> Recipe:
-    """Return the recipe of a variant; the error for a name that is not one lists all.
+    """Return the recipe of a variant; the error for a missing or unknown name lists all.
 
     Args:
-        name: of the variant; None = not given.
         problems: found in the document already.
     """
     variants = {variant.name: variant for variant in _read(document, problems)[1]}
@@ -245,19 +244,15 @@ def variant_recipe(variant: Variant, overrides: Sequence[str]) -> Recipe:
 
 
 def check_baseline(name: str, variants: Collection[str]) -> str | None:
-    """Return what is wrong with the name of a baseline, or None.
-
-    Args:
-        variants: their names, without base and corpus.
-    """
+    """Return an error if no variant (without base and corpus) has the name of the baseline."""
     if name in variants:
         return None
     hint = did_you_mean(name, variants) or f"; the variants are {', '.join(variants)}"
-    return f'baseline: there is no variant "{name}"{hint}'
+    return f'there is no variant "{name}"{hint}'
 
 
 def _open(path: str | Path, needed: str, fix: str) -> tuple[Document, list[Problem]]:
-    """Return the content of a file of variants, and what is wrong with it as YAML."""
+    """Read a file of variants, and what is wrong with it as YAML."""
     problems: list[Problem] = []
     document = read_file(Path(path), problems)
     if not is_variants_file(document):
@@ -266,13 +261,7 @@ def _open(path: str | Path, needed: str, fix: str) -> tuple[Document, list[Probl
 
 
 def _read(document: Document, problems: list[Problem]) -> tuple[VariantsKeys, list[Variant]]:
-    """Return the top level of a file, and all variants, each with a checked recipe.
-
-    Errors in one variant are found before another one trains for days.
-
-    Raises:
-        UserError: all errors of all variants.
-    """
+    """Check the recipes of all variants, before one of them trains for days."""
     path = Path(document.file)
     folder = path.resolve().parent
     file = check(VariantsKeys, document, problems)
@@ -326,7 +315,7 @@ def _own_keys(name: str, document: Document, problems: list[Problem]) -> Variant
 def _bases(
     file: VariantsKeys, document: Document, problems: list[Problem]
 ) -> dict[str, Document | None]:
-    """Return the recipes that the variants change, without their run folders, by name."""
+    """Read the recipes that the variants change, by name, without their run folders."""
     bases: dict[str, Document | None] = {}
     for i, name in enumerate(file.base):
         path, place = Path(document.file).parent / name, document.place(("base", i)).value
@@ -361,9 +350,8 @@ def _check_sweep_keys(file: VariantsKeys, document: Document, problems: list[Pro
     seeds = file.seeds
     if twice := [seed for i, seed in enumerate(seeds) if seed in seeds[:i]]:
         wrong(("seeds",), f"seeds: {twice[0]} is listed twice")
-    missing = check_baseline(file.baseline, file.variants) if file.baseline is not None else None
-    if missing:
-        wrong(("baseline",), missing)
+    if file.baseline is not None and (missing := check_baseline(file.baseline, file.variants)):
+        wrong(("baseline",), f"baseline: {missing}")
     if file.search is not None and len(seeds) > 1:
         wrong(
             ("seeds",), "seeds: a search trains with one seed; remove the others, or remove search"
@@ -381,10 +369,7 @@ def _check_sweep_keys(file: VariantsKeys, document: Document, problems: list[Pro
 def _check_recipe(
     document: Document, budget: Budget | None, problems: list[Problem]
 ) -> Recipe | None:
-    """Return the recipe of a document, or None after appending what is wrong with it.
-
-    A budget sets the updates of a linear schedule that names none.
-    """
+    """Return the recipe of a document, or None after appending what is wrong with it."""
     key = ("schedule", "total_updates")
     linear = kind_of("schedule", document) == "linear"
     if budget and budget.tokens and linear and document.get(key) is None:
@@ -400,7 +385,7 @@ def _check_recipe(
 def _values_to_try(
     name: str, document: Document, variants: Sequence[Variant], problems: list[Problem]
 ) -> Range | list[str]:
-    """Return the values of a key in a search; each value alone must give a valid recipe."""
+    """Return the values of a key in a search; each must give a valid recipe by itself."""
     path, key = ("search", "space", name), tuple(name.split("."))
     at = document.place(path)
     listed = document.get(path)
@@ -409,26 +394,25 @@ def _values_to_try(
     folder = Path(document.file).resolve().parent
     values = absolute_paths(nest(key, [listed[i] for i in inner], at), folder).get(key)
     before = len(problems)
+
+    def try_value(value: Any, place: Place, problems: list[Problem]) -> None:
+        for variant in variants:
+            changed = merge(variant.document, nest(key, value, place))
+            _check_recipe(changed, variant.budget, problems)
+
     for i, value in zip(inner, values, strict=True):
-        place = Place(at.key, document.place((*path, i)).value)
-        _try_value(nest(key, value, place), variants, problems)
+        try_value(value, Place(at.key, document.place((*path, i)).value), problems)
     if limits and limits.is_whole and not limits.integer and len(problems) == before:
         wrong: list[Problem] = []
-        between = (limits.low + limits.high) // 2 + 0.5
-        _try_value(nest(key, f"{between}", at), variants, wrong)
+        try_value(f"{(limits.low + limits.high) // 2 + 0.5}", at, wrong)
         if wrong:
             text = f"search.space.{name}: the key takes whole numbers only; add int: true"
             problems.append(Problem(at.value, text))
     return limits or list(map(format_value, values))
 
 
-def _try_value(value: Document, variants: Sequence[Variant], problems: list[Problem]) -> None:
-    for variant in variants:
-        _check_recipe(merge(variant.document, value), variant.budget, problems)
-
-
 def _part_of_recipe(document: Document, path: KeyPath, omit: Collection[str] = ()) -> Document:
-    """Return the recipe keys of a variant; an empty group changes nothing."""
+    """Return the recipe keys of a part of the file; an empty group changes nothing."""
     part = document.part(path)
     values = {
         key: value

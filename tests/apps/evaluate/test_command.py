@@ -135,8 +135,6 @@ def test_a_run_has_the_scores_that_its_training_logged(tmp_path, capsys, tokeniz
     ("name", "message"),
     [
         ("ref", "is also an input, which would be overwritten"),
-        ("", "is not a regular file"),
-        ("missing/x.tsv", "the folder does not exist"),
         ("recipe.yaml", "add --force to replace it"),
     ],
 )

@@ -58,11 +58,8 @@ def test_a_finished_run_is_listed_with_the_papers_figures(folder, capsys):
     run = RunFolder(folder / "runs" / "plain")
     scores = {s["name"]: s["value"] for s in read_summary(run)["test"]}
     assert (row["status"], row["updates"]) == ("finished", "4")
-    assert (row["dev_printed"], row["test_printed"], row["ppl_printed"]) == (
-        "28.3300",
-        "32.5000",
-        "",
-    )
+    printed = [row[f"{name}_printed"] for name in ("dev", "test", "ppl")]
+    assert printed == ["28.3300", "32.5000", ""]
     assert float(row["dev"]) == pytest.approx(read_summary(run)["dev"], abs=1e-4)
     assert float(row["bleu"]) == pytest.approx(scores["bleu"], abs=1e-4)
     assert float(row["tokenized_bleu"]) == pytest.approx(scores["tokenized_bleu"], abs=1e-4)
@@ -113,10 +110,8 @@ def test_runs_of_a_sweep_are_noted(folder, tmp_path, capsys):
 
 
 def test_json_has_full_precision(folder, capsys):
-    assert (
-        report.main(["--table", str(folder / "v.yaml"), "--json", "--runs", str(folder / "runs")])
-        == 0
-    )
+    argv = ["--table", str(folder / "v.yaml"), "--json", "--runs", str(folder / "runs")]
+    assert report.main(argv) == 0
     found = json.loads(capsys.readouterr().out)["variants"]
     assert [v["variant"] for v in found] == ["plain", "wild", "later"]
     assert found[0]["about"] == "the base recipe"

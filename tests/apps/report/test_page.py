@@ -286,16 +286,7 @@ def test_the_head_has_the_test_scores_and_translations_come_first(folder, plain)
     bleu = read_summary(RunFolder(folder / "plain"))["test"][0]["value"]
     assert f"Test BLEU {bleu:.2f} " in head
     titles = re.findall('<h2 id="([a-z]+)"', plain.source)
-    assert titles == [
-        "scores",
-        "outputs",
-        "parts",
-        "attention",
-        "curves",
-        "recipe",
-        "data",
-        "environment",
-    ]
+    assert " ".join(titles) == "scores outputs parts attention curves recipe data environment"
     assert "<figure" not in plain.source.partition('<h2 id="parts"')[0]
 
 
@@ -582,12 +573,8 @@ def test_a_diverged_training_ends_with_a_report(folder, tmp_path, monkeypatch):
     ],
 )
 def test_wrong_arguments(folder, capsys, argv, message):
-    names = {
-        "TOY": folder / "toy.yaml",
-        "NONE": folder / "none",
-        "FOLDER": folder,
-        "RUN": folder / "plain",
-    }
+    paths = {"TOY": "toy.yaml", "NONE": "none", "FOLDER": "", "RUN": "plain"}
+    names = {name: folder / path for name, path in paths.items()}
     assert report.main([str(names.get(word, word)) for word in argv]) == 2
     assert message in capsys.readouterr().err
 

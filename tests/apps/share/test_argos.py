@@ -44,9 +44,7 @@ def expected(translator: Translator, model: Path) -> list[str]:
     return found
 
 
-def test_argos_translate_installs_the_file_and_translates(
-    translator: Translator, run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_argos_translate_installs_the_file_and_translates(translator, run, tmp_path, monkeypatch):
     file = tmp_path / f"gl-en{SUFFIX}"
     assert main([str(run), "--format", "argos", "-o", str(file)]) == 0
     for name in ("XDG_DATA_HOME", "XDG_CONFIG_HOME", "XDG_CACHE_HOME"):
@@ -75,9 +73,7 @@ def test_argos_translate_installs_the_file_and_translates(
     assert found == [line.replace("_", " ").removeprefix(" ") for line in wanted]
 
 
-def test_the_package_has_languages_pieces_and_a_model(
-    translator: Translator, run: Path, tmp_path: Path
-) -> None:
+def test_the_package_has_languages_pieces_and_a_model(translator, run, tmp_path):
     sentencepiece = pytest.importorskip("sentencepiece")
     assert main([str(run), "--format", "argos", "--quantization", "int8"]) == 0
     with zipfile.ZipFile(run / f"model{SUFFIX}") as package:
@@ -96,9 +92,7 @@ def test_the_package_has_languages_pieces_and_a_model(
     assert all(isinstance(line, str) for line in expected(translator, folder / "model"))
 
 
-def test_a_file_is_replaced_only_with_force_and_has_the_ending(
-    run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_file_is_replaced_only_with_force_and_has_the_ending(run, tmp_path, capsys):
     file = tmp_path / f"gl-en{SUFFIX}"
     argv = [str(run), "--format", "argos", "-o"]
     file.write_text("x")
@@ -112,6 +106,8 @@ def test_a_file_is_replaced_only_with_force_and_has_the_ending(
     assert main([*argv[:-1], "--hub", "x"]) == 2
     assert "--hub is not for --format argos" in capsys.readouterr().err
     assert sorted(path.name for path in tmp_path.iterdir()) == [file.name, "run"]
+    for _ in range(2):
+        assert main([*argv[:-1], "--force"]) == 0  # in the run folder
 
 
 @pytest.mark.parametrize(
@@ -129,14 +125,8 @@ def test_a_file_is_replaced_only_with_force_and_has_the_ending(
     ],
 )
 def test_what_argos_translate_cannot_prepare_is_refused_with_a_way_out(
-    segment: Any,
-    tokenized: bool,
-    tags: dict[str, bool],
-    message: str,
-    tmp_path: Path,
-    capsys: pytest.CaptureFixture[str],
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+    segment, tokenized, tags, message, tmp_path, capsys, monkeypatch
+):
     run = run_folder(made(words=learned(segment, pairs(), tokenized)), tmp_path / "run")
     if tags:
         load = Translator.load.__func__  # type: ignore[attr-defined]

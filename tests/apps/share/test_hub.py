@@ -48,7 +48,7 @@ def card(folder: Path) -> tuple[dict[str, Any], str]:
     return yaml.safe_load(head), text
 
 
-def test_the_head_names_languages_license_data_and_scores(trained: Path, hub: Path) -> None:
+def test_the_head_names_languages_license_data_and_scores(trained, hub):
     head, _ = card(hub)
     recipe = yaml.safe_load((trained / "config.yaml").read_text())
     assert head["language"] == [recipe["src"], recipe["tgt"]]
@@ -65,9 +65,7 @@ def test_the_head_names_languages_license_data_and_scores(trained: Path, hub: Pa
     ]
 
 
-def test_the_text_has_scores_with_signatures_and_the_origin_of_the_data(
-    trained: Path, hub: Path
-) -> None:
+def test_the_text_has_scores_with_signatures_and_the_origin_of_the_data(trained, hub):
     _, text = card(hub)
     for score in json.loads((trained / "summary.json").read_text())["test"]:
         assert f"| {score['value']:.2f} |" in text
@@ -79,7 +77,7 @@ def test_the_text_has_scores_with_signatures_and_the_origin_of_the_data(
         assert f"\n## {section}\n" in text
 
 
-def test_the_example_of_the_card_prints_what_the_card_says(hub: Path) -> None:
+def test_the_example_of_the_card_prints_what_the_card_says(hub):
     _, text = card(hub)
     code = text.split("```python\n")[1].split("```")[0]
     shown = text.split("printed:\n\n```\n")[1].split("```")[0]
@@ -93,44 +91,40 @@ def test_the_example_of_the_card_prints_what_the_card_says(hub: Path) -> None:
     assert shown == "".join(f"{line}\n" for line in lines)
 
 
-def test_the_example_has_the_tag_that_the_dev_set_has(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def example_and_text(folder: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[str, str]:
+    """Export the run of a folder without running the example; return it and the card's text."""
+    ran: list[str] = []
+    monkeypatch.setattr(module, "_run_example", lambda folder, code: ran.append(code) or "")
+    output = folder / "model"
+    assert command.main([str(folder / "run"), "--hub", str(output), "--example", "1 2"]) == 0
+    return ran[0], card(output)[1]
+
+
+def test_the_example_has_the_tag_that_the_dev_set_has(tmp_path, monkeypatch):
     toy_corpus(tmp_path)
     sets: dict[str, Any] = {
         split: [{"path": split, "tag": "<2en>"}] for split in ("train", "dev", "test")
     }
     changes = {"data": sets, "train": {"max_validations": 1}}
     assert train.main([str(toy_recipe(tmp_path, changes))]) == 0
-    ran: list[str] = []
-    monkeypatch.setattr(module, "_run_example", lambda folder, code: ran.append(code) or "")
-    output = tmp_path / "model"
-    assert command.main([str(tmp_path / "run"), "--hub", str(output), "--example", "1 2"]) == 0
-    assert 'print(translator.translate(line, "<2en>"))\n' in ran[0]
-    _, text = card(output)
-    assert ran[0].rstrip() in text
+    code, text = example_and_text(tmp_path, monkeypatch)
+    assert 'print(translator.translate(line, "<2en>"))\n' in code
+    assert code.rstrip() in text
     assert '`nmt-translate DIR --tag "<2en>" < input.txt`' in text
 
 
-def test_the_example_and_the_command_have_the_source_language_of_the_dev_set(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_example_and_the_command_have_the_source_language_of_the_dev_set(tmp_path, monkeypatch):
     toy_corpus(tmp_path)
     toy_corpus(tmp_path / "it", langs=("it", "en"))
     dev = {"path": "it/dev", "src": "it"}
     data = {"train": ["train", {"path": "it/train", "src": "it"}], "dev": dev, "checks": "off"}
     assert train.main([str(toy_recipe(tmp_path, {"data": data}))]) == 0
-    ran: list[str] = []
-    monkeypatch.setattr(module, "_run_example", lambda folder, code: ran.append(code) or "")
-    output = tmp_path / "model"
-    assert command.main([str(tmp_path / "run"), "--hub", str(output), "--example", "1 2"]) == 0
-    assert 'print(translator.translate(line, src="it"))\n' in ran[0]
-    assert "`nmt-translate DIR --src-lang it < input.txt`" in card(output)[1]
+    code, text = example_and_text(tmp_path, monkeypatch)
+    assert 'print(translator.translate(line, src="it"))\n' in code
+    assert "`nmt-translate DIR --src-lang it < input.txt`" in text
 
 
-def test_commands_and_library_read_the_folder(
-    trained: Path, hub: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_commands_and_library_read_the_folder(trained, hub, monkeypatch, capsys):
     lines = lines_of_digits(20, seed=9)
     loaded = load_translator(hub)
     assert loaded.engine.name == "ctranslate2"
@@ -146,7 +140,7 @@ def test_commands_and_library_read_the_folder(
             load_translator(given_runs, **options)
 
 
-def test_an_export_is_not_searched_by_torch(hub: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_export_is_not_searched_by_torch(hub, capsys):
     assert translate.main([str(hub), "--engine", "torch"]) == 2
     assert "an exported folder has no weights for torch" in capsys.readouterr().err
     with pytest.raises(UserError, match="an exported folder has no weights for torch"):
@@ -156,16 +150,14 @@ def test_an_export_is_not_searched_by_torch(hub: Path, capsys: pytest.CaptureFix
         Translator.load(hub)
 
 
-def test_files_of_the_folder(hub: Path) -> None:
+def test_files_of_the_folder(hub):
     names = {path.name for path in hub.iterdir()}
     assert {"README.md", "USAGE.md", ".gitattributes", "model.bin", "nmt.json"} <= names
     assert "__pycache__" not in names
     assert "*.bin filter=lfs" in (hub / ".gitattributes").read_text()
 
 
-def test_what_is_not_known_is_not_invented(
-    trained: Path, hub: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_what_is_not_known_is_not_invented(trained, hub, tmp_path, capsys):
     """Scores of other weights, a license that nobody stated, a commit, examples of the dev set."""
     summary = trained / "summary.json"
     kept = summary.read_text()
@@ -197,9 +189,7 @@ def test_what_is_not_known_is_not_invented(
     assert "The license of the model is not stated" in text
 
 
-def test_the_card_has_the_warnings_about_the_corpus_without_its_lines(
-    trained: Path, tmp_path: Path
-) -> None:
+def test_the_card_has_the_warnings_about_the_corpus_without_its_lines(trained, tmp_path):
     file = trained / "data_report.json"
     kept = file.read_text()
     share = "dev: 20.0% of the pairs (2) are also in the training data"
@@ -215,9 +205,7 @@ def test_the_card_has_the_warnings_about_the_corpus_without_its_lines(
     assert "secret" not in text
 
 
-def test_advice_on_the_folder_fits_the_option_that_names_it(
-    trained: Path, hub: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_advice_on_the_folder_fits_the_option_that_names_it(trained, hub, capsys):
     """--output cannot be combined with --hub."""
     assert command.main([str(trained), "--hub", str(hub)]) == 2
     fix = capsys.readouterr().err.partition("->")[2]
@@ -235,8 +223,6 @@ def test_advice_on_the_folder_fits_the_option_that_names_it(
         (["--hub", "h", "--checkpoint", "latest"], "--hub writes the best checkpoint"),
     ],
 )
-def test_wrong_options_are_explained(
-    trained: Path, capsys: pytest.CaptureFixture[str], argv: list[str], message: str
-) -> None:
+def test_wrong_options_are_explained(trained, capsys, argv, message):
     assert command.main([str(trained), *argv]) == 2
     assert message in capsys.readouterr().err

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -33,9 +32,7 @@ def words() -> tuple[Segmenter, Vocab]:
 
 
 @pytest.mark.parametrize("keys", FITTING, ids=short)
-def test_transformers_computes_the_same(
-    keys: dict[str, Any], words: tuple[Segmenter, Vocab], tmp_path: Path
-) -> None:
+def test_transformers_computes_the_same(keys, words, tmp_path):
     """Ids of text, log-probabilities of given translations, and greedy translations."""
     transformers = pytest.importorskip("transformers")
     translator = made(words=words, norm="layernorm", **keys)
@@ -78,9 +75,7 @@ def test_transformers_computes_the_same(
         assert tokenizer.decode(output[0], skip_special_tokens=True) == translation
 
 
-def test_files_say_how_to_use_them_and_are_replaced_only_with_force(
-    words: tuple[Segmenter, Vocab], tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_files_say_how_to_use_them_and_are_replaced_only_with_force(words, tmp_path, capsys):
     run = run_folder(made(words=words, norm="layernorm"), tmp_path / "run")
     argv = [str(run), "--format", "transformers"]
     assert main(argv) == 0
@@ -100,9 +95,7 @@ def test_files_say_how_to_use_them_and_are_replaced_only_with_force(
         assert f"{option[0]} is not for --format transformers" in capsys.readouterr().err
 
 
-def test_an_error_names_every_key_and_what_fits(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_an_error_names_every_key_and_what_fits(tmp_path, capsys):
     """The model has byte-pair codes, and nothing that transformers could compute."""
     keys: dict[str, Any] = {
         "norm": "scalenorm", "norm_eps": 1e-3, "activation": "geglu", "tie": "none",

@@ -24,6 +24,7 @@ PATHS = CorpusPaths("gl", "en", "corpus/train", "corpus/dev", "corpus/test")
 LINES = lines_of_digits(300)
 SPEEDS = {Setting("fp32", 2): 1000.0, Setting("fp32", 1): 600.0, Setting("bf16", 2): 400.0}
 ON_CPU = Expectation("CPU", 1_234_567, SPEEDS, threads=2)
+SLOW = dataclasses.replace(ON_CPU, speeds={Setting("fp32", 2): 1.0})
 
 
 def side(lang: str, words: int, script: str = "LATIN", spaced: bool = True) -> SideFacts:
@@ -173,8 +174,7 @@ def test_a_training_is_not_longer_than_the_longest_that_was_measured():
 def test_hours_that_are_too_few_for_one_pass_get_advice():
     found = passes_in(facts_of(2_000_000), 0.5)
     assert found.updates == pytest.approx(0.5 * found.updates_per_pass, rel=0.06)
-    slow = dataclasses.replace(ON_CPU, speeds={Setting("fp32", 2): 1.0})
-    written = words_of(text(facts_of(), found, slow))
+    written = words_of(text(facts_of(), found, SLOW))
     assert "longer than the 2.5 hours of --hours" in written
     assert "so the training sees a part of it" in written
     assert "0.5 passes over the data," in written
@@ -241,10 +241,19 @@ def test_numbers_are_those_of_all_pairs_not_of_the_sample():
     assert one.tokens_per_pass == one.sample.target_pieces
 
 
-def test_tokenized_text_gets_bpe_within_words():
-    recipe = values(facts_of(tokenized=True))
-    assert recipe.data.tokenized
-    assert (recipe.segment.kind, recipe.segment.merges) == ("fastbpe", 8000)
+@pytest.mark.parametrize(
+    ("changes", "segment"),
+    [
+        ({"tokenized": True}, {"kind": "fastbpe", "merges": 8000}),
+        ({}, {"kind": "sentencepiece", "vocab_size": 8000, "byte_fallback": False}),
+        ({"characters": 3500}, {"vocab_size": 8000, "byte_fallback": False}),
+        ({"characters": 4500}, {"vocab_size": 13_000, "byte_fallback": True}),
+    ],
+)
+def test_the_segmentation_depends_on_the_text(changes, segment):
+    recipe = values(facts_of(**changes))
+    assert recipe.data.tokenized == ("tokenized" in changes)
+    assert segment.items() <= recipe.segment.model_dump().items()
 
 
 def test_tokenized_text_may_have_more_characters_than_merges():
@@ -254,19 +263,6 @@ def test_tokenized_text_may_have_more_characters_than_merges():
     facts.sample.append((words, words))
     segment = values(facts).segment
     assert (segment.kind, segment.merges) == ("fastbpe", 1000)
-
-
-def test_raw_text_gets_sentencepiece():
-    recipe = values(facts_of())
-    assert not recipe.data.tokenized
-    assert (recipe.segment.kind, recipe.segment.vocab_size) == ("sentencepiece", 8000)
-    assert not recipe.segment.byte_fallback
-
-
-def test_many_characters_get_bytes_and_a_larger_vocabulary():
-    segment = values(facts_of(characters=4500)).segment
-    assert (segment.vocab_size, segment.byte_fallback) == (13_000, True)
-    assert values(facts_of(characters=3500)).segment.vocab_size == 8000
 
 
 def test_a_corpus_without_test_set():
@@ -297,9 +293,8 @@ def test_advice_for_a_script_without_spaces():
 def test_a_training_of_days_gets_advice():
     facts = facts_of(5_000_000)
     found = suggest(PATHS, facts, gpu=False)
-    slow = dataclasses.replace(ON_CPU, speeds={Setting("fp32", 2): 1.0})
     fast = dataclasses.replace(ON_CPU, speeds={Setting("fp32", 2): 1e9})
-    assert "add --hours" in text(facts, found, slow)
+    assert "add --hours" in text(facts, found, SLOW)
     assert "add --hours" not in text(facts, found, fast)
 
 

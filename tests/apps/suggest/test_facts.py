@@ -27,10 +27,22 @@ def side(lines: list[str]):
     return describe_side("xx", lines, np.array([len(line.split()) for line in lines]))
 
 
-def test_sizes_and_lengths(tmp_path, monkeypatch):
+@pytest.fixture
+def lenient(monkeypatch):
+    """Let the checks of a corpus only warn."""
+    make = module._bare_recipe
+
+    def bare(*arguments):
+        recipe = make(*arguments)
+        return recipe.model_copy(update={"data": recipe.data.model_copy(update={"checks": "warn"})})
+
+    monkeypatch.setattr(module, "_bare_recipe", bare)
+
+
+@pytest.mark.usefixtures("lenient")
+def test_sizes_and_lengths(tmp_path):
     src = [*LATIN, "", "o gato come"]
     tgt = ["the cat eats", "the house is blue and large", "yes", "blank", "the cat eats"]
-    monkeypatch.setattr(module, "_bare_recipe", lenient(module._bare_recipe))
     found = corpus(tmp_path, src, tgt)
     assert found.pairs == 4
     assert (found.src.words, found.src.mean_words, found.src.p99_words) == (13, 3.25, 5)
@@ -43,16 +55,6 @@ def test_sizes_and_lengths(tmp_path, monkeypatch):
     assert found.characters == len(set("".join(src[:3] + tgt[:3])))
 
 
-def lenient(make):
-    """Return a function that makes recipes whose checks only warn."""
-
-    def bare(*arguments):
-        recipe = make(*arguments)
-        return recipe.model_copy(update={"data": recipe.data.model_copy(update={"checks": "warn"})})
-
-    return bare
-
-
 def test_a_failed_check_is_an_error_as_in_training(tmp_path):
     failed = r"corpus checks failed(.|\n)*also in the training data"
     with pytest.raises(UserError, match=failed) as error:
@@ -60,21 +62,16 @@ def test_a_failed_check_is_an_error_as_in_training(tmp_path):
     assert "write a recipe by hand, with data.checks: warn" in str(error.value)
 
 
-def test_warnings_do_not_advise_what_the_suggested_recipe_does(tmp_path, monkeypatch):
-    monkeypatch.setattr(module, "_bare_recipe", lenient(module._bare_recipe))
+@pytest.mark.usefixtures("lenient")
+def test_warnings_do_not_advise_what_the_suggested_recipe_does(tmp_path):
     found = corpus(tmp_path, ["cafe\u0301 de vila", *LATIN], ["coffee", "a cat", "a house", "yes"])
     assert found.report.splits["train"].other_form["src"].lines.count == 1
     assert not [text for text in found.report.warnings if "data.normalize" in text]
 
 
-def test_unequal_files(tmp_path):
-    with pytest.raises(UserError, match=r"has 3 lines, but train\.en has 2"):
-        corpus(tmp_path, LATIN, ["the cat eats", "the house"])
-
-
+@pytest.mark.usefixtures("lenient")
 def test_the_sample_is_spread_over_the_corpus(tmp_path, monkeypatch):
     monkeypatch.setattr(module, "SAMPLE", 3)
-    monkeypatch.setattr(module, "_bare_recipe", lenient(module._bare_recipe))
     lines = [f"palabra {n}" for n in range(8)]
     found = corpus(tmp_path, lines, lines)
     assert [pair[0] for pair in found.sample] == ["palabra 0", "palabra 3", "palabra 6"]
@@ -113,19 +110,12 @@ def test_a_few_letters_of_another_script_are_not_named():
     assert list(side(["a" * 96 + "мир"]).scripts) == ["LATIN"]
 
 
-def test_names_of_scripts():
-    assert [script_of_letter(c) for c in "aя我ひー"] == [
-        "LATIN",
-        "CYRILLIC",
-        "CJK",
-        "HIRAGANA",
-        "KATAKANA",
-    ]
-    assert script_of_letter("\ue000") == "OTHER"  # private use, without a name
+def test_a_character_for_private_use_has_no_name():
+    assert script_of_letter("\ue000") == "OTHER"
 
 
-def test_tokenized_text_is_recognized(tmp_path, monkeypatch):
-    monkeypatch.setattr(module, "_bare_recipe", lenient(module._bare_recipe))
+@pytest.mark.usefixtures("lenient")
+def test_tokenized_text_is_recognized(tmp_path):
     assert corpus(tmp_path, ["o gato come ."], ["the cat eats ."]).tokenized
     assert corpus(tmp_path, ["o gato come"], ["the cat &apos;s house"]).tokenized
     assert not corpus(tmp_path, ["o gato come."], ["the cat eats."]).tokenized

@@ -23,22 +23,14 @@ def ticking():
     return lambda: float(next(count))
 
 
-def test_tokens_of_the_counted_updates_are_divided_by_their_time(start, recipe):
+@pytest.mark.parametrize(("seconds", "counted"), [(3.0, 3), (0.5, 1)])
+def test_tokens_of_the_counted_updates_are_divided_by_their_time(start, recipe, seconds, counted):
     """The clock is read at the start and after each update: three updates take three seconds."""
     resolved = load_recipe(recipe)
     task = make_task(resolved, prepare(resolved), CPU, "fp32")
-    trainer = start()
-    updates = trainer.updates()
-    tokens = [next(updates).tokens for _ in range(4)]
-    assert tokens_per_second(task, 3.0, ticking()) == sum(tokens[1:]) / 3
-
-
-def test_a_slow_update_is_measured_alone(start, recipe):
-    resolved = load_recipe(recipe)
-    task = make_task(resolved, prepare(resolved), CPU, "fp32")
     updates = start().updates()
-    tokens = [next(updates).tokens for _ in range(2)]
-    assert tokens_per_second(task, 0.5, ticking()) == tokens[1]
+    tokens = [next(updates).tokens for _ in range(1 + counted)]
+    assert tokens_per_second(task, seconds, ticking()) == sum(tokens[1:]) / counted
 
 
 def test_in_bf16_a_cpu_is_timed_on_updates_that_it_has_seen(start, recipe, monkeypatch):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import csv
-import errno
 import json
 import os
 import shlex
@@ -98,9 +97,8 @@ def test_each_variant_is_trained_with_each_seed_and_never_again(folder, capsys):
     assert "nmt-report runs/v/a.seed-1 runs/v/b.seed-1 -o runs/v/report.html" in err
     lines = [line.split() for line in out.splitlines()]
     # dev of a seed is 10 + seed, test twice that; the standard deviations are sqrt(1/2), sqrt(2)
-    assert ["a", "2", "11.50", "±", "0.71", "8.00", "±", "0.00", "23.00", "±", "1.41"] in [
-        line[:11] for line in lines
-    ]
+    row = ["a", "2", "11.50", "±", "0.71", "8.00", "±", "0.00", "23.00", "±", "1.41"]
+    assert row in [line[:11] for line in lines]
     assert sweep.main([file, "--seeds", "2", "--seeds", "3"]) == 0
     assert started(capsys.readouterr().err) == ["a.seed-3", "b.seed-3"]
     assert sweep.main([file, "--seeds", "2", "3"]) == 0
@@ -110,12 +108,8 @@ def test_each_variant_is_trained_with_each_seed_and_never_again(folder, capsys):
 def test_the_best_seed_is_the_one_that_is_best_on_dev(folder, capsys):
     assert sweep.main([variants("a", seeds=[1, 3]), "--resamples", "0"]) == 0
     (system,) = result()["systems"]
-    assert system["test"] == {
-        "count": 2,
-        "mean": 24.0,
-        "deviation": pytest.approx(2**1.5),
-        "best": 26,
-    }
+    deviation = pytest.approx(2**1.5)
+    assert system["test"] == {"count": 2, "mean": 24.0, "deviation": deviation, "best": 26}
 
 
 def test_every_format_has_the_numbers(folder, capsys):
@@ -407,12 +401,6 @@ def test_a_vocabulary_of_other_training_text_is_noticed(folder, capsys):
     assert "the variants differ in vocabulary: they predict other tokens" in capsys.readouterr().out
 
 
-def test_the_table_says_that_a_low_ter_is_better(folder, capsys):
-    toy_recipe(folder, {"score": {"metrics": ["bleu", "ter"]}})
-    assert sweep.main([variants("a", "b"), "--metric", "ter"]) == 0
-    assert "difference to a on test; lower is better" in capsys.readouterr().out
-
-
 def test_a_printed_score_stands_next_to_the_same_metric(folder, capsys):
     paper = {"about": "lower rate", "paper": {"test": 18.47}, "schedule": {"lr": 0.001}}
     file = variants(variants={"a": {"about": "as the recipe"}, "b": paper})
@@ -681,7 +669,6 @@ ERRORS = {
     ("time_limit=1", "--hours", "1"): "time_limit: the budget of the sweep sets time_limit already",
     ("--metric", "chrf"): "--metric: the runs of a do not measure chrf; they measure ppl, bleu",
     ("--metric", "blue"): "--metric: the runs of a do not measure blue; they measure ppl, bleu",
-    ("model.dimm=1",): 'command line: unknown key "model.dimm"',
     ("model.heads=3",): "model.heads (3) must divide model.dim (16)",
 }
 
@@ -704,32 +691,18 @@ def test_an_out_that_is_a_file_is_an_error(folder, capsys, search):
         )
 
 
-def test_resamples_are_as_many_as_in_nmt_score(capsys):
+@pytest.mark.parametrize(
+    ("option", "value", "allowed"),
+    [
+        ("--resamples", "99", "'99' is not 0 or an integer of at least 100"),
+        ("--jobs", "0", "0 is not an integer of at least 1"),
+        ("--jobs", "two", "two is not an integer of at least 1"),
+    ],
+)
+def test_numbers_out_of_range(capsys, option, value, allowed):
     with pytest.raises(SystemExit):
-        sweep.main(["v.yaml", "--resamples", "99"])
-    assert "'99' is not 0 or an integer of at least 100" in capsys.readouterr().err
-
-
-@pytest.mark.parametrize("jobs", ["0", "-1", "two"])
-def test_a_number_of_jobs_that_is_none(capsys, jobs):
-    with pytest.raises(SystemExit):
-        sweep.main(["v.yaml", "--jobs", jobs])
-    assert f"argument --jobs: {jobs} is not an integer of at least 1" in capsys.readouterr().err
-
-
-def test_a_full_disk_is_explained_with_options_that_exist(folder, capsys, monkeypatch):
-    file = variants("a")
-    assert sweep.main([file]) == 0
-    capsys.readouterr()
-
-    def full(path: Path, data: bytes) -> None:
-        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-
-    monkeypatch.setattr("nmt.runtime.files.write_synced", full)
-    assert sweep.main([file, "--results"]) == 4
-    err = capsys.readouterr().err
-    assert "nmt-sweep: runs/v/results.txt: the disk (or your quota) is full" in err
-    assert err.endswith("-> free some space, then run the same command again\n")
+        sweep.main(["v.yaml", option, value])
+    assert f"argument {option}: {allowed}" in capsys.readouterr().err
 
 
 def test_two_sweeps_do_not_share_a_folder(folder, capsys):

@@ -37,7 +37,7 @@ def wait_for(condition, process: subprocess.Popen[str]) -> None:
 
 
 @pytest.mark.slow
-def test_an_interrupted_sweep_gives_the_same_weights(tmp_path: Path):
+def test_an_interrupted_sweep_gives_the_same_weights(tmp_path):
     toy_corpus(tmp_path, {"train": 60, "dev": 4, "test": 10})
     toy_recipe(tmp_path, {"train": {"validate_every": 30, "max_validations": 4, "log_every": 2}})
     (tmp_path / "v.yaml").write_text(
@@ -69,7 +69,7 @@ def test_an_interrupted_sweep_gives_the_same_weights(tmp_path: Path):
 
 
 @pytest.mark.slow
-def test_a_sweep_and_a_search_of_language_models(tmp_path: Path):
+def test_a_sweep_and_a_search_of_language_models(tmp_path):
     text_corpus(tmp_path)
     text_recipe(tmp_path, "causal_lm")
     variants = "base: causal_lm.yaml\nvariants:\n  pre: {about: PreNorm}\n"

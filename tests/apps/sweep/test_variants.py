@@ -6,7 +6,6 @@ from __future__ import annotations
 import contextlib
 import json
 from pathlib import Path
-from typing import Any
 
 import pytest
 import yaml
@@ -14,7 +13,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from nmt.apps.sweep.reference import variants_schema
-from nmt.apps.sweep.variants import load_variants
+from nmt.apps.sweep.variants import Budget, Range, load_sweep, load_variants
 from nmt.cli import prepare, train
 from nmt.config.load import dump_recipe, load_recipe, recipe_from_text
 from nmt.config.schedules import InverseSqrt, Linear, NoWarmup
@@ -43,15 +42,46 @@ variants:
     schedule: {kind: no_warmup}
     data: {dev: b/dev}
 """
+LINEAR = """\
+src: gl
+tgt: en
+data: {train: a/train, dev: a/dev}
+schedule: {kind: linear, lr: 1e-3, total_updates: 900}
+"""
+SWEEP = """\
+base: s.yaml
+corpora:
+  small: {data: {train: s/train}}
+  slovak: {src: sk, data: {train: sk/train, dev: sk/dev}}
+variants:
+  post:
+    about: PostNorm
+    paper: {test: {small: 3.5, slovak: fails}}
+    model: {norm_place: post}
+  pre: {about: PreNorm}
+seeds: [1, 2]
+baseline: pre
+budget: {hours: 0.5, tokens: 2e6}
+"""
+SEARCH = """\
+base: s.yaml
+variants: {pre: {about: PreNorm}}
+search:
+  trials: 7
+  space:
+    schedule.lr: {low: 1e-4, high: 1e-2, log: true}
+    model.enc_layers: {low: 2, high: 6, int: true}
+    model.norm: [layernorm, rmsnorm]
+"""
 
 
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Two recipes, r.yaml and q.yaml, in the working directory, so that errors name them so."""
+    """Recipes in the working directory, so that errors name them so."""
     recipes = tmp_path / "recipes"
     recipes.mkdir()
-    for name in ("r.yaml", "q.yaml"):
-        (recipes / name).write_text(BASE, encoding="utf-8")
+    for name, text in (("r.yaml", BASE), ("q.yaml", BASE), ("s.yaml", LINEAR)):
+        (recipes / name).write_text(text, encoding="utf-8")
     monkeypatch.chdir(recipes)
     return recipes
 
@@ -61,20 +91,13 @@ def write(text: str) -> str:
     return "v.yaml"
 
 
-def test_a_variant_is_its_base_with_common_and_its_own_changes(folder: Path):
+def test_a_variant_is_its_base_with_common_and_its_own_changes(folder):
     post, flat = load_variants(write(FILE))
-    assert (post.name, post.about, post.paper) == (
-        "post",
-        "PostNorm",
-        {"dev": 28.2, "test": "fails"},
-    )
+    assert (post.name, post.about) == ("post", "PostNorm")
+    assert post.paper == {"dev": 28.2, "test": "fails"}
     model = post.recipe.model
-    assert (model.norm, model.norm_place, model.heads, model.dropout) == (
-        "layernorm",
-        "post",
-        4,
-        0.4,
-    )
+    assert (model.norm, model.norm_place) == ("layernorm", "post")
+    assert (model.heads, model.dropout) == (4, 0.4)
     assert post.recipe.schedule == InverseSqrt(scale=2, warmup_updates=7)
     assert flat.paper == {}
     assert flat.recipe.model.norm_place == "pre"
@@ -83,21 +106,19 @@ def test_a_variant_is_its_base_with_common_and_its_own_changes(folder: Path):
     assert load_recipe("v.yaml", variant="flat") == flat.recipe
 
 
-def test_the_kind_of_a_variant_replaces_the_common_kind_and_its_keys(folder: Path):
+def test_the_kind_of_a_variant_replaces_the_common_kind_and_its_keys(folder):
     text = FILE.replace("common:", "common:\n  schedule: {kind: linear, lr: 1, total_updates: 900}")
     post, flat = load_variants(write(text))
     assert post.recipe.schedule == Linear(lr=1, total_updates=900, warmup_updates=7)
     assert flat.recipe.schedule == NoWarmup(lr=1)  # lr is a key of both
 
 
-def test_a_dumped_variant_reads_back_equal(folder: Path):
+def test_a_dumped_variant_reads_back_equal(folder):
     recipe = load_recipe(write(FILE), variant="post")
     assert recipe_from_text(dump_recipe(recipe), "config.yaml") == recipe
 
 
-def test_paths_are_relative_to_their_file_and_each_variant_has_a_run_folder(
-    folder: Path, monkeypatch
-):
+def test_paths_are_relative_to_their_file_and_each_variant_has_a_run_folder(folder, monkeypatch):
     (folder / "deep").mkdir()
     (folder / "deep" / "v.yaml").write_text(FILE.replace("r.yaml", "../r.yaml"), encoding="utf-8")
     monkeypatch.chdir(folder.parent)
@@ -108,7 +129,7 @@ def test_paths_are_relative_to_their_file_and_each_variant_has_a_run_folder(
     assert recipe.out == str(Path("runs/v/flat"))
 
 
-def test_overrides_come_last(folder: Path):
+def test_overrides_come_last(folder):
     path = write(FILE)
     recipe = load_recipe(path, ["model.norm_place=pre", "out=x"], "post")
     assert (recipe.model.norm_place, recipe.model.norm, recipe.out) == ("pre", "layernorm", "x")
@@ -116,7 +137,7 @@ def test_overrides_come_last(folder: Path):
         load_recipe(path, ["model.nrom=x"], "post")
 
 
-def test_each_variant_exists_for_each_base(folder: Path):
+def test_each_variant_exists_for_each_base(folder):
     text = FILE.replace("base: r.yaml", "base: [r.yaml, q.yaml]").replace(
         "{dev: 28.20, test: fails}", "{dev: {r: 1.5, q: fails}}"
     )
@@ -126,7 +147,70 @@ def test_each_variant_exists_for_each_base(folder: Path):
     assert variants[2].recipe.out == str(Path("runs/v/q/post"))
 
 
-def test_without_a_choice_the_error_lists_the_variants(folder: Path):
+def test_each_variant_exists_for_each_corpus(folder):
+    sweep = load_sweep(write(SWEEP))
+    names = ["small/post", "small/pre", "slovak/post", "slovak/pre"]
+    assert [v.name for v in sweep.variants] == names
+    assert [v.group for v in sweep.variants] == ["small", "small", "slovak", "slovak"]
+    assert [v.own_name for v in sweep.variants] == ["post", "pre", "post", "pre"]
+    assert [v.paper for v in sweep.variants] == [{"test": 3.5}, {}, {"test": "fails"}, {}]
+    small, slovak = (sweep.variants[i].recipe for i in (0, 2))
+    paths = [entry.path for entry in (*small.data.train, *small.data.dev)]
+    assert (small.src, paths) == ("gl", [str(folder / "s/train"), str(folder / "a/dev")])
+    assert (slovak.src, slovak.data.dev[0].path) == ("sk", str(folder / "sk/dev"))
+    assert (sweep.seeds, sweep.baseline, sweep.search) == ([1, 2], "pre", None)
+    assert sweep.budget == Budget(hours=0.5, tokens=2e6)
+    # the keys of a sweep do not change what nmt-train trains
+    assert load_recipe("v.yaml", variant="slovak/post") == slovak
+    assert slovak.time_limit is None
+
+
+def test_bases_and_corpora_multiply(folder):
+    text = SWEEP.replace("base: s.yaml", "base: [s.yaml, q.yaml]").replace(
+        "{small: 3.5, slovak: fails}", "{q/small: 2}"
+    )
+    variants = load_variants(write(text))
+    assert [v.name for v in variants][:5] == [
+        "s/small/post", "s/small/pre", "s/slovak/post", "s/slovak/pre", "q/small/post",
+    ]  # fmt: skip
+    assert variants[4].paper == {"test": 2}
+    assert variants[4].group == "q/small"
+
+
+def test_the_first_variant_is_the_baseline_by_default(folder):
+    assert load_sweep(write(SWEEP.replace("baseline: pre\n", ""))).baseline == "post"
+
+
+def test_overrides_change_every_variant(folder):
+    sweep = load_sweep(write(SWEEP), ["model.dim=64"])
+    assert {v.recipe.model.dim for v in sweep.variants} == {64}
+
+
+def test_paths_of_a_search_are_relative_to_its_file(folder, monkeypatch):
+    path = write(SEARCH + "    segment.codes: [a.codes, sub/b.codes]\n")
+    monkeypatch.chdir("/")
+    search = load_sweep(folder / path).search
+    assert search is not None
+    assert search.space["segment.codes"] == [f"{folder}/a.codes", f"{folder}/sub/b.codes"]
+
+
+def test_a_search_has_ranges_and_lists(folder):
+    search = load_sweep(write(SEARCH)).search
+    assert search is not None
+    assert (search.trials, search.prune) == (7, True)
+    assert search.space == {
+        "schedule.lr": Range(low=1e-4, high=1e-2, log=True),
+        "model.enc_layers": Range(low=2, high=6, int=True),
+        "model.norm": ["layernorm", "rmsnorm"],
+    }
+
+
+def test_ends_that_are_whole_numbers_do_not_make_a_range_one_of_whole_numbers(folder):
+    search = load_sweep(write(SEARCH + "    optim.clip_norm: {low: 1, high: 4}\n")).search
+    assert search.space["optim.clip_norm"] == Range(low=1, high=4)
+
+
+def test_without_a_choice_the_error_lists_the_variants(folder):
     with pytest.raises(UserError) as error:
         load_recipe(write(FILE))
     assert str(error.value).splitlines() == [
@@ -139,12 +223,14 @@ def test_without_a_choice_the_error_lists_the_variants(folder: Path):
         load_recipe("v.yaml", variant="pst")
 
 
-def test_a_recipe_has_no_variants(folder: Path):
+def test_a_recipe_has_no_variants(folder):
     message = "^r.yaml: this is a recipe; it has no variants"
     with pytest.raises(UserError, match=message):
         load_recipe("r.yaml", variant="post")
     with pytest.raises(UserError, match=message):
         load_variants("r.yaml")
+    with pytest.raises(UserError, match="this is a recipe; a sweep needs a file of variants"):
+        load_sweep("r.yaml")
 
 
 HEAD = "base: r.yaml\nvariants:\n"
@@ -169,20 +255,36 @@ FAULTS = {
     HEAD + "  a: {about: x, data: {dev: {x: 3}}}": '3:30: unknown key "data.dev.x"; data.dev has path, src, tgt, tag, tgt_tag, tokenized, name, other_refs',
     HEAD + "  a: {about: x, schedule: {lr: 3}}": '3:28: "schedule.lr" is a key of kind: no_warmup, linear or constant, but schedule.kind is inverse_sqrt',
     HEAD + "  a: {about: x}\n  b: {about: y, model: {heads: 4}, optim: }": '4:3: variant "b" gives the same recipe as "a" at v.yaml:3:3',
+    SWEEP.replace("baseline: pre", "baseline: prre"): '12:11: baseline: there is no variant "prre"; did you mean "pre"?',
+    SWEEP.replace("baseline: pre", "baseline: x"): '12:11: baseline: there is no variant "x"; the variants are post, pre',
+    SWEEP.replace("[1, 2]", "[1, 2, 1]"): "11:8: seeds: 1 is listed twice",
+    SWEEP.replace("hours: 0.5", "hours: 0"): '13:17: budget.hours: "0" is not a number above 0, or none',
+    SWEEP.replace("hours: 0.5, tokens: 2e6", ""): "13:1: budget: set hours, tokens or both",
+    SWEEP.replace("{src: sk, data:", "{model: {dim: 8}, data:"): '4:12: corpora.slovak: a corpus sets src, tgt, data, segment, but not "model"; set it in common or in a variant',
+    SWEEP.replace("{small: 3.5, slovak: fails}", "{smal: 3}"): '8:20: variants.post.paper.test: "smal" is not a base or corpus of this file; did you mean "small"?',
+    SWEEP + "search: {space: {model.dim: [64, 128]}}": "11:8: seeds: a search trains with one seed; remove the others, or remove search",
+    SEARCH.replace("high: 1e-2", "high: 1e-5"): "6:5: search.space.schedule.lr: low (0.0001) must be below high (1e-05)",
+    SEARCH.replace("low: 1e-4", "low: 0"): "6:44: search.space.schedule.lr.log: true requires low (0) above 0",
+    SEARCH.replace("low: 2", "low: 2.5"): "7:48: search.space.model.enc_layers.int: true requires whole numbers as low and high",
+    SEARCH.replace(", int: true", ""): "7:23: search.space.model.enc_layers: the key takes whole numbers only; add int: true",
+    SEARCH.replace("[layernorm, rmsnorm]", "rmsnorm"): '8:17: search.space.model.norm: "rmsnorm" is not a list of values, or a range {low: 1e-4, high: 1e-2}',
+    SEARCH.replace("[layernorm, rmsnorm]", "[layernorm, rmsnrm]"): '8:29: model.norm: "rmsnrm" is not layernorm, rmsnorm or scalenorm; did you mean "rmsnorm"?',
+    SEARCH.replace("model.norm:", "model.nrm:"): '8:5: unknown key "model.nrm"; did you mean "norm"?',
+    "base: s.yaml\nvariants: {pre: {about: PreNorm}}\nsearch: {trials: 3}": '3:1: required key "search.space" is missing',
 }  # fmt: skip
 
 
 @pytest.mark.parametrize("text", FAULTS, ids=list(FAULTS.values()))
-def test_each_fault_is_an_error_with_its_place(folder: Path, text: str):
+def test_each_fault_is_an_error_with_its_place(folder, text):
     with pytest.raises(UserError) as error:
-        load_variants(write(text))
+        load_sweep(write(text))
     message = FAULTS[text]
     inside = message.startswith(("r.yaml", "required key"))
     expected = {message, f"v.yaml: {message}"} if inside else {f"v.yaml:{message}"}
     assert expected & set(str(error.value).splitlines()), str(error.value)
 
 
-def test_one_error_has_every_fault_of_every_variant(folder: Path):
+def test_one_error_has_every_fault_of_every_variant(folder):
     text = (
         HEAD + "  a: {about: x, modl: {dim: 4}}\n  b: {paper: {dev: 3}}\n  c: {about: z, seed: x}\n"
     )
@@ -197,13 +299,13 @@ def test_one_error_has_every_fault_of_every_variant(folder: Path):
 
 
 @pytest.mark.parametrize("nothing", ["", "~", "none", "{}"])
-def test_an_empty_group_changes_nothing(folder: Path, nothing: str):
+def test_an_empty_group_changes_nothing(folder, nothing):
     text = HEAD + f"  a: {{about: x, model: {nothing}}}\n"
     (variant,) = load_variants(write(text))
     assert variant.recipe.model.dropout == 0.4
 
 
-def test_the_commands_take_a_variant(tmp_path: Path, monkeypatch, capsys):
+def test_the_commands_take_a_variant(tmp_path, monkeypatch, capsys):
     toy_corpus(tmp_path, {"train": 30, "dev": 2, "test": 2})
     toy_recipe(tmp_path)
     text = "base: toy.yaml\nvariants:\n  rms: {about: RMSNorm, model: {norm: rmsnorm}}\n"
@@ -260,7 +362,7 @@ variant_shapes = st.dictionaries(st.sampled_from(["about", "paper", "model", "ki
         },
     )
 )
-def test_any_shape_is_variants_or_a_user_error(folder: Path, values: dict[str, Any]):
+def test_any_shape_is_variants_or_a_user_error(folder, values):
     """Groups as lists, lists as groups, wrong figures: always a message, never a crash."""
     with contextlib.suppress(UserError):
         load_variants(write(yaml.safe_dump(values)))
