@@ -18,7 +18,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TypeAlias
 
-from data_prep.command import own_corpus_command
+from data_prep.command import reader_command
 from data_prep.languages import check_choice
 from data_prep.pairs import Drops, Pair, one_line
 from data_prep.tables import Format, read_rows
@@ -129,7 +129,7 @@ def read(args: argparse.Namespace, drops: Drops) -> Iterator[Pair]:
             )
 
 
-main = own_corpus_command(read, __doc__, _add_options)
+main = reader_command(read, __doc__, _add_options)
 
 if __name__ == "__main__":
     sys.exit(main())

@@ -34,12 +34,11 @@ from typing import IO, Any
 from urllib.parse import unquote, urlsplit
 
 from data_prep.command import (
-    Read,
     add_held_out,
     add_local,
     check_held_out,
-    own_corpus_command,
-    prepare_own_corpus,
+    own_command,
+    write_own_corpus,
 )
 from data_prep.from_tmx import read_units
 from data_prep.languages import check_choice, language_group
@@ -378,7 +377,7 @@ def citations(chosen: Mapping[str, Record]) -> list[str]:
 # ---------------------------------------------------------------- the command
 
 
-def _run(read: Read, args: argparse.Namespace) -> None:
+def run(args: argparse.Namespace) -> None:
     """List the corpora, or write those with the IDs of the options."""
     if not args.ids:
         if args.output is not None:
@@ -418,12 +417,10 @@ def _run(read: Read, args: argparse.Namespace) -> None:
                 for pair in read_corpus(did, record, files, drops):
                     yield pair.swapped() if swapped else pair
 
-        def train(_: argparse.Namespace, drops: Drops) -> Iterator[Pair]:
-            yield from clean_training_pairs(pairs(chosen), drops)
-
+        train = clean_training_pairs(pairs(chosen), drops)
         held_out = {split: pairs(corpora) for split, corpora in sets.items()}
         notes = [f"IDs of mtdata: {' '.join(wanted)}.", *citations(wanted)]
-        prepare_own_corpus(train, args, held_out, sources, notes, drops)
+        write_own_corpus(train, args, drops, held_out, sources, notes)
 
 
 def prepare(request: Request) -> None:
@@ -444,7 +441,7 @@ def prepare(request: Request) -> None:
         raise _wrong_words(
             f"{wrong[0]} is not allowed here" if wrong else "it needs an ID, and no --force"
         )
-    _run(_unread, args)
+    run(args)
 
 
 def _wrong_words(what: str) -> UserError:
@@ -469,11 +466,7 @@ def _add_options(parser: argparse.ArgumentParser) -> None:
     add_local(parser)
 
 
-def _unread(_: argparse.Namespace, __: Drops) -> Iterable[Pair]:
-    return ()
-
-
-main = own_corpus_command(_unread, __doc__, _add_options, _run, needs_output=False)
+main = own_command(run, __doc__, _add_options, needs_output=False)
 
 if __name__ == "__main__":
     sys.exit(main())
