@@ -33,19 +33,14 @@ from typing import Any, Protocol
 import torch
 from tqdm import tqdm
 
+from benchmarks.common import machine, make_trainer, smoothed_loss
 from benchmarks.eager_loop import EagerLoop, baseline_recipe, first_batch
 from benchmarks.flops import flops_per_token, peak_flops
 from nmt.config.load import load_recipe
 from nmt.config.recipe import Recipe
-from nmt.data.batches import collate
 from nmt.data.prepare import Prepared, prepare
 from nmt.data.workers import Prefetcher
-from nmt.run.folder import RunFolder
-from nmt.run.metrics_log import Logger
 from nmt.runtime.device import DTYPES, resolve_device, resolve_precision
-from nmt.training.loss import label_smoothed_loss
-from nmt.training.tasks import make_task
-from nmt.training.trainer import Trainer
 
 
 class Contender(Protocol):
@@ -64,28 +59,17 @@ class Ours:
     """``Trainer.update`` on the batches of the trainer's own prefetcher."""
 
     def __init__(self, recipe: Recipe, prepared: Prepared, device: torch.device) -> None:
-        run = RunFolder(tempfile.mkdtemp())
         precision = resolve_precision(recipe.precision, device)
-        task = make_task(recipe, prepared, device, precision)
-        self.trainer = Trainer(task, run, Logger(), lambda: False)
-        self.model, self.prepared, self.recipe = self.trainer.model, prepared, recipe
+        self.trainer = make_trainer(recipe, prepared, device, precision)
+        self.prepared = prepared
         self.batches = Prefetcher(self.trainer.updates())
         self.stream = iter(self.batches)
 
-    @torch.no_grad()
     def loss(self) -> float:
-        """Return the smoothed fp32 loss per target token of the first batch, without dropout."""
-        batch = collate(self.prepared.train, first_batch(self.recipe, self.prepared))
-        batch = batch.to(self.trainer.device)
-        self.model.eval()
-        smoothing = self.recipe.optim.label_smoothing
-        sums = label_smoothed_loss(
-            self.model(*batch.inputs), batch.tgt_out, self.model.allowed, smoothing
-        )
-        return float(sums.smoothed) / batch.tokens
+        rows = first_batch(self.trainer.recipe, self.prepared)
+        return smoothed_loss(self.trainer, self.prepared, rows)
 
     def update(self) -> int:
-        """Run one update of the trainer and return its number of target tokens."""
         update = next(self.stream)
         self.trainer.update(update)
         return update.tokens
@@ -168,9 +152,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     p.add_argument("--rounds", type=int, default=3)
     args = p.parse_intermixed_args(argv)
     overrides = [*args.overrides, f"out={tempfile.mkdtemp()}/run", "train.log_every=1000"]
-    cuda = torch.cuda.is_available()
-    name = torch.cuda.get_device_name() if cuda else f"CPU, {torch.get_num_threads()} threads"
-    print(f"{Path(args.recipe).name} {' '.join(args.overrides)}; {name}, torch {torch.__version__}")
+    print(f"{Path(args.recipe).name} {' '.join(args.overrides)}; {machine()}")
     print("| batch tokens | contender | tokens/s | ratio | MFU | start-up s |")
     print("|---:|---|---:|---:|---:|---:|", flush=True)
     for batch_tokens in args.batch_tokens:

@@ -12,7 +12,7 @@ from typing import Any
 
 import torch
 
-from benchmarks.training.contenders import padded
+from benchmarks.common import padded
 from benchmarks.training.peer import Peer
 from benchmarks.training.peers import HuggingFace, JoeyNMT, OpenNMT
 from benchmarks.training.workload import Size, Workload

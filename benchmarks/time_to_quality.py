@@ -23,9 +23,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-import torch
 from tqdm import tqdm
 
+from benchmarks.common import machine
 from benchmarks.eager_loop import EagerLoop, baseline_recipe
 from nmt.config.load import load_recipe
 from nmt.config.model import model_config
@@ -166,10 +166,8 @@ def main(argv: Sequence[str] | None = None) -> None:
         if recipe.optim.accumulate > 1:
             p.error("the eager loop does not accumulate gradients: set optim.accumulate=1")
         prepared = prepare(recipe)
-        cuda = torch.cuda.is_available()
-        name = torch.cuda.get_device_name() if cuda else f"CPU, {torch.get_num_threads()} threads"
         settings = " ".join([Path(args.recipe).name, *args.overrides])
-        print(f"{settings} --until {args.until:g}; {name}, torch {torch.__version__}\n{HEADER}")
+        print(f"{settings} --until {args.until:g}; {machine()}\n{HEADER}")
         for contender in args.only:
             outcome = CONTENDERS[contender](recipe, prepared, args.until)
             print(row(contender, outcome, args.until), flush=True)

@@ -10,7 +10,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from benchmarks.training.contenders import model_section, padded
+from benchmarks.common import padded
+from benchmarks.training.contenders import model_section
 from benchmarks.training.workload import Workload
 from nmt.config.model import model_config
 from nmt.data.vocab import BOS, EOS, PAD, UNK
