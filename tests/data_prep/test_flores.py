@@ -22,20 +22,10 @@ def archive(tmp_path, monkeypatch):
     return path
 
 
-def run(archive, out, src):
-    codes = ["--src-lang", src, "--tgt-lang", "en"]
-    return flores.main([*codes, "--from", str(archive), "--output", str(out)])
-
-
 def test_dev_and_devtest_are_written_aligned(archive, tmp_path):
     out = tmp_path / "out"
-    assert run(archive, out, "gl") == 0
+    codes = ["--src-lang", "gl", "--tgt-lang", "en"]
+    assert flores.main([*codes, "--from", str(archive), "--output", str(out)]) == 0
     assert (out / "dev.gl").read_text() == "glg_Latn dev\u00a0 1\nglg_Latn dev 2\n"
     assert (out / "test.en").read_text() == "eng_Latn devtest\u00a0 1\neng_Latn devtest 2\n"
     assert not (out / "train.gl").exists()
-
-
-def test_unknown_code_names_the_nearest_one(archive, tmp_path, capsys):
-    assert run(archive, tmp_path / "out", "glx_Latn") == 2
-    assert "did you mean glg_Latn?" in capsys.readouterr().err
-    assert not (tmp_path / "out").exists()
