@@ -116,7 +116,6 @@ class EagerLoop:
 
 
 def first_batch(recipe: Recipe, prepared: Prepared) -> np.ndarray:
-    """Return the rows of the first batch of the first epoch."""
     lengths = prepared.train.src_len, prepared.train.tgt_len
     return make_batches(*lengths, recipe.data.batch_tokens, recipe.seed, 0)[0]
 

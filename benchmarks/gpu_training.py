@@ -143,7 +143,6 @@ def compare(recipe: Recipe, prepared: Prepared, args: argparse.Namespace) -> Ite
 
 
 def main(argv: Sequence[str] | None = None) -> None:
-    """Run the benchmark and print its table."""
     p = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     p.add_argument("recipe")
     p.add_argument("overrides", nargs="*", metavar="key=value")

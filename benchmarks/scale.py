@@ -63,7 +63,6 @@ def sentences(pairs: int, seed: int) -> Iterator[str]:
 
 
 def generate(folder: Path, pairs: int) -> None:
-    """Write {train,dev}.{xx,yy} into the folder."""
     for name, count in (("train", pairs), ("dev", 1000)):
         for seed, lang in enumerate(("xx", "yy")):
             with (folder / f"{name}.{lang}").open("w", encoding="utf-8") as file:
@@ -73,7 +72,6 @@ def generate(folder: Path, pairs: int) -> None:
 
 
 def process_tree(root: int) -> list[int]:
-    """Return the ids of a process and all its descendants."""
     parents: dict[int, int] = {}
     for folder in Path("/proc").glob("[0-9]*"):
         with contextlib.suppress(OSError):
@@ -102,7 +100,6 @@ class Peak:
     all: int = 0
 
     def sample(self, pid: int) -> None:
-        """Measure a process and its descendants once."""
         sizes = [memory(p) for p in process_tree(pid)]
         self.one, self.all = max(self.one, *sizes), max(self.all, sum(sizes))
 
@@ -129,7 +126,6 @@ def _send(step: Callable[[Path], dict[str, float]], folder: Path, sender: Any) -
 
 
 def recipe_of(folder: Path) -> Recipe:
-    """Return a recipe with the defaults of nmt-train and tokenized text."""
     return recipe_from_text(RECIPE.format(folder=folder), "scale.yaml")
 
 
@@ -176,7 +172,6 @@ def encode_step(folder: Path) -> dict[str, float]:
 
 
 def size(folder: Path) -> int:
-    """Return the bytes of all files below a folder."""
     return sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
 
 
@@ -222,7 +217,6 @@ HEAD = [
 
 
 def main() -> None:
-    """Run the benchmark and print the table row by row."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )

@@ -73,7 +73,6 @@ class Outcome:
 
 
 def ours(recipe: Recipe, prepared: Prepared, until: float) -> Outcome:
-    """Train with the Trainer of nmt-train in a run folder."""
     device = resolve_device(recipe.device)
     precision = resolve_precision(recipe.precision, device)
 
@@ -91,7 +90,6 @@ def ours(recipe: Recipe, prepared: Prepared, until: float) -> Outcome:
 
 
 def eager_loop(recipe: Recipe, prepared: Prepared, until: float, random_order: bool) -> Outcome:
-    """Train ``nn.Transformer`` in an eager loop."""
     device = resolve_device(recipe.device)
     baseline = baseline_recipe(recipe).model_copy(update={"precision": "fp32"})
     loop = EagerLoop(baseline, prepared, device, random_order)
@@ -153,7 +151,6 @@ def row(name: str, outcome: Outcome, until: float) -> str:
 
 
 def main(argv: Sequence[str] | None = None) -> None:
-    """Run the benchmark and print its table."""
     p = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     p.add_argument("recipe")
     p.add_argument("overrides", nargs="*", metavar="key=value")

@@ -92,7 +92,6 @@ def _spaced(text: str) -> str:
 
 
 def _local(tag: str) -> str:
-    """Return the name of a tag without its namespace."""
     return tag.rpartition("}")[2]
 
 

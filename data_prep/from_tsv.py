@@ -89,7 +89,6 @@ def _add_options(parser: argparse.ArgumentParser) -> None:
 
 
 def _numbers(columns: Sequence[Column], header: Sequence[str], path: Path) -> list[int]:
-    """Return the numbers of columns that are given by number or by a name in the header."""
     names = [one_line(name) for name in header]
     wanted = (
         column if isinstance(column, int) else check_choice(column, names, "column", f"{path}:1")

@@ -275,7 +275,6 @@ def _tmx(did: str, texts: Sequence[Path], drops: Drops) -> Iterator[Sequence[str
 
 
 def _by_mtdata(record: Record, texts: Sequence[Path], kind: str) -> Iterator[Sequence[str]]:
-    """Yield what mtdata's parser reads."""
     entry, parser = _mtdata()
     fields = {name: value for name, value in record.items() if name != "is_archive"}
     try:

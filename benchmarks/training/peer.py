@@ -59,7 +59,6 @@ class Peer(ABC):
             return float(self.mean_loss(number))
 
     def update(self, number: int) -> None:
-        """Take one optimizer step on a batch."""
         self.model.train()
         self.optimizer.zero_grad(set_to_none=True)
         with autocast(self.device, self.precision):
