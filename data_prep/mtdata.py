@@ -56,7 +56,6 @@ Record = dict[str, Any]  # of mtdata's index: did, url, ext, in_ext, in_paths, c
 _ID = re.compile(r'^\{"did": "([^"]+)"')
 _LICENSE_FILES = {"license", "license.txt", "license.md", "licence", "copying"}
 _CONNECTIONS = 8  # that ask for sizes at a time
-_NO_PACKAGE = "the package mtdata is not installed"
 
 
 # ---------------------------------------------------------------- the index
@@ -73,7 +72,11 @@ def index_file() -> Path:
         MachineError: it cannot write the index.
     """
     if importlib.util.find_spec("mtdata") is None:
-        raise UserError(_NO_PACKAGE, at="nmt import mtdata", fix=install_fix("corpora"))
+        raise UserError(
+            "the package mtdata is not installed",
+            at="nmt import mtdata",
+            fix=install_fix("corpora"),
+        )
     from importlib.metadata import version
 
     path = cache_folder() / "mtdata" / f"index-{version('mtdata')}.jsonl"
@@ -432,24 +435,23 @@ def prepare(request: Request) -> None:
     words += ["--src-lang", request.src, "--tgt-lang", request.tgt]
     parser = main.parser()
     parser.exit_on_error = False
+    what = ""
     try:
         args, wrong = parser.parse_known_args(words)
+        if wrong:
+            what = f"{wrong[0]} is not allowed here"
+        elif not args.ids or args.force:
+            what = "it needs an ID, and no --force"
     except argparse.ArgumentError as error:
-        raise _wrong_words(str(error)) from error
-    if wrong or not args.ids or args.force:
-        raise _wrong_words(
-            f"{wrong[0]} is not allowed here" if wrong else "it needs an ID, and no --force"
+        what = str(error)
+    if what:
+        raise UserError(
+            what,
+            at="data.download: mtdata",
+            fix="write the words that follow nmt import mtdata, such as data.download: mtdata ID "
+            "--dev ID --test ID",
         )
     run(args)
-
-
-def _wrong_words(what: str) -> UserError:
-    return UserError(
-        what,
-        at="data.download: mtdata",
-        fix="write the words that follow nmt import mtdata, such as data.download: mtdata ID --dev "
-        "ID --test ID",
-    )
 
 
 def _add_options(parser: argparse.ArgumentParser) -> None:
