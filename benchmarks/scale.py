@@ -34,6 +34,7 @@ WORDS = 8  # of a sentence on average
 TYPES = 50_000  # distinct words of each language
 DRAWN = 2_000_000  # words drawn; a sentence is a range of them
 CHUNK = 100_000  # pairs generated at a time
+MIB = 2**20
 RECIPE = """
 src: xx
 tgt: yy
@@ -175,45 +176,37 @@ def size(folder: Path) -> int:
     return sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
 
 
-def measure(folder: Path, pairs: int) -> list[str]:
-    """Return the cells of the row for a corpus size."""
+# name -> format of its numbers
+COLUMNS = {
+    "pairs": ",",
+    "text MiB": ",.0f",
+    "prepare s": ",.1f",
+    "on CPUs s": ",.1f",
+    "largest process MiB": ",.0f",
+    "all processes MiB": ",.0f",
+    "cache MiB": ",.0f",
+    "encoded pairs/s a core": ",.0f",
+    "open s": ".2f",
+    "plan s": ".2f",
+    "first batch s": ".2f",
+    "start MiB": ",.0f",
+    "ms a batch": ".2f",
+}
+
+
+def measure(folder: Path, pairs: int) -> list[float]:
+    """Return the numbers of the row for a corpus size."""
     generate(folder, pairs)
-    text = size(folder)
+    text = size(folder) / MIB
     prepared, most = run_in_process(prepare_step, folder)
     started, held = run_in_process(start_step, folder)
     encoded, _ = run_in_process(encode_step, folder)
+    cache = size(folder / "runs") / MIB
     return [
-        f"{pairs:,}",
-        f"{text / 2**20:,.0f}",
-        f"{prepared['seconds']:,.1f}",
-        f"{prepared['cpu']:,.1f}",
-        f"{most.one / 2**20:,.0f}",
-        f"{most.all / 2**20:,.0f}",
-        f"{size(folder / 'runs') / 2**20:,.0f}",
-        f"{encoded['pairs/s']:,.0f}",
-        f"{started['open']:.2f}",
-        f"{started['plan']:.2f}",
-        f"{started['first batch']:.2f}",
-        f"{held.all / 2**20:,.0f}",
-        f"{started['ms a batch']:.2f}",
+        *(pairs, text, prepared["seconds"], prepared["cpu"], most.one / MIB, most.all / MIB),
+        *(cache, encoded["pairs/s"], started["open"], started["plan"], started["first batch"]),
+        *(held.all / MIB, started["ms a batch"]),
     ]
-
-
-HEAD = [
-    "pairs",
-    "text MiB",
-    "prepare s",
-    "on CPUs s",
-    "largest process MiB",
-    "all processes MiB",
-    "cache MiB",
-    "encoded pairs/s a core",
-    "open s",
-    "plan s",
-    "first batch s",
-    "start MiB",
-    "ms a batch",
-]
 
 
 def main() -> None:
@@ -223,10 +216,11 @@ def main() -> None:
     parser.add_argument("--pairs", type=int, nargs="+", default=[10_000, 100_000, 1_000_000])
     parser.add_argument("--dir", type=Path, help="folder for temporary files, 350 bytes a pair")
     args = parser.parse_args()
-    print("| " + " | ".join(HEAD) + " |\n" + "|---:" * len(HEAD) + "|", flush=True)
+    print("| " + " | ".join(COLUMNS) + " |\n" + "|---:" * len(COLUMNS) + "|", flush=True)
     for pairs in args.pairs:
         with tempfile.TemporaryDirectory(prefix="scale-", dir=args.dir) as folder:
-            print("| " + " | ".join(measure(Path(folder), pairs)) + " |", flush=True)
+            numbers = zip(measure(Path(folder), pairs), COLUMNS.values(), strict=True)
+            print("| " + " | ".join(format(*number) for number in numbers) + " |", flush=True)
 
 
 if __name__ == "__main__":
