@@ -52,12 +52,10 @@ class PrefixState:
         return self.model.logits(last[needed.flatten()], self.out_table).float()
 
     def select(self, parents: Tensor) -> None:
-        """Reorder the prefixes."""
         index = parents[..., None].expand_as(self.prefix)
         self.prefix = self.prefix.gather(1, index)
 
     def keep(self, sentences: Tensor) -> None:
-        """Drop all sentences but these."""
         self.prefix = self.prefix[sentences]
         rows = (sentences[:, None] * self.beam + torch.arange(self.beam)).flatten().tolist()
         self.memory = [self.memory[row] for row in rows]

@@ -15,6 +15,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from benchmarks.common import padded
 from benchmarks.torch_transformer import TorchTransformer
 from nmt.config.model import model_config
 from nmt.config.recipe import ModelConfig, Recipe
@@ -108,19 +109,13 @@ class EagerLoop:
             [np.concatenate([bos, corpus.tgt(row)]) for row in rows],
             [np.concatenate([corpus.tgt(row), eos]) for row in rows],
         )
-        tensors = []
-        for side in sides:
-            padded = np.full((len(side), max(map(len, side))), PAD)
-            for i, ids in enumerate(side):
-                padded[i, : len(ids)] = ids
-            host = torch.from_numpy(padded)
-            host = host.pin_memory() if self.device.type == "cuda" else host
-            tensors.append(host.to(self.device, non_blocking=True))
-        return tuple(tensors)
+        hosts = [padded(side) for side in sides]
+        if self.device.type == "cuda":
+            hosts = [host.pin_memory() for host in hosts]
+        return tuple(host.to(self.device, non_blocking=True) for host in hosts)
 
 
 def first_batch(recipe: Recipe, prepared: Prepared) -> np.ndarray:
-    """Return the rows of the first batch of the first epoch."""
     lengths = prepared.train.src_len, prepared.train.tgt_len
     return make_batches(*lengths, recipe.data.batch_tokens, recipe.seed, 0)[0]
 

@@ -215,7 +215,6 @@ def print_speeds(
 
 
 def main() -> None:
-    """Run the benchmark and print its tables."""
     p = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0], allow_abbrev=False)
     p.add_argument("run")
     p.add_argument("--input", required=True)
@@ -296,7 +295,6 @@ def main() -> None:
 
 
 def machine() -> str:
-    """Return the processor, the cores and the versions."""
     text = Path("/proc/cpuinfo").read_text() if Path("/proc/cpuinfo").exists() else ""
     model = re.search(r"model name\s*: (.*)", text)
     versions = [f"{name} {importlib.metadata.version(name)}" for name in ("torch", "ctranslate2")]

@@ -122,7 +122,6 @@ def ours(keys: dict[str, Any], types: int, precision: str) -> Callable[[list[Pai
 
 
 def run_ours(name: str, types: int, made: list[list[Pair]], precision: str) -> list[float]:
-    """Return the seconds of each update."""
     update, seconds = ours(CONTENDERS[name], types, precision), []
     for pairs in made:
         start = time.perf_counter()
@@ -197,7 +196,6 @@ def run_trainer(types: int, made: list[list[Pair]], precision: str) -> list[floa
 
 
 def main() -> None:
-    """Run the contenders, and print a table."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--types", type=int, default=58_000)
     parser.add_argument("--trimmed", type=int, default=20_000)

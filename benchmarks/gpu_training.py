@@ -4,7 +4,8 @@
 
 All contenders train a model of the recipe's size on the same batches. Apart from the one with the
 recipe's own norm, their losses must be equal before anything is timed. Rounds alternate, medians
-are reported, and the GPU is synchronized only at the ends of a round.
+are reported, and the GPU is synchronized only at the ends of a round. A row is printed when its
+last round has ended; standard error tells what runs, and the speed of each round.
 
 | contender | what it is |
 |---|---|
@@ -22,28 +23,24 @@ from __future__ import annotations
 import argparse
 import contextlib
 import statistics
+import sys
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, Protocol
 
 import torch
 from tqdm import tqdm
 
+from benchmarks.common import machine, make_trainer, smoothed_loss
 from benchmarks.eager_loop import EagerLoop, baseline_recipe, first_batch
 from benchmarks.flops import flops_per_token, peak_flops
 from nmt.config.load import load_recipe
 from nmt.config.recipe import Recipe
-from nmt.data.batches import collate
 from nmt.data.prepare import Prepared, prepare
 from nmt.data.workers import Prefetcher
-from nmt.run.folder import RunFolder
-from nmt.run.metrics_log import Logger
 from nmt.runtime.device import DTYPES, resolve_device, resolve_precision
-from nmt.training.loss import label_smoothed_loss
-from nmt.training.tasks import make_task
-from nmt.training.trainer import Trainer
 
 
 class Contender(Protocol):
@@ -62,42 +59,34 @@ class Ours:
     """``Trainer.update`` on the batches of the trainer's own prefetcher."""
 
     def __init__(self, recipe: Recipe, prepared: Prepared, device: torch.device) -> None:
-        run = RunFolder(tempfile.mkdtemp())
         precision = resolve_precision(recipe.precision, device)
-        task = make_task(recipe, prepared, device, precision)
-        self.trainer = Trainer(task, run, Logger(), lambda: False)
-        self.model, self.prepared, self.recipe = self.trainer.model, prepared, recipe
+        self.trainer = make_trainer(recipe, prepared, device, precision)
+        self.prepared = prepared
         self.batches = Prefetcher(self.trainer.updates())
         self.stream = iter(self.batches)
 
-    @torch.no_grad()
     def loss(self) -> float:
-        """Return the smoothed fp32 loss per target token of the first batch, without dropout."""
-        batch = collate(self.prepared.train, first_batch(self.recipe, self.prepared))
-        batch = batch.to(self.trainer.device)
-        self.model.eval()
-        smoothing = self.recipe.optim.label_smoothing
-        sums = label_smoothed_loss(
-            self.model(*batch.inputs), batch.tgt_out, self.model.allowed, smoothing
-        )
-        return float(sums.smoothed) / batch.tokens
+        rows = first_batch(self.trainer.recipe, self.prepared)
+        return smoothed_loss(self.trainer, self.prepared, rows)
 
     def update(self) -> int:
-        """Run one update of the trainer and return its number of target tokens."""
         update = next(self.stream)
         self.trainer.update(update)
         return update.tokens
 
 
 def contenders(recipe: Recipe, prepared: Prepared, device: torch.device) -> dict[str, Contender]:
-    """Return all contenders by name; without a GPU there are no CUDA graphs to switch off."""
+    """Return all contenders by name, the baseline of the ratios first.
+
+    Without a GPU there are no CUDA graphs to switch off.
+    """
     same = baseline_recipe(recipe)
-    found: dict[str, Contender] = {"ours": Ours(same, prepared, device)}
+    found: dict[str, Contender] = {"eager loop": EagerLoop(same, prepared, device)}
+    found["ours"] = Ours(same, prepared, device)
     if device.type == "cuda":
         off = same.model_copy(update={"graphs": "off"})
         found["ours, without CUDA graphs"] = Ours(off, prepared, device)
     found["ours, as in the recipe"] = Ours(recipe, prepared, device)
-    found["eager loop"] = EagerLoop(same, prepared, device)
     return found
 
 
@@ -111,41 +100,49 @@ def timed(contender: Contender, updates: int, device: torch.device) -> tuple[flo
     return time.perf_counter() - begin, tokens
 
 
-def compare(recipe: Recipe, prepared: Prepared, args: argparse.Namespace) -> list[str]:
-    """Return the rows of the table for one batch size."""
+def report(text: str) -> None:
+    """Print a line of progress above the bar, also if standard error is a file."""
+    tqdm.write(text, file=sys.stderr)
+    sys.stderr.flush()
+
+
+def compare(recipe: Recipe, prepared: Prepared, args: argparse.Namespace) -> Iterator[str]:
+    """Yield the rows of the table for one batch size."""
     device = resolve_device(recipe.device)
+    report("measuring the peak FLOP/s")
     peak = peak_flops(DTYPES[resolve_precision(recipe.precision, device)], device)
+    report("building the contenders and comparing their losses")
     by_name = contenders(recipe, prepared, device)
     losses = {n: c.loss() for n, c in by_name.items() if n != "ours, as in the recipe"}
     if max(losses.values()) > min(losses.values()) * (1 + 1e-4):
         raise SystemExit(f"the contenders do not compute the same model: losses {losses}")
-    warm, rates = {}, {name: [] for name in by_name}
+    corpus, types = prepared.train, len(prepared.vocab)
+    flops = flops_per_token(recipe.model, types, corpus.src_len, corpus.tgt_len)
+    warm, rates, medians = {}, {name: [] for name in by_name}, {}
     turns = [(turn, name) for turn in range(args.rounds + 1) for name in by_name]
     with contextlib.ExitStack() as threads:
         for contender in by_name.values():
             threads.enter_context(contender.batches)
         for turn, name in tqdm(turns, unit=" rounds", leave=False, disable=None):
+            if not turn:
+                report(f"{name}: warming up, {args.updates} updates")
+                warm[name] = timed(by_name[name], args.updates, device)
+                continue
             seconds, tokens = timed(by_name[name], args.updates, device)
-            if turn:
-                rates[name].append(tokens / seconds)
-            else:
-                warm[name] = seconds, tokens
-    corpus, types = prepared.train, len(prepared.vocab)
-    flops = flops_per_token(recipe.model, types, corpus.src_len, corpus.tgt_len)
-    rows = []
-    medians = {name: statistics.median(values) for name, values in rates.items()}
-    for name, rate in medians.items():
-        start_up = warm[name][0] - warm[name][1] / rate
-        rows.append(
-            f"| {recipe.data.batch_tokens:,} | {name} | {rate:,.0f} "
-            f"| {rate / medians['eager loop']:.2f} | {rate * flops / peak:.1%} "
-            f"| {start_up:.1f} |"
-        )
-    return rows
+            rates[name].append(tokens / seconds)
+            report(f"{name}: round {turn} of {args.rounds}, {tokens / seconds:,.0f} tokens/s")
+            if turn < args.rounds:
+                continue
+            rate = medians[name] = statistics.median(rates[name])
+            start_up = warm[name][0] - warm[name][1] / rate
+            yield (
+                f"| {recipe.data.batch_tokens:,} | {name} | {rate:,.0f} "
+                f"| {rate / medians['eager loop']:.2f} | {rate * flops / peak:.1%} "
+                f"| {start_up:.1f} |"
+            )
 
 
 def main(argv: Sequence[str] | None = None) -> None:
-    """Run the benchmark and print its table."""
     p = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     p.add_argument("recipe")
     p.add_argument("overrides", nargs="*", metavar="key=value")
@@ -154,14 +151,13 @@ def main(argv: Sequence[str] | None = None) -> None:
     p.add_argument("--rounds", type=int, default=3)
     args = p.parse_intermixed_args(argv)
     overrides = [*args.overrides, f"out={tempfile.mkdtemp()}/run", "train.log_every=1000"]
-    cuda = torch.cuda.is_available()
-    name = torch.cuda.get_device_name() if cuda else f"CPU, {torch.get_num_threads()} threads"
-    print(f"{Path(args.recipe).name} {' '.join(args.overrides)}; {name}, torch {torch.__version__}")
+    print(f"{Path(args.recipe).name} {' '.join(args.overrides)}; {machine()}")
     print("| batch tokens | contender | tokens/s | ratio | MFU | start-up s |")
-    print("|---:|---|---:|---:|---:|---:|")
+    print("|---:|---|---:|---:|---:|---:|", flush=True)
     for batch_tokens in args.batch_tokens:
         recipe = load_recipe(args.recipe, [*overrides, f"data.batch_tokens={batch_tokens}"])
-        print("\n".join(compare(recipe, prepare(recipe), args)), flush=True)
+        for row in compare(recipe, prepare(recipe), args):
+            print(row, flush=True)
 
 
 if __name__ == "__main__":

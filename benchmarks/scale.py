@@ -34,6 +34,7 @@ WORDS = 8  # of a sentence on average
 TYPES = 50_000  # distinct words of each language
 DRAWN = 2_000_000  # words drawn; a sentence is a range of them
 CHUNK = 100_000  # pairs generated at a time
+MIB = 2**20
 RECIPE = """
 src: xx
 tgt: yy
@@ -63,7 +64,6 @@ def sentences(pairs: int, seed: int) -> Iterator[str]:
 
 
 def generate(folder: Path, pairs: int) -> None:
-    """Write {train,dev}.{xx,yy} into the folder."""
     for name, count in (("train", pairs), ("dev", 1000)):
         for seed, lang in enumerate(("xx", "yy")):
             with (folder / f"{name}.{lang}").open("w", encoding="utf-8") as file:
@@ -73,7 +73,6 @@ def generate(folder: Path, pairs: int) -> None:
 
 
 def process_tree(root: int) -> list[int]:
-    """Return the ids of a process and all its descendants."""
     parents: dict[int, int] = {}
     for folder in Path("/proc").glob("[0-9]*"):
         with contextlib.suppress(OSError):
@@ -102,7 +101,6 @@ class Peak:
     all: int = 0
 
     def sample(self, pid: int) -> None:
-        """Measure a process and its descendants once."""
         sizes = [memory(p) for p in process_tree(pid)]
         self.one, self.all = max(self.one, *sizes), max(self.all, sum(sizes))
 
@@ -129,7 +127,6 @@ def _send(step: Callable[[Path], dict[str, float]], folder: Path, sender: Any) -
 
 
 def recipe_of(folder: Path) -> Recipe:
-    """Return a recipe with the defaults of nmt-train and tokenized text."""
     return recipe_from_text(RECIPE.format(folder=folder), "scale.yaml")
 
 
@@ -176,63 +173,54 @@ def encode_step(folder: Path) -> dict[str, float]:
 
 
 def size(folder: Path) -> int:
-    """Return the bytes of all files below a folder."""
     return sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
 
 
-def measure(folder: Path, pairs: int) -> list[str]:
-    """Return the cells of the row for a corpus size."""
+# name -> format of its numbers
+COLUMNS = {
+    "pairs": ",",
+    "text MiB": ",.0f",
+    "prepare s": ",.1f",
+    "on CPUs s": ",.1f",
+    "largest process MiB": ",.0f",
+    "all processes MiB": ",.0f",
+    "cache MiB": ",.0f",
+    "encoded pairs/s a core": ",.0f",
+    "open s": ".2f",
+    "plan s": ".2f",
+    "first batch s": ".2f",
+    "start MiB": ",.0f",
+    "ms a batch": ".2f",
+}
+
+
+def measure(folder: Path, pairs: int) -> list[float]:
+    """Return the numbers of the row for a corpus size."""
     generate(folder, pairs)
-    text = size(folder)
+    text = size(folder) / MIB
     prepared, most = run_in_process(prepare_step, folder)
     started, held = run_in_process(start_step, folder)
     encoded, _ = run_in_process(encode_step, folder)
+    cache = size(folder / "runs") / MIB
     return [
-        f"{pairs:,}",
-        f"{text / 2**20:,.0f}",
-        f"{prepared['seconds']:,.1f}",
-        f"{prepared['cpu']:,.1f}",
-        f"{most.one / 2**20:,.0f}",
-        f"{most.all / 2**20:,.0f}",
-        f"{size(folder / 'runs') / 2**20:,.0f}",
-        f"{encoded['pairs/s']:,.0f}",
-        f"{started['open']:.2f}",
-        f"{started['plan']:.2f}",
-        f"{started['first batch']:.2f}",
-        f"{held.all / 2**20:,.0f}",
-        f"{started['ms a batch']:.2f}",
+        *(pairs, text, prepared["seconds"], prepared["cpu"], most.one / MIB, most.all / MIB),
+        *(cache, encoded["pairs/s"], started["open"], started["plan"], started["first batch"]),
+        *(held.all / MIB, started["ms a batch"]),
     ]
 
 
-HEAD = [
-    "pairs",
-    "text MiB",
-    "prepare s",
-    "on CPUs s",
-    "largest process MiB",
-    "all processes MiB",
-    "cache MiB",
-    "encoded pairs/s a core",
-    "open s",
-    "plan s",
-    "first batch s",
-    "start MiB",
-    "ms a batch",
-]
-
-
 def main() -> None:
-    """Run the benchmark and print the table row by row."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--pairs", type=int, nargs="+", default=[10_000, 100_000, 1_000_000])
     parser.add_argument("--dir", type=Path, help="folder for temporary files, 350 bytes a pair")
     args = parser.parse_args()
-    print("| " + " | ".join(HEAD) + " |\n" + "|---:" * len(HEAD) + "|", flush=True)
+    print("| " + " | ".join(COLUMNS) + " |\n" + "|---:" * len(COLUMNS) + "|", flush=True)
     for pairs in args.pairs:
         with tempfile.TemporaryDirectory(prefix="scale-", dir=args.dir) as folder:
-            print("| " + " | ".join(measure(Path(folder), pairs)) + " |", flush=True)
+            numbers = zip(measure(Path(folder), pairs), COLUMNS.values(), strict=True)
+            print("| " + " | ".join(format(*number) for number in numbers) + " |", flush=True)
 
 
 if __name__ == "__main__":

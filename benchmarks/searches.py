@@ -12,7 +12,7 @@ from typing import Any
 
 import torch
 
-from benchmarks.training.contenders import padded
+from benchmarks.common import padded
 from benchmarks.training.peer import Peer
 from benchmarks.training.peers import HuggingFace, JoeyNMT, OpenNMT
 from benchmarks.training.workload import Size, Workload
@@ -53,7 +53,6 @@ class PeerTranslator:
 
     @torch.no_grad()
     def translate(self, lines: Sequence[str], beam: int) -> list[str]:
-        """Return the best translation of each line."""
         pieces, vocab = self.codec.source_pieces, self.codec.vocab
         sources = [[*vocab.ids(pieces(line)), EOS] for line in lines]
         order = sorted(range(len(lines)), key=lambda row: -len(sources[row]))

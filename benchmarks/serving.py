@@ -73,7 +73,6 @@ def translate(run: str, lines: list[str], options: dict[str, int]) -> float:
 
 
 def main() -> None:
-    """Print one row for each number of clients, and one for nmt-translate."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("run")
     parser.add_argument("--input", type=Path, required=True)

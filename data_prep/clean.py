@@ -21,6 +21,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from data_prep.languages import add_languages, check_choice
 from nmt.cli.parsers import command_parser
 from nmt.data.text import find_side, quantity
 from nmt.errors import RunError, UserError
@@ -56,14 +57,7 @@ def parser() -> argparse.ArgumentParser:
     )
     p.add_argument("prefix", metavar="PREFIX", help="parallel text: PREFIX.SRC and PREFIX.TGT")
     p.add_argument("-o", "--output", type=Path, required=True, metavar="OUT", help="output prefix")
-    for side, name, code in (("src", "source", "gl"), ("tgt", "target", "en")):
-        p.add_argument(
-            f"--{side}-lang",
-            dest=side,
-            required=True,
-            metavar="LANG",
-            help=f"{name} language, such as {code}",
-        )
+    add_languages(p)
     p.add_argument("--force", action="store_true", help="replace files of an earlier command")
     rules = p.add_argument_group("rules")
     rules.add_argument(
@@ -205,7 +199,6 @@ def chosen_rules(settings: Sequence[str]) -> list[Rule]:
     Raises:
         UserError: there is no such rule, or its threshold is not a number of at least 0.
     """
-    from data_prep.languages import check_choice
     from data_prep.rules import RULES
 
     rules: dict[str, Rule | None] = {rule.name: rule for rule in RULES}

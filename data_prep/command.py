@@ -1,8 +1,8 @@
 """The commands ``nmt import NAME``, for public corpora and for the user's own files.
 
 A module of a public corpus has ``prepare(request)`` and ``main = corpus_command(prepare, ...)``. A
-module ``from_*`` has a reader of pairs and ``main = own_corpus_command(read, ...)``, which filters
-and splits what the reader yields.
+module ``from_*`` has a reader of pairs and ``main = reader_command(read, ...)``, which filters and
+splits what the reader yields.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from data_prep.languages import check_choice
+from data_prep.languages import add_languages, check_choice
 from data_prep.pairs import (
     WRONG_SCRIPT,
     Drops,
@@ -40,7 +40,6 @@ from nmt.runtime.progress import counted
 MIN_GROUPS = 10  # of --split group
 NEARLY_ALL = 0.9  # share of the pairs
 BY_HAND = "choose dev and test yourself (nmt import moses --dev PREFIX --test PREFIX)"
-Read = Callable[[argparse.Namespace, Drops], Iterable[Pair]]
 
 
 @dataclass(frozen=True)
@@ -79,36 +78,52 @@ def corpus_command(
             src, _, tgt = pair.partition("-")
             parser.set_defaults(src=src, tgt=tgt)
         else:
-            _add_languages(parser)
+            add_languages(parser)
         add_local(parser)
         return parser
 
     return Command(lambda a: prepare(Request(a.output, a.src, a.tgt, a.force, a.local)), parser)
 
 
-def own_corpus_command(
-    read: Read,
+def own_command(
+    body: Callable[[argparse.Namespace], None],
     description: str | None,
     add_options: Callable[[argparse.ArgumentParser], None],
-    prepare: Callable[[Read, argparse.Namespace], None] | None = None,
+    *,
     needs_output: bool = True,
+    splits: bool = True,
 ) -> Command:
-    """Return the command of a module that reads files of the user.
+    """Return the command of a module that makes a corpus of the user's choice.
 
     Args:
-        read: yields the pairs of the files that the options name.
         add_options: adds options of the module to the shared ones.
-        prepare: replaces ``prepare_own_corpus``.
         needs_output: whether the command always writes a corpus.
+        splits: whether it filters and splits, and has the options for that.
     """
 
     def parser() -> argparse.ArgumentParser:
-        parser = own_parser(description, needs_output)
+        parser = _parser(description, needs_output)
+        add_languages(parser)
         add_options(parser)
-        _add_filters_and_splits(parser)
+        if splits:
+            _add_filters_and_splits(parser)
         return parser
 
-    return Command(lambda args: (prepare or prepare_own_corpus)(read, args), parser)
+    return Command(body, parser)
+
+
+def reader_command(
+    read: Callable[[argparse.Namespace, Drops], Iterable[Pair]],
+    description: str | None,
+    add_options: Callable[[argparse.ArgumentParser], None],
+) -> Command:
+    """Return the command that filters, splits and writes the pairs that ``read`` yields."""
+
+    def body(args: argparse.Namespace) -> None:
+        drops = Drops()
+        write_own_corpus(read(args, drops), args, drops)
+
+    return own_command(body, description, add_options)
 
 
 def add_local(parser: argparse.ArgumentParser) -> None:
@@ -128,27 +143,25 @@ def add_held_out(parser: argparse.ArgumentParser, metavar: str) -> None:
         parser.add_argument(f"--{split}", metavar=metavar, help=f"existing {split} set")
 
 
-def prepare_own_corpus(
-    read: Read,
+def write_own_corpus(
+    pairs: Iterable[Pair],
     args: argparse.Namespace,
+    drops: Drops,
     held_out: Mapping[str, Iterable[Pair]] | None = None,
     sources: Sequence[RemoteFile] = (),
     notes: Sequence[str] = (),
-    drops: Drops | None = None,
 ) -> None:
-    """Read, filter, split and write a corpus.
+    """Filter, split and write pairs.
 
     Args:
+        pairs: are read after the options are checked.
         held_out: existing dev and test, which are copied line by line; the filters apply to the
             other pairs. None = a part of the pairs becomes dev and test.
         sources, notes: for MANIFEST.json.
-        drops: counts of the caller, which go on here.
     """
     request = Request(args.output, args.src, args.tgt, args.force)
     check_request(request)
-    drops = Drops() if drops is None else drops
-    read_pairs = counted(read(args, drops), "reading", "pairs")
-    pairs = apply_filters(read_pairs, filters_from(args), drops)
+    pairs = apply_filters(counted(pairs, "reading", "pairs"), filters_from(args), drops)
     splits: dict[str, Iterable[Pair]]
     if held_out:
         splits = {"train": drop_duplicates(pairs, drops), **held_out}
@@ -162,7 +175,11 @@ def prepare_own_corpus(
 
 
 def check_held_out(args: argparse.Namespace) -> bool:
-    """Return whether dev and test are given; UserError if only one of them is."""
+    """Return whether dev and test are given.
+
+    Raises:
+        UserError: only one of them is.
+    """
     if bool(args.dev) != bool(args.test):
         raise UserError(
             "--dev and --test require each other", at="--dev, --test", fix="give both or neither"
@@ -171,7 +188,7 @@ def check_held_out(args: argparse.Namespace) -> bool:
 
 
 def filters_from(args: argparse.Namespace) -> list[Filter]:
-    """Return the filters that the options ask for, fast ones first."""
+    """Return the filters of the options, fast ones first."""
     filters = [empty_side()]
     if not args.keep_identical:
         filters.append(identical_sides())
@@ -233,20 +250,10 @@ def _split(pairs: Sequence[Pair], args: argparse.Namespace, drops: Drops) -> dic
     return hold_out(pairs, sizes, drops)
 
 
-def own_parser(description: str | None, needs_output: bool = True) -> argparse.ArgumentParser:
-    """Return the parser of a module that reads files of the user, with the shared options."""
-    parser = _parser(description, needs_output)
-    _add_languages(parser)
-    return parser
-
-
 def _parser(description: str | None, needs_output: bool = True) -> argparse.ArgumentParser:
     from nmt.cli.parsers import command_parser
 
-    parser = command_parser(
-        None,
-        description=(description or "").replace("``", "`"),
-    )
+    parser = command_parser(None, description=(description or "").replace("``", "`"))
     parser.add_argument(
         "-o", "--output", type=Path, required=needs_output, metavar="DIR", help="directory to write"
     )
@@ -266,17 +273,6 @@ def _ratio(text: str) -> float:
         if 1 < number < float("inf"):
             return number
     raise argparse.ArgumentTypeError(f"{text} is not a finite number above 1")
-
-
-def _add_languages(parser: argparse.ArgumentParser) -> None:
-    for side, name, code in (("src", "source", "gl"), ("tgt", "target", "en")):
-        parser.add_argument(
-            f"--{side}-lang",
-            dest=side,
-            required=True,
-            metavar="LANG",
-            help=f"{name} language, such as {code}",
-        )
 
 
 def _add_filters_and_splits(parser: argparse.ArgumentParser) -> None:

@@ -19,7 +19,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
-from data_prep.command import own_corpus_command
+from data_prep.command import reader_command
 from data_prep.pairs import Drops, Pair, one_line, require_file
 from nmt.errors import UserError, install_fix
 
@@ -124,7 +124,7 @@ def _add_options(parser: argparse.ArgumentParser) -> None:
     )
 
 
-main = own_corpus_command(read, __doc__, _add_options)
+main = reader_command(read, __doc__, _add_options)
 
 if __name__ == "__main__":
     sys.exit(main())

@@ -18,13 +18,7 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
-from data_prep.command import (
-    Read,
-    add_held_out,
-    check_held_out,
-    own_corpus_command,
-    prepare_own_corpus,
-)
+from data_prep.command import add_held_out, check_held_out, own_command, write_own_corpus
 from data_prep.pairs import Drops, Pair, clean_training_pairs, read_aligned
 from nmt.data.text import find_side
 
@@ -35,18 +29,14 @@ def _pairs(prefix: str, args: argparse.Namespace) -> Iterator[Pair]:
         yield pair._replace(group=prefix)
 
 
-def read(args: argparse.Namespace, drops: Drops) -> Iterator[Pair]:
-    """Yield the training pairs of all prefixes."""
-    for prefix in args.prefixes:
-        yield from clean_training_pairs(_pairs(prefix, args), drops)
-
-
-def prepare(read: Read, args: argparse.Namespace) -> None:
-    """Split the pairs, or copy the given splits, and write."""
+def prepare(args: argparse.Namespace) -> None:
+    """Split the pairs of all prefixes, or copy the given splits, and write."""
+    drops = Drops()
     held_out = None
     if check_held_out(args):
         held_out = {"dev": _pairs(args.dev, args), "test": _pairs(args.test, args)}
-    prepare_own_corpus(read, args, held_out)
+    pairs = (pair for prefix in args.prefixes for pair in _pairs(prefix, args))
+    write_own_corpus(clean_training_pairs(pairs, drops), args, drops, held_out)
 
 
 def _add_options(parser: argparse.ArgumentParser) -> None:
@@ -56,7 +46,7 @@ def _add_options(parser: argparse.ArgumentParser) -> None:
     add_held_out(parser, "PREFIX")
 
 
-main = own_corpus_command(read, __doc__, _add_options, prepare)
+main = own_command(prepare, __doc__, _add_options)
 
 if __name__ == "__main__":
     sys.exit(main())

@@ -17,7 +17,7 @@ import argparse
 import sys
 from pathlib import Path
 
-from data_prep.command import Command, own_parser
+from data_prep.command import own_command
 from data_prep.pairs import Drops, Pair, read_aligned
 from data_prep.write import Corpus, Request, check_request, write_corpus
 from nmt.data.text import find_side, quantity
@@ -52,16 +52,14 @@ def prepare(args: argparse.Namespace) -> None:
     print("\n".join(f"  {note}" for note in notes), file=sys.stderr)
 
 
-def _parser() -> argparse.ArgumentParser:
-    parser = own_parser(__doc__)
+def _add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("prefix", metavar="PREFIX", help="test set PREFIX.SRC and PREFIX.TGT")
     parser.add_argument(
         "--tokenized", action="store_true", help="the files are Moses-tokenized, with escapes"
     )
-    return parser
 
 
-main = Command(prepare, _parser)
+main = own_command(prepare, __doc__, _add_options, splits=False)
 
 if __name__ == "__main__":
     sys.exit(main())

@@ -20,7 +20,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import BinaryIO, TextIO
 
-from data_prep.command import own_corpus_command
+from data_prep.command import reader_command
 from data_prep.languages import check_choice
 from data_prep.pairs import Drops, Pair, archive_errors, one_line, require_file
 from nmt.data.languages import UNSPACED_CHARACTER
@@ -92,7 +92,6 @@ def _spaced(text: str) -> str:
 
 
 def _local(tag: str) -> str:
-    """Return the name of a tag without its namespace."""
     return tag.rpartition("}")[2]
 
 
@@ -237,7 +236,7 @@ def _add_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("files", nargs="+", type=Path, metavar="FILE", help="file in TMX format")
 
 
-main = own_corpus_command(read, __doc__, _add_options)
+main = reader_command(read, __doc__, _add_options)
 
 if __name__ == "__main__":
     sys.exit(main())

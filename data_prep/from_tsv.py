@@ -18,7 +18,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TypeAlias
 
-from data_prep.command import own_corpus_command
+from data_prep.command import reader_command
 from data_prep.languages import check_choice
 from data_prep.pairs import Drops, Pair, one_line
 from data_prep.tables import Format, read_rows
@@ -89,7 +89,6 @@ def _add_options(parser: argparse.ArgumentParser) -> None:
 
 
 def _numbers(columns: Sequence[Column], header: Sequence[str], path: Path) -> list[int]:
-    """Return the numbers of columns that are given by number or by a name in the header."""
     names = [one_line(name) for name in header]
     wanted = (
         column if isinstance(column, int) else check_choice(column, names, "column", f"{path}:1")
@@ -129,7 +128,7 @@ def read(args: argparse.Namespace, drops: Drops) -> Iterator[Pair]:
             )
 
 
-main = own_corpus_command(read, __doc__, _add_options)
+main = reader_command(read, __doc__, _add_options)
 
 if __name__ == "__main__":
     sys.exit(main())

@@ -34,12 +34,11 @@ from typing import IO, Any
 from urllib.parse import unquote, urlsplit
 
 from data_prep.command import (
-    Read,
     add_held_out,
     add_local,
     check_held_out,
-    own_corpus_command,
-    prepare_own_corpus,
+    own_command,
+    write_own_corpus,
 )
 from data_prep.from_tmx import read_units
 from data_prep.languages import check_choice, language_group
@@ -57,7 +56,6 @@ Record = dict[str, Any]  # of mtdata's index: did, url, ext, in_ext, in_paths, c
 _ID = re.compile(r'^\{"did": "([^"]+)"')
 _LICENSE_FILES = {"license", "license.txt", "license.md", "licence", "copying"}
 _CONNECTIONS = 8  # that ask for sizes at a time
-_NO_PACKAGE = "the package mtdata is not installed"
 
 
 # ---------------------------------------------------------------- the index
@@ -74,7 +72,11 @@ def index_file() -> Path:
         MachineError: it cannot write the index.
     """
     if importlib.util.find_spec("mtdata") is None:
-        raise UserError(_NO_PACKAGE, at="nmt import mtdata", fix=install_fix("corpora"))
+        raise UserError(
+            "the package mtdata is not installed",
+            at="nmt import mtdata",
+            fix=install_fix("corpora"),
+        )
     from importlib.metadata import version
 
     path = cache_folder() / "mtdata" / f"index-{version('mtdata')}.jsonl"
@@ -276,7 +278,6 @@ def _tmx(did: str, texts: Sequence[Path], drops: Drops) -> Iterator[Sequence[str
 
 
 def _by_mtdata(record: Record, texts: Sequence[Path], kind: str) -> Iterator[Sequence[str]]:
-    """Yield what mtdata's parser reads."""
     entry, parser = _mtdata()
     fields = {name: value for name, value in record.items() if name != "is_archive"}
     try:
@@ -378,7 +379,7 @@ def citations(chosen: Mapping[str, Record]) -> list[str]:
 # ---------------------------------------------------------------- the command
 
 
-def _run(read: Read, args: argparse.Namespace) -> None:
+def run(args: argparse.Namespace) -> None:
     """List the corpora, or write those with the IDs of the options."""
     if not args.ids:
         if args.output is not None:
@@ -418,12 +419,10 @@ def _run(read: Read, args: argparse.Namespace) -> None:
                 for pair in read_corpus(did, record, files, drops):
                     yield pair.swapped() if swapped else pair
 
-        def train(_: argparse.Namespace, drops: Drops) -> Iterator[Pair]:
-            yield from clean_training_pairs(pairs(chosen), drops)
-
+        train = clean_training_pairs(pairs(chosen), drops)
         held_out = {split: pairs(corpora) for split, corpora in sets.items()}
         notes = [f"IDs of mtdata: {' '.join(wanted)}.", *citations(wanted)]
-        prepare_own_corpus(train, args, held_out, sources, notes, drops)
+        write_own_corpus(train, args, drops, held_out, sources, notes)
 
 
 def prepare(request: Request) -> None:
@@ -436,24 +435,23 @@ def prepare(request: Request) -> None:
     words += ["--src-lang", request.src, "--tgt-lang", request.tgt]
     parser = main.parser()
     parser.exit_on_error = False
+    what = ""
     try:
         args, wrong = parser.parse_known_args(words)
+        if wrong:
+            what = f"{wrong[0]} is not allowed here"
+        elif not args.ids or args.force:
+            what = "it needs an ID, and no --force"
     except argparse.ArgumentError as error:
-        raise _wrong_words(str(error)) from error
-    if wrong or not args.ids or args.force:
-        raise _wrong_words(
-            f"{wrong[0]} is not allowed here" if wrong else "it needs an ID, and no --force"
+        what = str(error)
+    if what:
+        raise UserError(
+            what,
+            at="data.download: mtdata",
+            fix="write the words that follow nmt import mtdata, such as data.download: mtdata ID "
+            "--dev ID --test ID",
         )
-    _run(_unread, args)
-
-
-def _wrong_words(what: str) -> UserError:
-    return UserError(
-        what,
-        at="data.download: mtdata",
-        fix="write the words that follow nmt import mtdata, such as data.download: mtdata ID --dev "
-        "ID --test ID",
-    )
+    run(args)
 
 
 def _add_options(parser: argparse.ArgumentParser) -> None:
@@ -469,11 +467,7 @@ def _add_options(parser: argparse.ArgumentParser) -> None:
     add_local(parser)
 
 
-def _unread(_: argparse.Namespace, __: Drops) -> Iterable[Pair]:
-    return ()
-
-
-main = own_corpus_command(_unread, __doc__, _add_options, _run, needs_output=False)
+main = own_command(run, __doc__, _add_options, needs_output=False)
 
 if __name__ == "__main__":
     sys.exit(main())

@@ -16,7 +16,7 @@ from pathlib import Path, PurePosixPath
 from data_prep.command import corpus_command
 from data_prep.languages import match_pair
 from data_prep.pairs import Drops, Pair, archive_errors, decode_lines, member_lines
-from data_prep.remote import RemoteFile, check_contents, fetched
+from data_prep.remote import RemoteFile, check_tree, fetched
 from data_prep.write import Corpus, Request, check_request, write_corpus
 from nmt.errors import UserError
 
@@ -46,7 +46,7 @@ def read_texts(archive: Path) -> dict[str, bytes]:
             file = tar.extractfile(info) if path.parent.name == FOLDER else None
             if file is not None:
                 contents[path.name] = file.read()
-    check_contents(contents, TREE, SOURCE.what, str(archive))
+    check_tree(contents, TREE, SOURCE.what, str(archive))
     codes = {name: match[1] for name in contents if (match := _FILE.fullmatch(name))}
     # a script is part of the language here, and a region is not
     return {re.sub("-(?=[A-Z][a-z]{3})", "_", code): contents[name] for name, code in codes.items()}

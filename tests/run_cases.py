@@ -81,6 +81,13 @@ def holds(checkpoint: Checkpoint, update: int) -> bool:
     )
 
 
+def flip(path: Path, place: int = -1) -> None:
+    """Flip a bit of a file."""
+    data = bytearray(path.read_bytes())
+    data[place] ^= 1
+    path.write_bytes(data)
+
+
 def resign(folder: Path) -> None:
     """Make the manifest fit the files, as an attacker would."""
     path = folder / "manifest.json"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import functools
 import re
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -45,9 +46,13 @@ NO_TORCH = [
 ]  # fmt: skip
 
 
+@functools.cache
 def module(path: Path) -> str:
     parts = path.relative_to(ROOT).with_suffix("").parts
     return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+
+
+MODULES = {module(path): path for path in FILES}
 
 
 def floor(name: str) -> int:
@@ -61,24 +66,24 @@ def tree_of(path: Path) -> ast.Module:
     return ast.parse(path.read_text(encoding="utf-8"))
 
 
+def statements(node: ast.AST) -> Iterator[ast.AST]:
+    """Yield the statements below a node, without those for type checkers."""
+    for field in ("body", "orelse", "handlers", "finalbody", "cases"):
+        for child in getattr(node, field, ()):
+            if isinstance(child, ast.If) and ast.unparse(child.test) == "TYPE_CHECKING":
+                continue
+            yield child
+            yield from statements(child)
+
+
 @functools.cache
 def imports(path: Path) -> set[str]:
-    """Return the modules of nmt that a file imports when it is loaded."""
-    known = {module(p) for p in FILES}
+    """Return the modules of nmt that a file imports, also in its functions."""
     found = set()
-    tree = tree_of(path)
-    typing_only = {
-        id(inner)
-        for node in ast.walk(tree)
-        if isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING"
-        for inner in ast.walk(node)
-    }
-    for node in ast.walk(tree):
-        if id(node) in typing_only:
-            continue
+    for node in statements(tree_of(path)):
         assert not (isinstance(node, ast.ImportFrom) and node.level), f"{path}: a relative import"
         if isinstance(node, ast.ImportFrom) and node.module and node.module.startswith("nmt"):
-            deeper = {f"{node.module}.{alias.name}" for alias in node.names} & known
+            deeper = {f"{node.module}.{alias.name}" for alias in node.names} & MODULES.keys()
             found |= deeper or {node.module}
         elif isinstance(node, ast.Import):
             found |= {a.name for a in node.names if a.name.split(".")[0] == "nmt"}
@@ -126,9 +131,8 @@ def test_data_prep_is_only_looked_up_by_name():
 @pytest.mark.parametrize("name", NO_TORCH)
 def test_text_packages_load_without_torch(name: str):
     seen, waiting = set(), [name]
-    by_name = {module(p): p for p in FILES}
     while waiting:
-        path = by_name[waiting.pop()]
+        path = MODULES[waiting.pop()]
         if path in seen:
             continue
         seen.add(path)

@@ -234,39 +234,6 @@ def test_each_part_of_normformer_changes_the_output(part):
             parameter.copy_(kept)
 
 
-@pytest.mark.parametrize("place", ["pre", "post"])
-def test_rmsnorm_with_tied_gains_equals_scalenorm(place):
-    """T 4.2: g_i = g / sqrt(d) for all i turns every RMSNorm into a ScaleNorm of gain g."""
-    keys = {"norm_place": place, "norm_eps": 1e-12}
-    scale = build(tiny(norm="scalenorm", **keys))
-    rms = Transformer(tiny(norm="rmsnorm", **keys), TYPES, ALLOWED).eval()
-    state = {
-        name.removesuffix(".g") + ".weight" if name.endswith(".g") else name: (
-            torch.full((8,), value.item() / math.sqrt(8)) if name.endswith(".g") else value
-        )
-        for name, value in scale.state_dict().items()
-    }
-    rms.load_state_dict(state)
-    batch = batch_of(SOURCES, TARGETS)
-    torch.testing.assert_close(log_probs(rms, batch), log_probs(scale, batch), **CLOSE)
-
-
-def test_a_fixed_gain_equals_a_learned_gain_of_sqrt_d():
-    fixed = build(tiny(scalenorm_gain="fixed"))
-    learned = with_weights_of(fixed, scalenorm_gain="learned")
-    batch = batch_of(SOURCES, TARGETS)
-    torch.testing.assert_close(log_probs(learned, batch), log_probs(fixed, batch), **CLOSE)
-
-
-def test_the_length_of_embedding_rows_matters_only_without_fixnorm():
-    for fixnorm in (True, False):
-        model, batch = build(tiny(fixnorm=fixnorm)), batch_of(SOURCES, TARGETS)
-        before = log_probs(model, batch)
-        with torch.no_grad():
-            model.embed.weight *= 1.5
-        assert torch.allclose(log_probs(model, batch), before, atol=1e-4) == fixnorm
-
-
 # ---------------------------------------------------------------- edges and precision
 
 

@@ -415,6 +415,21 @@ def test_parts_of_recipes_have_keys_and_values_that_are_allowed(page, tmp_path, 
             load_recipe("part.yaml")
 
 
+def test_the_recipe_for_back_translation_is_what_its_command_says(tmp_path, monkeypatch):
+    page = "docs/howto/back-translation.md"
+    monkeypatch.chdir(tmp_path)
+    Path("gl-en.yaml").write_text(yaml.safe_dump(RECIPE), encoding="utf-8")
+    [block] = blocks(page, "yaml")
+    commands = "".join(block.text for block in blocks(page, "sh")).splitlines()
+    [command] = [line for line in commands if "<bt>" in line]
+    [_, recipe, *overrides] = shlex.split(command)
+    text = Path(recipe).read_text(encoding="utf-8")
+    changed = re.sub(r"^  train:.*\n", block.text.removeprefix("data:\n"), text, flags=re.M)
+    Path("changed.yaml").write_text(changed, encoding="utf-8")
+    by_file = load_recipe(Path("changed.yaml"), ["out=runs/gl-en-bt"])
+    assert by_file.data == load_recipe(Path(recipe), overrides).data
+
+
 # ------------------------------------------------------------------------- slow: the pages that run
 
 

@@ -99,14 +99,3 @@ def test_every_part_of_the_papers_has_a_row():
     assert all(f"### Appendix {letter}" in tears for letter in "AC")
     rows = [f"| table {n} " for n in range(1, 8)] + [f"| figure {n} " for n in range(1, 8)]
     assert [row for row in rows if f"\n{row}" not in normformer] == []
-
-
-def test_links_have_targets():
-    for link in re.findall(r"\]\(([^)]+)\)", TEXT):
-        file, _, anchor = link.partition("#")
-        if link.startswith("https://"):
-            continue
-        text = (ROOT / "docs" / file).read_text(encoding="utf-8") if file else TEXT
-        titles = re.findall(r"^#+ (.+)$", text, re.M)
-        anchors = {re.sub(r"[^\w -]", "", t.lower()).replace(" ", "-") for t in titles}
-        assert not anchor or anchor in anchors, link

@@ -5,7 +5,6 @@ from __future__ import annotations
 import importlib
 import re
 import shlex
-import textwrap
 from argparse import ArgumentParser
 from pathlib import Path
 
@@ -14,6 +13,7 @@ import pytest
 import nmt
 from nmt.cli import train
 from nmt.config.load import load_recipe
+from tests.test_pages import blocks_of
 from tests.toy import toy_corpus
 from tests.words import COMMANDS
 
@@ -26,12 +26,6 @@ PARSERS: dict[str, ArgumentParser] = {
 }
 
 
-def blocks(language: str, page: str = README) -> list[str]:
-    """Fenced blocks of a language, without their indentation."""
-    found = re.findall(r"^ *```(\w*)\n(.*?)^ *```$", page, re.M | re.S)
-    return [textwrap.dedent(text) for name, text in found if name == language]
-
-
 def section(title: str, page: str = README) -> str:
     return page.partition(f"\n## {title}\n")[2].partition("\n## ")[0]
 
@@ -40,14 +34,14 @@ def section(title: str, page: str = README) -> str:
 def own_recipe(tmp_path) -> Path:
     """The recipe of docs/howto/which-recipe.md next to a corpus with the names that it uses."""
     toy_corpus(tmp_path / "corpus", {"train": 60, "dev": 5, "test": 5})
-    (block,) = blocks("yaml", WHICH_RECIPE)
+    (block,) = blocks_of(WHICH_RECIPE, "yaml")
     path = tmp_path / "gl-en.yaml"
-    path.write_text(block, encoding="utf-8")
+    path.write_text(block.text, encoding="utf-8")
     return path
 
 
 def test_the_two_commands_are_what_ci_runs():
-    commands = [block.strip() for block in blocks("")]
+    commands = [block.text.strip() for block in blocks_of(README) if not block.language]
     assert commands == [
         "pip install -c constraints.txt -e . && nmt-train recipes/quickstart.yaml",
         'pip install -c constraints.txt -e ".[test]" && pytest',
@@ -105,7 +99,7 @@ def test_sizes_and_length_are_the_papers_for_10k_pairs(own_recipe):
 
 
 def test_overrides_in_the_text_are_right(own_recipe):
-    lines = "\n".join(blocks("sh")).splitlines()
+    lines = "\n".join(block.text for block in blocks_of(README, "sh")).splitlines()
     commands = [
         shlex.split(line, comments=True)
         for line in lines

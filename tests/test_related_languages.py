@@ -56,9 +56,9 @@ def recipe_for(corpus: Path, data: dict[str, Any] | None = None, **groups: Any) 
 LEARNING: dict[str, Any] = {
     "data": {"batch_tokens": 256},
     "model": {"dim": 32, "ffn_dim": 64, "dropout": 0.0, "word_dropout": 0.0},
-    "optim": {"label_smoothing": 0.0},
-    "schedule": {"kind": "linear", "lr": 0.01, "warmup_updates": 30, "total_updates": 240},
-    "train": {"validate_every": 240, "log_every": 120},
+    "optim": {"kind": "muon", "betas": [0.9, 0.98], "label_smoothing": 0.0},
+    "schedule": {"kind": "linear", "lr": 0.02, "warmup_updates": 20, "total_updates": 160},
+    "train": {"validate_every": 160, "log_every": 160},
 }
 
 
@@ -114,7 +114,7 @@ def test_several_sets_are_scored_and_their_mean_selects(learned, capsys):
     assert summary["test"][0]["value"] == pytest.approx(sum(sets.values()) / 2)
     assert sets["gl-en"] == pytest.approx(dev["gl-en/bleu"])  # the same lines
     names = {path.name for path in learned.glob("dev/*.hyp")}
-    assert names == {"u000240.gl-en.hyp", "u000240.es-en.hyp"}
+    assert names == {"u000160.gl-en.hyp", "u000160.es-en.hyp"}
 
     assert score.main([str(learned), "--split", "test.gl-en", "--metrics", "bleu"]) == 0
     assert f"{sets['gl-en']:.2f}" in capsys.readouterr().out

@@ -50,7 +50,6 @@ class Process:
         self.status = self._line().strip()
 
     def ask(self, command: str) -> Any:
-        """Send a command and return its answer."""
         assert self.pipe.stdin is not None
         self.pipe.stdin.write(command + "\n")
         self.pipe.stdin.flush()
@@ -135,12 +134,10 @@ def run_rounds(
 
 
 def medians_of(measured: dict[str, list[float]]) -> dict[str, float]:
-    """Return the median of each list."""
     return {name: statistics.median(values) for name, values in measured.items()}
 
 
 def precision_of(name: str) -> str:
-    """Return the precision in a contender's name."""
     return "bf16" if "bf16" in name else "fp32"
 
 

@@ -7,7 +7,6 @@ target token without dropout, which must be equal for all.
 
 from __future__ import annotations
 
-import tempfile
 from typing import Protocol
 
 import numpy as np
@@ -15,6 +14,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from benchmarks.common import make_trainer, padded, smoothed_loss
 from benchmarks.torch_transformer import TorchTransformer
 from benchmarks.training.workload import Size, Workload
 from nmt.config.model import model_config
@@ -23,12 +23,7 @@ from nmt.data.batches import PlannedBatch, Update, collate
 from nmt.data.prepare import prepare
 from nmt.data.vocab import BOS, EOS, PAD
 from nmt.model.transformer import Transformer
-from nmt.run.folder import RunFolder
-from nmt.run.metrics_log import Logger
 from nmt.runtime.device import resolve_device
-from nmt.training.loss import label_smoothed_loss
-from nmt.training.tasks import make_task
-from nmt.training.trainer import Trainer
 
 LR = 1e-4
 
@@ -67,28 +62,15 @@ class Ours:
         model = model_section(workload.size, **choices)
         optim = OptimConfig(label_smoothing=workload.size.label_smoothing)
         recipe = recipe.model_copy(update={"model": model, "optim": optim})
-        run = RunFolder(tempfile.mkdtemp())
-        device = resolve_device(recipe.device)
-        task = make_task(recipe, prepared, device, precision)
-        self.trainer = Trainer(task, run, Logger(), lambda: False)
-        self.model = self.trainer.model
+        self.trainer = make_trainer(recipe, prepared, resolve_device(recipe.device), precision)
+        self.model, self.prepared = self.trainer.model, prepared
         self.rows = [np.array(rows) for rows in workload.rows]
-        self.corpus = prepared.train
 
     def loss(self, number: int) -> float:
-        """Return the smoothed loss per target token."""
-        self.model.eval()
-        batch = collate(self.corpus, self.rows[number]).to(self.trainer.device)
-        smoothing = self.trainer.recipe.optim.label_smoothing
-        with torch.no_grad():
-            sums = label_smoothed_loss(
-                self.model(*batch.inputs), batch.tgt_out, self.model.allowed, smoothing
-            )
-        return float(sums.smoothed) / batch.tokens
+        return smoothed_loss(self.trainer, self.prepared, self.rows[number])
 
     def update(self, number: int) -> None:
-        """Run one update of the trainer."""
-        batch = collate(self.corpus, self.rows[number]).to(self.trainer.device)
+        batch = collate(self.prepared.train, self.rows[number]).to(self.trainer.device)
         update = Update(
             [PlannedBatch(0, number, batch)], batch.tokens, epoch=0, next_batch=number + 1
         )
@@ -108,13 +90,11 @@ class Torch:
         self.optimizer = torch.optim.Adam(self.model.parameters(), lr=LR, fused=True)
 
     def loss(self, number: int) -> float:
-        """Return the smoothed loss per target token."""
         self.model.eval()
         with torch.no_grad():
             return self._loss(number).item()
 
     def update(self, number: int) -> None:
-        """Take one optimizer step."""
         self.model.train()
         self.optimizer.zero_grad(set_to_none=True)
         self._loss(number).backward()
@@ -135,11 +115,3 @@ class Torch:
             ignore_index=PAD,
             label_smoothing=self.size.label_smoothing,
         )
-
-
-def padded(rows: list[list[int]]) -> Tensor:
-    """Return ids of sentences of different lengths as [B, L] int64, padded on the right."""
-    out = torch.full((len(rows), max(map(len, rows))), PAD)
-    for i, row in enumerate(rows):
-        out[i, : len(row)] = torch.tensor(row)
-    return out

@@ -10,7 +10,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from benchmarks.training.contenders import model_section, padded
+from benchmarks.common import padded
+from benchmarks.training.contenders import model_section
 from benchmarks.training.workload import Workload
 from nmt.config.model import model_config
 from nmt.data.vocab import BOS, EOS, PAD, UNK
@@ -58,7 +59,6 @@ class Peer(ABC):
             return float(self.mean_loss(number))
 
     def update(self, number: int) -> None:
-        """Take one optimizer step on a batch."""
         self.model.train()
         self.optimizer.zero_grad(set_to_none=True)
         with autocast(self.device, self.precision):

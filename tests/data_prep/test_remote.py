@@ -184,14 +184,11 @@ def test_a_local_tree_that_does_not_match_stays(tmp_path):
     assert (tmp_path / "dev.sw").exists()
 
 
-def test_a_folder_is_identified_by_its_git_tree(tmp_path):
-    files = [tmp_path / "dev.sw", tmp_path / "dev.en"]
-    for path, text in zip(files, ("moja\n", "one\n"), strict=True):
-        path.write_text(text)
-    check_tree(files, TREE, "toy")
-    files[1].write_text("on")
+def test_a_folder_is_identified_by_its_git_tree():
+    files = {"dev.sw": b"moja\n", "dev.en": b"one\n"}
+    check_tree(files, TREE, "toy", "folder")
     with pytest.raises(UserError, match=r"not the expected files of toy: git tree"):
-        check_tree(files, TREE, "toy")
+        check_tree({**files, "dev.en": b"on"}, TREE, "toy", "folder")
 
 
 def test_an_error_page_instead_of_the_archive(server, download_cache):

@@ -83,16 +83,14 @@ def test_a_file_that_is_no_export(exports, tmp_path, capsys, name):
     assert not (tmp_path / "out").exists()
 
 
-@pytest.mark.parametrize("keep", [0, 100, 1000])
-def test_truncated_export(exports, tmp_path, capsys, keep):
+@pytest.mark.parametrize(
+    "damage",
+    [lambda data: data[:100], lambda data: b"", lambda data: b"<html>no such page</html>"],
+    ids=["truncated", "empty", "error page"],
+)
+def test_a_damaged_export(exports, tmp_path, capsys, damage):
     path = exports / "eng_sentences_detailed.tsv.bz2"
-    path.write_bytes(path.read_bytes()[:keep])
+    path.write_bytes(damage(path.read_bytes()))
     assert run(exports, tmp_path / "out") == 2
     assert "damaged or truncated" in capsys.readouterr().err
     assert not (tmp_path / "out").exists()
-
-
-def test_an_error_page_instead_of_an_export(exports, tmp_path, capsys):
-    (exports / "ara-eng_links.tsv.bz2").write_text("<html>no such page</html>")
-    assert run(exports, tmp_path / "out") == 2
-    assert "damaged or truncated" in capsys.readouterr().err

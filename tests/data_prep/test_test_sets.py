@@ -1,4 +1,4 @@
-"""NTREX-128 and FLORES+ from small files in the layouts of their publishers."""
+"""NTREX-128, FLORES-200 and FLORES+ from small files in the layouts of their publishers."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import tarfile
 import pooch
 import pytest
 
-from data_prep import flores_plus, ntrex, remote
+from data_prep import flores, flores_plus, ntrex, remote
 from data_prep.remote import _git_id
 
 TEXTS = {
@@ -66,6 +66,28 @@ def test_a_changed_file_of_ntrex_is_not_used(local, tmp_path, capsys):
     archive(local, {**TEXTS, "newstest2019-ref.glg.txt": "Unha cousa.\nDuas.\n"})
     assert get(ntrex, local, tmp_path / "out") == 2
     assert "not the expected files of NTREX-128" in capsys.readouterr().err
+
+
+@pytest.fixture
+def flores_archive(tmp_path, monkeypatch):
+    path = tmp_path / "flores200_dataset.tar.gz"
+    with tarfile.open(path, "w:gz") as tar:
+        for split in ("dev", "devtest"):
+            for lang in ("eng_Latn", "glg_Latn", "arb_Arab"):
+                data = f"{lang} {split}\u00a0 1\n{lang} {split} 2\n".encode()
+                info = tarfile.TarInfo(f"./flores200_dataset/{split}/{lang}.{split}")
+                info.size = len(data)
+                tar.addfile(info, io.BytesIO(data))
+    monkeypatch.setattr(flores, "SOURCE", flores.RemoteFile("FLORES", "x", path.name))
+    return path
+
+
+def test_dev_and_devtest_of_flores_are_written_aligned(flores_archive, tmp_path):
+    out = tmp_path / "out"
+    assert get(flores, flores_archive, out) == 0
+    assert (out / "dev.gl").read_text() == "glg_Latn dev\u00a0 1\nglg_Latn dev 2\n"
+    assert (out / "test.en").read_text() == "eng_Latn devtest\u00a0 1\neng_Latn devtest 2\n"
+    assert not (out / "train.gl").exists()
 
 
 def row(number, text):

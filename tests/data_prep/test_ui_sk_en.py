@@ -8,7 +8,7 @@ import zipfile
 
 import pytest
 
-from data_prep import ui_sk_en
+from data_prep import released, ui_sk_en
 from data_prep.pairs import Drops
 from data_prep.write import Request
 from nmt.data.near_duplicates import normalized
@@ -21,10 +21,13 @@ def sentences():
         yield " ".join(itertools.islice(letters, 5))
 
 
+[SOURCE] = ui_sk_en.CORPUS.files
+
+
 @pytest.fixture
-def wheel(tmp_path, monkeypatch):
+def wheel(tmp_path):
     """300 integrations of four texts; two are the same everywhere, one is a label."""
-    path = tmp_path / ui_sk_en.SOURCE.filename
+    path = tmp_path / SOURCE.filename
     text = sentences()
     with zipfile.ZipFile(path, "w") as archive:
         for i in range(300):
@@ -38,16 +41,15 @@ def wheel(tmp_path, monkeypatch):
                 archive.writestr(f"{root}/{lang}.json", json.dumps(tree))
         archive.writestr("homeassistant/components/x/translations/en.json", "{}")
         archive.writestr("homeassistant/evil.py", "raise SystemExit('imported')")
-    digest = hashlib.sha256(path.read_bytes()).hexdigest()
-    source = dataclasses.replace(ui_sk_en.SOURCE, sha256=digest)
-    monkeypatch.setattr(ui_sk_en, "SOURCE", source)
-    monkeypatch.setattr(ui_sk_en, "HELD_OUT", {"dev": 60, "test": 60})
     return path
 
 
 def test_splits_share_no_text_and_their_sides_are_aligned(wheel, tmp_path):
     out = tmp_path / "out"
-    ui_sk_en.prepare(Request(out, "sk", "en", local=wheel))
+    pinned = dataclasses.replace(SOURCE, sha256=hashlib.sha256(wheel.read_bytes()).hexdigest())
+    sizes = {"dev": 60, "test": 60}
+    corpus = dataclasses.replace(ui_sk_en.CORPUS, files=[pinned], held_out=sizes)
+    corpus.prepare(Request(out, "sk", "en", local=wheel))
     lines = {
         (split, lang): (out / f"{split}.{lang}").read_text("utf-8").splitlines()
         for split in ("train", "dev", "test")
@@ -75,7 +77,7 @@ def test_paragraphs_and_markdown(tmp_path):
             name = f"homeassistant/components/c/translations/{lang}.json"
             archive.writestr(name, json.dumps(tree))
     drops = Drops()
-    assert [pair[:2] for pair in ui_sk_en.read_pairs(path, drops)] == [
+    assert [pair[:2] for pair in ui_sk_en.read_pairs([path], drops)] == [
         ("Jeden odkaz tu.", "One link here."),
         ("Druhý odsek {n}.", "Second paragraph {n}."),
     ]
@@ -84,6 +86,6 @@ def test_paragraphs_and_markdown(tmp_path):
 
 def test_existing_output_is_refused_before_downloading(tmp_path, monkeypatch):
     (tmp_path / "x").write_text("x")
-    monkeypatch.setattr(ui_sk_en, "fetched", None)  # would fail if called
+    monkeypatch.setattr(released, "fetched", None)  # would fail if called
     with pytest.raises(UserError, match="--force"):
         ui_sk_en.prepare(Request(tmp_path, "sk", "en"))

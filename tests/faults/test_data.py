@@ -416,8 +416,8 @@ def test_killed_worker_is_an_error(corpus: Corpus, monkeypatch):
     assert list((corpus.folder / ".cache").iterdir()) == []
 
 
-def test_workers_do_not_load_torch_and_give_the_same_ids(corpus: Corpus):
-    """Compare the caches of one process and of several, with torch forbidden."""
+def test_workers_do_not_load_torch_and_give_the_same_ids(corpus: Corpus, monkeypatch):
+    """Compare the caches of this process and of several, in which torch is forbidden."""
     code = """
 import sys
 from nmt.data import encoded, workers
@@ -427,17 +427,18 @@ def look(self, chunk):
     assert "torch" not in sys.modules
     return real(self, chunk)
 encoded.EncodeChunk.__call__ = look
-cores, *argv = sys.argv[1:]
-workers.MIN_PARALLEL_CHUNKS, workers.CHUNK, workers.available_cpus = 1, 4, lambda: int(cores)
-sys.exit(main(argv))
+workers.MIN_PARALLEL_CHUNKS, workers.CHUNK, workers.available_cpus = 1, 4, lambda: 3
+sys.exit(main(sys.argv[1:]))
 """
     text = "src: gl\ntgt: en\nsegment: {merges: 30, dropout: 0.3}\n"
     recipe = corpus.write("r.yaml", text + "data: {train: train, dev: dev, tokenized: true}\n")
+    argv = [sys.executable, "-c", code, str(recipe), f"out={corpus.folder}/several/run"]
+    subprocess.run(argv, check=True, capture_output=True, cwd=Path(__file__).parents[2])
+    monkeypatch.setattr(workers, "CHUNK", 4)
+    monkeypatch.setattr(workers, "available_cpus", lambda: 1)
+    assert main([str(recipe), f"out={corpus.folder}/one/run"]) == 0
     stored = []
-    for cores in "13":
-        out = corpus.folder / cores
-        argv = [sys.executable, "-c", code, cores, str(recipe), f"out={out}/run"]
-        subprocess.run(argv, check=True, capture_output=True, cwd=Path(__file__).parents[2])
+    for out in (corpus.folder / "several", corpus.folder / "one"):
         (folder,) = (out / ".cache").iterdir()
         files = sorted(p for p in folder.rglob("*") if p.is_file())
         stored.append({str(p.relative_to(folder)): p.read_bytes() for p in files})
@@ -455,6 +456,7 @@ def test_disk_full_is_exit_code_4_and_leaves_nothing(corpus: Corpus, monkeypatch
     (cache,) = re.findall(r"^nmt-prepare: (.*): the disk", message) or [""]
     assert Path(cache).parent == corpus.folder / ".cache"
     assert re.search(r"is full: [\d.]+ KB needed, .* free\n  -> free some space", message)
+    assert "--resume" not in message
     assert list((corpus.folder / ".cache").iterdir()) == []
 
 

@@ -24,7 +24,7 @@ from nmt.run.checkpoint import load_checkpoint
 from nmt.run.folder import RunFolder
 from nmt.run.results import read_summary
 from nmt.runtime import memory
-from tests.run_cases import forget_recipe, resign
+from tests.run_cases import flip, forget_recipe, resign
 from tests.toy import toy_corpus, toy_recipe
 
 
@@ -182,21 +182,15 @@ HASHED = ["model.bin", "config.json", "shared_vocabulary.json", "vocab.txt", "se
           "nmt.json"]  # fmt: skip
 
 
-def flip(path: Path) -> None:
-    content = path.read_bytes()
-    middle = len(content) // 2
-    path.write_bytes(content[:middle] + bytes([content[middle] ^ 1]) + content[middle + 1 :])
-
-
 @pytest.mark.parametrize("name", HASHED)
 def test_a_changed_file_of_an_export_is_refused(name, model):
-    flip(model / name)
+    flip(model / name, 0)
     with pytest.raises(UserError, match=re.escape(f"{name}: damaged or edited: its SHA-256")):
         load_translator(model, "cpu")
 
 
 def test_the_program_of_an_export_refuses_a_changed_or_missing_file(model):
-    flip(model / "nmt.json")
+    flip(model / "nmt.json", 0)
     ran = program(model)
     assert ran.returncode == 2
     assert "nmt.json is damaged or edited" in ran.stderr

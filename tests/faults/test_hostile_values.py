@@ -15,7 +15,7 @@ import pytest
 from nmt.apps.plot import command as plot
 from nmt.apps.plot.curves import RunMetrics
 from nmt.apps.report import command as report
-from nmt.cli import common, export, prepare
+from nmt.cli import common, export
 from nmt.cli.parsers import command_parser
 from nmt.config.load import load_recipe
 from nmt.errors import UserError
@@ -150,17 +150,6 @@ def full_disk(monkeypatch):
         monkeypatch.setattr(files, "write_synced", write)
 
     return start
-
-
-def test_a_full_disk_while_corpora_are_prepared(full_disk, tmp_path: Path, capsys):
-    toy_corpus(tmp_path)
-    recipe = str(toy_recipe(tmp_path))
-    full_disk()
-    assert prepare.main([recipe]) == 4
-    error = capsys.readouterr().err
-    assert "needed" in error
-    assert "free some space, then run the same command again" in error
-    assert "--resume" not in error
 
 
 def test_a_full_disk_while_a_model_is_exported(full_disk, short_run: Path, tmp_path: Path, capsys):

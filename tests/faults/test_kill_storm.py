@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import random
+import shutil
 import signal
 import sys
 import time
@@ -136,14 +137,14 @@ def test_a_closed_terminal_saves_the_state(tmp_path):
     assert [path.name for path in (run / "checkpoints").iterdir()]
 
 
-def test_the_report_that_a_kill_prevented_is_written(tmp_path, monkeypatch, capsys):
-    toy_corpus(tmp_path, {"train": 40, "dev": 4, "test": 4})
-    recipe, report = str(toy_recipe(tmp_path)), tmp_path / "run" / "report.html"
-    assert main([recipe]) == 0  # without a report, as after a kill between it and summary.json
-    assert not report.exists()
+def test_the_report_that_a_kill_prevented_is_written(short_run, tmp_path, monkeypatch, capsys):
+    run = shutil.copytree(short_run, tmp_path / "run")
+    report = run / "report.html"
+    assert not report.exists()  # as after a kill between it and summary.json
+    command = [str(short_run.parent / "toy.yaml"), f"out={run}", "--resume"]
     final_reports.write(monkeypatch)
-    assert main([recipe, "--resume", "--dry-run"]) == 0
+    assert main([*command, "--dry-run"]) == 0
     assert not report.exists()
-    assert main([recipe, "--resume"]) == 0
+    assert main(command) == 0
     assert report.read_text(encoding="utf-8").startswith("<!DOCTYPE html>")
     assert "already finished" in capsys.readouterr().err

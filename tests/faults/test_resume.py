@@ -26,7 +26,7 @@ from nmt.run.results import read_summary, write_summary
 from nmt.runtime import files
 from nmt.training import resume
 from nmt.training.trainer import Trainer
-from tests.run_cases import resign
+from tests.run_cases import flip, resign
 from tests.test_resume import call_after, difference, result, terminate_after
 from tests.toy import toy_corpus, toy_recipe
 
@@ -221,13 +221,6 @@ def test_auto_after_an_explicit_precision_is_allowed(here):
 # --- damaged checkpoints ------------------------------------------------------------------------
 
 
-def damage(checkpoint: Path) -> None:
-    path = checkpoint / "model.safetensors"
-    data = bytearray(path.read_bytes())
-    data[-1] ^= 1
-    path.write_bytes(bytes(data))
-
-
 def best_of(run: Path, update: int) -> None:
     """Make a checkpoint the best by giving it the highest dev score."""
     folder = RunFolder.open(run)
@@ -244,7 +237,7 @@ def test_a_damaged_best_is_replaced_at_the_start(here):
     run = here / "run"
     assert [p.name for p in RunFolder.open(run).checkpoints()] == ["u000004", "u000006", "u000007"]
     best_of(run, 4)
-    damage(run / "checkpoints" / "u000004")
+    flip(run / "checkpoints/u000004/model.safetensors")
     assert resumed(here) == 0
     log = (run / "train.log").read_text()
     assert "the best checkpoint cannot be used" in log
@@ -262,7 +255,7 @@ def test_a_best_damaged_during_training_is_replaced_at_the_end(here, monkeypatch
 
     def act(trainer: Trainer) -> None:
         if trainer.state.update == 8:
-            damage(run / "checkpoints" / "u000004")
+            flip(run / "checkpoints/u000004/model.safetensors")
 
     call_after(monkeypatch, Trainer, "update", act)
     assert resumed(here) == 0
@@ -273,7 +266,7 @@ def test_a_best_damaged_during_training_is_replaced_at_the_end(here, monkeypatch
 def test_without_another_validated_checkpoint_the_next_one_is_best(here):
     run = here / "run"
     best_of(run, 4)
-    damage(run / "checkpoints" / "u000004")
+    flip(run / "checkpoints/u000004/model.safetensors")
     shutil.rmtree(run / "checkpoints" / "u000006")
     assert resumed(here) == 0
     assert "no other validated checkpoint is kept" in (run / "train.log").read_text()

@@ -52,11 +52,6 @@ def test_notes_on_a_tokenized_reference_and_an_empty_hypothesis(
     assert "version:" in captured.out
 
 
-def test_empty_files_are_an_error(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    empty = write_lines(tmp_path / "empty", [])
-    assert "no lines to score" in error_of(capsys, "--hyp", empty, "--ref", empty)
-
-
 def test_empty_references_score_zero(
     tmp_path: Path, ref: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -234,16 +234,11 @@ def test_lines_that_end_with_cr_are_refused(
     assert b"< FILE > NEW" in capsysbinary.readouterr().err
 
 
-def test_the_input_is_never_overwritten(
-    translate: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def test_the_file_of_standard_input_is_never_overwritten(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Neither by the output nor by the partial output, by any path."""
-    source, link = tmp_path / "x.part", tmp_path / "link"
+    source = tmp_path / "in"
     source.write_bytes(text_of(LINES))
-    link.symlink_to(source)
-    for target in (source, link, tmp_path / "x"):
-        err = refused(translate, "--input", source, "--output", target, "--force")
-        assert "is also an input" in err
     with source.open() as opened:
         monkeypatch.setattr(sys, "stdin", opened)
         assert main([str(tmp_path), "--output", str(source), "--force"]) == 2
@@ -435,14 +430,6 @@ def test_a_missing_run_folder_is_refused(translate: Command, trained: Path, tmp_
     assert f"did you mean {trained}" in refused(translate, run=inside)
 
 
-def test_a_damaged_checkpoint_is_refused(translate: Command, run: Path) -> None:
-    weights = run / "checkpoints" / (run / "best").read_text().split()[0] / "model.safetensors"
-    data = bytearray(weights.read_bytes())
-    data[-1] ^= 1
-    weights.write_bytes(data)
-    assert "model.safetensors" in refused(translate, run=run, stdin=b"3 1\n")
-
-
 def test_files_of_another_model_are_refused(translate: Command, run: Path) -> None:
     vocab = run / "vocab.txt"
     lines = vocab.read_text(encoding="utf-8").splitlines(keepends=True)
@@ -463,10 +450,6 @@ def test_files_of_another_model_are_refused(translate: Command, run: Path) -> No
     assert "vocab.txt or segmenter.json differs from those that checkpoint" in refused(
         translate, run=run
     )
-    segmenter.write_text(metadata)
-    config = run / "config.yaml"
-    config.write_text(config.read_text().replace("ffn_dim: 32", "ffn_dim: 48"))
-    assert "model.ffn_dim: 32 -> 48" in refused(translate, run=run)
 
 
 # ---------------------------------------------------------------- processes
@@ -487,25 +470,8 @@ def start(run: Path, *argv: str | Path) -> subprocess.Popen[bytes]:
     )
 
 
-def test_a_reader_that_leaves_after_one_line(trained: Path) -> None:
-    """Such as ``head -1``: no traceback, the exit code of SIGPIPE; UTF-8 in an ASCII locale."""
-    process = start(trained)
-    assert process.stdin is not None
-    assert process.stdout is not None
-    assert process.stderr is not None
-    process.stdin.write(b"3 1\n5 9\n\n4\n")
-    process.stdin.flush()
-    first = process.stdout.readline()
-    assert first.decode("utf-8").startswith("ñ")
-    process.stdout.close()
-    process.stdin.write(b"2 6\n" * 8)
-    process.stdin.close()
-    assert process.stderr.read() == b""
-    assert process.wait(300) == 141
-    process.stderr.close()
-
-
 def test_a_line_is_answered_while_the_input_stays_open(trained: Path) -> None:
+    """In UTF-8, also in an ASCII locale."""
     with start(trained) as process:
         assert process.stdin is not None
         assert process.stdout is not None

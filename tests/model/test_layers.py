@@ -155,66 +155,6 @@ def test_residual_applies_dropout_to_the_branch_only():
     assert out.eq(12).float().mean().item() == pytest.approx(0.5, abs=0.05)
 
 
-def copy_norms(theirs: list[nn.LayerNorm], ours: list[nn.Module]) -> None:
-    for there, here in zip(theirs, ours, strict=True):
-        there.load_state_dict(here.state_dict())
-
-
-@pytest.mark.parametrize("place", ["pre", "post"])
-@pytest.mark.parametrize("name", ["relu", "gelu"])
-@torch.no_grad()
-def test_encoder_block_equals_torch_s_layer(place, name):
-    config = tiny(norm="layernorm", norm_place=place, activation=name)
-    block = build(config).encoder.layers[0]
-    layer = nn.TransformerEncoderLayer(
-        DIM, 2, config.ffn_dim, 0.0, name, batch_first=True, norm_first=place == "pre"
-    ).eval()
-    layer.self_attn.in_proj_weight.copy_(block.self_attn.qkv.weight)
-    layer.self_attn.in_proj_bias.copy_(block.self_attn.qkv.bias)
-    layer.self_attn.out_proj.load_state_dict(block.self_attn.out.state_dict())
-    layer.linear1.load_state_dict(block.ffn.fc1.state_dict())
-    layer.linear2.load_state_dict(block.ffn.fc2.state_dict())
-    copy_norms([layer.norm1, layer.norm2], [block.self_attn_res.norm, block.ffn_res.norm])
-    layout = Layout.of(LENGTHS)
-    x = normal(sum(LENGTHS), DIM)
-    theirs = layer(layout.pad(x), src_key_padding_mask=~layout.visible)
-    torch.testing.assert_close(block(x, layout), layout.flat(theirs), rtol=1e-4, atol=1e-5)
-
-
-@pytest.mark.parametrize("place", ["pre", "post"])
-@torch.no_grad()
-def test_decoder_block_equals_torch_s_layer(place):
-    config = tiny(norm="layernorm", norm_place=place)
-    block = build(config).decoder.layers[0]
-    layer = nn.TransformerDecoderLayer(
-        DIM, 2, config.ffn_dim, 0.0, batch_first=True, norm_first=place == "pre"
-    ).eval()
-    self_attn, cross = block.self_attn, block.cross_attn
-    layer.self_attn.in_proj_weight.copy_(self_attn.qkv.weight)
-    layer.self_attn.in_proj_bias.copy_(self_attn.qkv.bias)
-    layer.self_attn.out_proj.load_state_dict(self_attn.out.state_dict())
-    layer.multihead_attn.in_proj_weight.copy_(torch.cat([cross.q.weight, cross.kv.weight]))
-    layer.multihead_attn.in_proj_bias.copy_(torch.cat([cross.q.bias, cross.kv.bias]))
-    layer.multihead_attn.out_proj.load_state_dict(cross.out.state_dict())
-    layer.linear1.load_state_dict(block.ffn.fc1.state_dict())
-    layer.linear2.load_state_dict(block.ffn.fc2.state_dict())
-    copy_norms(
-        [layer.norm1, layer.norm2, layer.norm3],
-        [block.self_attn_res.norm, block.cross_attn_res.norm, block.ffn_res.norm],
-    )
-    layout, memory_layout = Layout.of(LENGTHS), Layout.of(SOURCE_LENGTHS)
-    x, memory = normal(sum(LENGTHS), DIM), normal(sum(SOURCE_LENGTHS), DIM, seed=1)
-    theirs = layer(
-        layout.pad(x),
-        memory_layout.pad(memory),
-        tgt_mask=nn.Transformer.generate_square_subsequent_mask(max(LENGTHS)),
-        memory_key_padding_mask=~memory_layout.visible,
-        tgt_is_causal=True,
-    )
-    ours = block(x, layout, memory, memory_layout)
-    torch.testing.assert_close(ours, layout.flat(theirs), rtol=1e-4, atol=1e-5)
-
-
 def test_attention_is_scaled_by_the_width_of_a_head():
     """Two keys whose scores differ by sqrt(E) after projection get weights e : 1."""
     module = CrossAttention(tiny(dim=4, bias=False), DropoutRng(), nn.LayerNorm)

@@ -79,20 +79,22 @@ def test_log_probabilities_equal_the_reference(keys):
 
 
 @pytest.mark.parametrize("place", ["pre", "post"])
+@pytest.mark.parametrize("activation", ["relu", "gelu"])
 @torch.no_grad()
-def test_layernorm_model_equals_torch_s_encoder_and_decoder(place):
-    config = tiny(norm="layernorm", norm_place=place, fixnorm=False, logit_mask=False)
+def test_layernorm_model_equals_torch_s_encoder_and_decoder(place, activation):
+    keys = {"norm": "layernorm", "norm_place": place, "activation": activation}
+    config = tiny(**keys, fixnorm=False, logit_mask=False)
     model = build(config)
-    args = (config.dim, config.heads, config.ffn_dim, 0.0)
-    keys: dict[str, Any] = {"batch_first": True, "norm_first": place == "pre"}
+    args = (config.dim, config.heads, config.ffn_dim, 0.0, activation)
+    options: dict[str, Any] = {"batch_first": True, "norm_first": place == "pre"}
 
     def last() -> nn.LayerNorm | None:
         return nn.LayerNorm(config.dim) if place == "pre" else None
 
     encoder = nn.TransformerEncoder(
-        nn.TransformerEncoderLayer(*args, **keys), 2, last(), enable_nested_tensor=False
+        nn.TransformerEncoderLayer(*args, **options), 2, last(), enable_nested_tensor=False
     )
-    decoder = nn.TransformerDecoder(nn.TransformerDecoderLayer(*args, **keys), 2, last())
+    decoder = nn.TransformerDecoder(nn.TransformerDecoderLayer(*args, **options), 2, last())
     copy_stack(model.encoder, encoder)
     copy_stack(model.decoder, decoder)
     table = model.embed.weight

@@ -73,6 +73,5 @@ def copy_to_authors(ours: Transformer, theirs: Any) -> None:
 
 
 def copy_joined(theirs: Any, *parts: nn.Linear) -> None:
-    """Copy linear layers into one matrix, below each other."""
     theirs.weights.copy_(torch.cat([part.weight for part in parts]))
     theirs.biases.copy_(torch.cat([part.bias for part in parts]))

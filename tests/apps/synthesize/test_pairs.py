@@ -1,6 +1,6 @@
 """nmt-translate --pairs: counts, resuming after any kill, and files that are never replaced.
 
-The model is imitated: it reverses each word. tests/test_howto.py runs the command with a real one.
+The model is imitated: it reverses each word. tests/test_pages.py runs the command with a real one.
 """
 
 from __future__ import annotations
