@@ -231,16 +231,16 @@ class PlannedBatch:
 
 
 @dataclass(frozen=True)
-class Update:
+class UpdateBatches:
     """The batches of one optimizer step.
 
     Attributes:
-        planned: the batches that this process computes.
+        own: the batches that this process computes.
         tokens: predicted tokens of all batches, also those of other processes.
         epoch, next_batch: where the next update begins.
     """
 
-    planned: list[PlannedBatch]
+    own: list[PlannedBatch]
     tokens: int
     epoch: int
     next_batch: int
@@ -341,7 +341,7 @@ def updates(
     accumulate: int,
     rank: int = 0,
     ranks: int = 1,
-) -> Iterator[Update]:
+) -> Iterator[UpdateBatches]:
     """Yield updates without end, starting at a batch of an epoch.
 
     An update takes the next ``accumulate * ranks`` batches, also across the end of an epoch.
@@ -365,4 +365,4 @@ def updates(
         own = [PlannedBatch(e, i, make(e, examples)) for e, i, examples in taken[rank::ranks]]
         last_epoch, last_batch, _ = taken[-1]
         total = sum(tokens(e, examples) for e, _, examples in taken)
-        yield Update(own, total, last_epoch, last_batch + 1)
+        yield UpdateBatches(own, total, last_epoch, last_batch + 1)

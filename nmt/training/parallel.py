@@ -56,7 +56,7 @@ class Replicated:
         """Return the L2 norm of all gradients together, a scalar, equal in all processes."""
         return torch.nn.utils.get_total_norm(gradients)
 
-    def update_complete(self) -> None:
+    def copy_to_complete(self) -> None:
         """Copy the current weights to ``complete``; all processes must call this together."""
 
     def release_complete(self) -> None:
@@ -117,7 +117,7 @@ class Sharded:
         rest = torch.nn.utils.get_total_norm(_undivided(gradients))
         return (square + rest.square()).sqrt()
 
-    def update_complete(self) -> None:
+    def copy_to_complete(self) -> None:
         """Copy the current weights to ``complete``; all processes must call this together."""
         weights = self.gather(self.model.state_dict())
         if self.world.is_main:

@@ -15,7 +15,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from nmt.data.batches import FlatBatch, Update, updates
+from nmt.data.batches import FlatBatch, UpdateBatches, updates
 from nmt.data.bitext import Split
 from nmt.data.report import usual_line
 from nmt.data.text import quantity
@@ -117,13 +117,8 @@ class Trainer:
             load_optimizer_tensors(
                 self.optimizer, self.model, checkpoint.optimizer, self.parallel.part_of
             )
+        self._describe_run()
         state = self.state
-        prepared = task.prepared
-        state.content, state.precision = prepared.content, precision
-        state.text_hash = text_hash(prepared.vocab, prepared.segmenter)
-        state.recipe = fixed_values(recipe)
-        state.usual_line = usual_line(prepared.report.to_json())
-        state.update_batches = recipe.optim.accumulate * world.size
         self.loss_scaler = LossScaler(
             device, precision == "fp16", state.loss_scale, state.loss_scale_updates
         )
@@ -141,6 +136,15 @@ class Trainer:
         self.interval = LogInterval(state)
         self.progress = Progress(recipe, state, task.has_test)
         self.started = time.monotonic() - state.seconds
+
+    def _describe_run(self) -> None:
+        """Write into the state what a resumed run must match, and what translation needs."""
+        state, prepared = self.state, self.task.prepared
+        state.content, state.precision = prepared.content, self.precision
+        state.text_hash = text_hash(prepared.vocab, prepared.segmenter)
+        state.recipe = fixed_values(self.recipe)
+        state.usual_line = usual_line(prepared.report.to_json())
+        state.update_batches = self.recipe.optim.accumulate * self.world.size
 
     def use_cuda_graphs(self, capture: Capture) -> None:
         """Pad batches to a few sizes, and replay a graph for each size that occurs often."""
@@ -178,14 +182,17 @@ class Trainer:
                     return None
                 if reason := reason_to_end(self.recipe, self.state):
                     self.save()
-                    self.parallel.update_complete()
+                    self.parallel.copy_to_complete()
                     self.model = self.parallel.complete
                     return reason
                 self.update(next(stream))
                 self.view.update()
 
     def _should_stop(self) -> bool:
-        """Return whether any process must stop; all agree on this, and on the training time."""
+        """Return whether any process must stop, and set the training time to the longest.
+
+        All processes agree on both, so all must call this equally often.
+        """
         requested, self.state.seconds = self.world.all_reduce_max(
             self.stop_requested(), self.state.seconds
         )
@@ -193,22 +200,22 @@ class Trainer:
 
     # --- one update -----------------------------------------------------------------------------
 
-    def updates(self) -> Iterator[Update]:
-        """Yield updates without end, continuing at the epoch and the batch of the state."""
+    def updates(self) -> Iterator[UpdateBatches]:
+        """Return the batches of each update, without end, from the place of the state on."""
         task = self.task
         return updates(
             task.plan,
             task.tokens,
             lambda epoch, examples: task.make_batch(epoch, examples, pad=self.pads_batches),
-            self.state.epoch,
-            self.state.next_batch,
-            self.recipe.optim.accumulate,
-            self.world.rank,
-            self.world.size,
+            epoch=self.state.epoch,
+            next_batch=self.state.next_batch,
+            accumulate=self.recipe.optim.accumulate,
+            rank=self.world.rank,
+            ranks=self.world.size,
         )
 
-    def update(self, update: Update) -> None:
-        """Do one optimizer step on the mean loss over all predicted tokens of the update.
+    def update(self, batches: UpdateBatches) -> None:
+        """Do one optimizer step on the mean loss over all predicted tokens of its batches.
 
         This does not wait for a GPU: what it measures is read when a log line is written.
         """
@@ -216,22 +223,22 @@ class Trainer:
         self.optimizer.zero_grad(set_to_none=self.cuda_graphs is None)
         forward_backward = self.cuda_graphs or self.forward_backward
         losses = torch.zeros(2, device=self.device)
-        for planned in update.planned:
+        for planned in batches.own:
             self.model.dropout_rng.seed(self.recipe.seed, planned.epoch, planned.index)
-            losses += forward_backward(planned.batch, update.tokens)
+            losses += forward_backward(planned.batch, batches.tokens)
         gradients = [p.grad for p in self.model.parameters() if p.grad is not None]
         self.parallel.reduce(gradients, losses)
-        self.interval.add(losses[0], losses[1], update.tokens)
+        self.interval.add(losses[0], losses[1], batches.tokens)
         self.loss_scaler.unscale(self.optimizer)
         norm = self.parallel.total_norm(gradients)
-        self.state.update += 1
-        self.state.epoch, self.state.next_batch = update.epoch, update.next_batch
-        self.state.target_tokens += update.tokens
-        self.progress.pace.step(update.tokens)
+        self.state.update += 1  # the number of this update, from 1: n of the schedules
+        self.state.epoch, self.state.next_batch = batches.epoch, batches.next_batch
+        self.state.target_tokens += batches.tokens
+        self.progress.pace.step(batches.tokens)
         self.observe(self.state.update, self.model)
         self._step(norm)
         if self.state.update % self.check_every == 0:
-            self._check_gradients(update)
+            self._check_gradients(batches)
         self.state.seconds = time.monotonic() - self.started
         if self.state.update % self.recipe.train.log_every == 0:
             self._log_interval(norm)
@@ -275,12 +282,12 @@ class Trainer:
         line = update_line(record, self.progress.validation_seconds is not None)
         self.log.text(line, on_console=not self.view.shown or record["skipped_updates"] > 0)
 
-    def _check_gradients(self, update: Update) -> None:
+    def _check_gradients(self, batches: UpdateBatches) -> None:
         """Raise Diverged after too many updates in a row without finite gradients."""
         count = self.state.bad_updates = int(self.bad_updates)  # waits for a GPU
         if count < self.recipe.train.max_bad_updates:
             return
-        rows = ", ".join(str(r + 1) for r in update.planned[0].batch.rows[:8])
+        rows = ", ".join(str(r + 1) for r in batches.own[0].batch.rows[:8])
         scale = f", with the fp16 loss scale at its minimum of {MIN_LOSS_SCALE:g}"
         in_fp32 = "" if self.precision == "fp32" else "continue with precision=fp32 --resume, or "
         raise Diverged(
@@ -319,7 +326,7 @@ class Trainer:
 
     def _validate(self, training_seconds: float) -> None:
         measured = None
-        self.parallel.update_complete()
+        self.parallel.copy_to_complete()
         if self.world.is_main:
             with contextlib.suppress(Stopped):
                 measured = self.evaluate("dev")
@@ -330,7 +337,7 @@ class Trainer:
         select_by = self.recipe.score.select_by
         score = as_score(select_by, result.values[select_by])
         state = self.state
-        best = dict(state.history).get(state.best_update or 0, math.nan)
+        best = dict(state.history).get(state.best_update or 0, math.nan)  # NaN: none so far
         state.history.append((state.update, score))
         # of equal checkpoints the later one is the best; NaN is never better
         improved = score >= best or (math.isnan(best) and not math.isnan(score))
@@ -344,7 +351,7 @@ class Trainer:
             warning = equal_scores_warning(self.run_folder, state, select_by)
             if warning is not None:
                 self.log.text(warning)
-        self.interval.start_clock(training_seconds)
+        self.interval.start_clock(training_seconds)  # save() stores it without this validation
         self.save()
         if self.world.is_main:
             self.view.record(record)

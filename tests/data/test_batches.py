@@ -127,15 +127,15 @@ def test_updates_continue_across_the_end_of_an_epoch(tmp_path: Path):
         return collate(corpus, rows)
 
     def places(update):
-        return [(p.epoch, p.index) for p in update.planned]
+        return [(p.epoch, p.index) for p in update.own]
 
     first = len(plan_epoch(0)) - 3
     alone = list(itertools.islice(updates(plan_epoch, tokens, make, 0, first, 4), 3))
     assert places(alone[0]) == [(0, first), (0, first + 1), (0, first + 2), (1, 0)]
     assert (alone[0].epoch, alone[0].next_batch) == (1, 1)
     for update in alone:
-        assert update.tokens == sum(p.batch.tokens for p in update.planned)
-        for p in update.planned:
+        assert update.tokens == sum(p.batch.tokens for p in update.own)
+        for p in update.own:
             expected = collate(corpus, plan_epoch(p.epoch)[p.index])
             assert torch.equal(p.batch.src, expected.src)
             assert torch.equal(p.batch.tgt_out, expected.tgt_out)

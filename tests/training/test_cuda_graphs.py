@@ -11,7 +11,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from nmt.data.batches import Update
+from nmt.data.batches import UpdateBatches
 from nmt.run.checkpoint import load_checkpoint
 from nmt.training import cuda_graphs
 from nmt.training.trainer import Trainer
@@ -117,9 +117,9 @@ def test_the_number_of_graphs_is_limited(start, monkeypatch):
 def test_a_batch_without_a_bucket_runs_without_a_graph(start):
     trainer = start(capture=FakeCapture())
     update = next(trainer.updates())
-    planned = next(start().updates()).planned
+    planned = next(start().updates()).own
     assert planned[0].batch.bucket is None
-    trainer.update(Update(planned, update.tokens, update.epoch, update.next_batch))
+    trainer.update(UpdateBatches(planned, update.tokens, update.epoch, update.next_batch))
     assert not trainer.cuda_graphs.visits
 
 

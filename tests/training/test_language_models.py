@@ -252,12 +252,12 @@ def test_two_ranks_share_the_updates_of_one_that_accumulates(start, task):
         total: dict[str, torch.Tensor] = {}
         for trainer, share in zip(ranks, shares, strict=True):
             trainer.model.zero_grad()
-            (planned,) = share.planned
+            (planned,) = share.own
             trainer.forward_backward(planned.batch, share.tokens)
             for name, gradient in gradients(trainer).items():
                 total[name] = total[name] + gradient if name in total else gradient
         alone.model.zero_grad()
-        for planned in complete.planned:
+        for planned in complete.own:
             alone.forward_backward(planned.batch, complete.tokens)
         for name, gradient in gradients(alone).items():
             torch.testing.assert_close(total[name], gradient, atol=1e-6, rtol=1e-5)

@@ -104,7 +104,7 @@ def test_each_epoch_is_segmented_again_and_all_ranks_see_the_same(start: Callabl
     assert both[0][-1].epoch >= 1
     assert [u.tokens for u in both[0]] == [u.tokens for u in both[1]]
     for update, other in zip(*both, strict=True):
-        planned = [*update.planned, *other.planned]
+        planned = [*update.own, *other.own]
         assert sum(p.batch.tokens for p in planned) == update.tokens
         for p in planned:
             task = ranks[0].task

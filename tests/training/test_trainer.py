@@ -15,7 +15,7 @@ import pytest
 import torch
 
 from nmt.cli.train import main
-from nmt.data.batches import PlannedBatch, Update, collate
+from nmt.data.batches import PlannedBatch, UpdateBatches, collate
 from nmt.decoding.translator import Translator
 from nmt.errors import Diverged
 from nmt.model.cpu.active_rows import ActiveRows
@@ -277,7 +277,9 @@ def test_two_half_batches_equal_one_batch(start):
         planned = [
             PlannedBatch(0, number, collate(corpus, half)) for number, half in enumerate(rows)
         ]
-        trainer.update(Update(planned, sum(p.batch.tokens for p in planned), 0, len(planned)))
+        trainer.update(
+            UpdateBatches(planned, sum(p.batch.tokens for p in planned), 0, len(planned))
+        )
         loss = records(trainer.run_folder.path, "train")[0]["loss"]
         found.append((planned, gradients(trainer), loss))
     (_, whole, loss), (planned, accumulated, loss_too) = found
@@ -291,12 +293,12 @@ def test_an_update_has_accumulate_batches(start):
     trainer = start("optim.accumulate=3", "data.batch_tokens=64", "train.validate_every=100")
     stream = trainer.updates()
     updates = [next(stream) for _ in range(8)]
-    assert {len(update.planned) for update in updates} == {3}
-    assert all(u.tokens == sum(p.batch.tokens for p in u.planned) for u in updates)
-    places = [(p.epoch, p.index) for update in updates for p in update.planned]
+    assert {len(update.own) for update in updates} == {3}
+    assert all(u.tokens == sum(p.batch.tokens for p in u.own) for u in updates)
+    places = [(p.epoch, p.index) for update in updates for p in update.own]
     assert places == sorted(places)
     assert len(set(places)) == len(places)
-    first_pass = [r for u in updates for p in u.planned if p.epoch == 0 for r in p.batch.rows]
+    first_pass = [r for u in updates for p in u.own if p.epoch == 0 for r in p.batch.rows]
     assert sorted(first_pass) == list(range(100))  # every pair once, no batch dropped
     assert places[-1][0] > 0
 

@@ -12,7 +12,7 @@ from typing import NamedTuple
 import torch
 
 from nmt import Recipe
-from nmt.data.batches import Update
+from nmt.data.batches import UpdateBatches
 from nmt.data.prepare import Prepared
 from nmt.data.workers import Prefetcher
 from nmt.run.folder import RunFolder
@@ -82,7 +82,9 @@ def tokens_per_second(task: Task, seconds: float, clock: Callable[[], float]) ->
     """
     trainer = Trainer(task, RunFolder(os.devnull), Logger(), lambda: False)
 
-    def train_for(limit: float, stream: Iterator[Update]) -> tuple[list[Update], float]:
+    def train_for(
+        limit: float, stream: Iterator[UpdateBatches]
+    ) -> tuple[list[UpdateBatches], float]:
         """Train until the time is over, at least one update; return updates and seconds."""
         updates, started = [], clock()
         while True:

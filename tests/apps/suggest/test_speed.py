@@ -45,7 +45,7 @@ def test_in_bf16_a_cpu_is_timed_on_updates_that_it_has_seen(start, recipe, monke
     tokens_per_second(task, 3.0, ticking())
     assert len(seen) == 6
     assert [id(u) for u in seen[3:]] == [id(u) for u in seen[:3]]
-    assert all(planned.batch.bucket for u in seen for planned in u.planned)
+    assert all(planned.batch.bucket for u in seen for planned in u.own)
 
 
 @pytest.fixture
