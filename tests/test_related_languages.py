@@ -16,17 +16,16 @@ from nmt.cli import train, translate
 from nmt.errors import UserError
 from nmt.training.trainer import Trainer
 from tests.test_resume import difference, result, stop_and_resume
-from tests.toy import lines_of_digits, toy_recipe
+from tests.toy import lines_of_digits, toy_recipe, write_lines
 from tests.training.test_distributed import assert_same_training, torchrun
 
 SHIFTED = str.maketrans("0123456789", "abcdefghij")
 
 
 def write(folder: Path, name: str, lines: list[str], src: str, tagged: bool) -> None:
-    folder.mkdir(parents=True, exist_ok=True)
     targets = [line.translate(SHIFTED) if tagged else line for line in lines]
-    (folder / f"{name}.{src}").write_text("".join(f"{line}\n" for line in lines))
-    (folder / f"{name}.en").write_text("".join(f"{line}\n" for line in targets))
+    write_lines(folder / f"{name}.{src}", lines)
+    write_lines(folder / f"{name}.en", targets)
 
 
 @pytest.fixture(scope="module")
@@ -72,7 +71,7 @@ def learned(corpus, tmp_path_factory) -> Path:
 def test_the_tag_decides_what_a_source_becomes(learned, corpus, tmp_path, capsys):
     source, out = tmp_path / "in", tmp_path / "out"
     lines = (corpus / "dev.gl").read_text().splitlines()
-    source.write_text("".join(f"{line}\n" for line in lines))
+    write_lines(source, lines)
     for options, expected in (
         ([], lines),
         (["--tag", "<es>"], [line.translate(SHIFTED) for line in lines]),

@@ -30,7 +30,7 @@ from nmt.export.folder import export
 from nmt.model.layout import Layout
 from nmt.training.trainer import Trainer
 from tests.test_resume import difference, result, stop_and_resume
-from tests.toy import lines_of_digits, reverse, toy_recipe, write_pairs
+from tests.toy import lines_of_digits, reverse, toy_recipe, write_lines, write_pairs
 
 EN, FR = "<en>", "<fr>"
 TO_EN, TO_FR = {"tgt_tag": EN}, {"tgt": "fr", "tgt_tag": FR}
@@ -43,8 +43,7 @@ def corpus(tmp_path_factory) -> Path:
     lines = lines_of_digits(540, shortest=1, longest=3)
     for split, some in (("train", lines[:500]), ("dev", lines[500:])):
         for side, make in (("gl", str), ("en", str), ("fr", reverse)):
-            text = "".join(f"{make(line)}\n" for line in some)
-            (folder / f"{split}.{side}").write_text(text)
+            write_lines(folder / f"{split}.{side}", map(make, some))
     return folder
 
 
@@ -108,7 +107,7 @@ def test_scores_of_the_command_are_those_of_the_search(learned, corpus, tmp_path
     source, target = corpus / "dev.gl", tmp_path / "target"
     options = (learned, "--input", source, "--tgt-tag", FR)
     found = [json.loads(line) for line in texts(capsys, *options, "--token-scores", "--align")]
-    target.write_text("".join(f"{one['text']}\n" for one in found))
+    write_lines(target, [one["text"] for one in found])
     scored = texts(capsys, *options, "--score-target", target)
     for one, line in zip(found, scored, strict=True):
         assert len(one["token_log_probs"]) == len(one["pieces"]) + 1

@@ -8,6 +8,8 @@ from typing import Any
 
 import yaml
 
+from tests.toy import write_lines
+
 SPLITS = {"train": 240, "dev": 12, "test": 12}
 WORDS = ["zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten"]
 LM_RECIPE: dict[str, Any] = {
@@ -42,8 +44,7 @@ def lines_of_words(count: int, seed: int) -> list[str]:
 def text_corpus(folder: Path, sizes: dict[str, int] | None = None) -> None:
     """Write train, dev and test into ``folder``."""
     for seed, (split, size) in enumerate((sizes or SPLITS).items()):
-        text = "".join(f"{line}\n" for line in lines_of_words(size, seed))
-        (folder / f"{split}.en").write_text(text, encoding="utf-8")
+        write_lines(folder / f"{split}.en", lines_of_words(size, seed))
 
 
 def text_recipe(folder: Path, task: str, changes: dict[str, Any] | None = None) -> Path:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -55,14 +55,17 @@ def lines_of_digits(count: int, seed: int = 1, shortest: int = 2, longest: int =
     return list(lines)
 
 
+def write_lines(path: Path, lines: Iterable[str]) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
+
+
 def write_pairs(
     prefix: Path, sources: Sequence[str], langs: tuple[str, str] = ("gl", "en")
 ) -> None:
     """Write PREFIX.gl, and PREFIX.en with each line reversed."""
-    prefix.parent.mkdir(parents=True, exist_ok=True)
     for side, make in zip(langs, (str, reverse), strict=True):
-        text = "".join(f"{make(line)}\n" for line in sources)
-        Path(f"{prefix}.{side}").write_text(text, encoding="utf-8")
+        write_lines(Path(f"{prefix}.{side}"), map(make, sources))
 
 
 def toy_corpus(

@@ -11,7 +11,8 @@ from typing import Any
 import yaml
 
 from data_prep import CORPORA
-from tests.toy import lines_of_digits
+from tests.text_toy import LAYERS
+from tests.toy import lines_of_digits, write_lines
 
 ROOT = Path(__file__).resolve().parents[1]
 NUMBERS = {
@@ -44,12 +45,6 @@ SMALL: dict[str, dict[str, Any]] = {
     "data": {"batch_tokens": 256},
     "model": {"dim": 16, "ffn_dim": 32, "heads": 2},
 }
-LAYERS = {
-    "translation": {"enc_layers": 1, "dec_layers": 1},
-    "causal_lm": {"dec_layers": 1},
-    "masked_lm": {"enc_layers": 1},
-    "denoising": {"enc_layers": 1, "dec_layers": 1},
-}
 PIECES = {"merges": 20, "vocab_size": 40}
 
 
@@ -65,16 +60,15 @@ def commands() -> dict[str, str]:
 COMMANDS = commands()
 
 
-def words(lang: str, digits: Sequence[str]) -> str:
+def words(lang: str, digits: Sequence[str]) -> list[str]:
     """Return lines of digits as lines of the language's words."""
     numbers = NUMBERS[lang].split()
-    return "".join(" ".join(numbers[int(d)] for d in line.split()) + "\n" for line in digits)
+    return [" ".join(numbers[int(d)] for d in line.split()) for line in digits]
 
 
 def text(path: Path, lang: str, count: int = SIZES["test"]) -> None:
     """Write text of one language; no line of it is in a corpus."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(words(lang, lines_of_digits(count, seed=9, shortest=9, longest=12)), "utf-8")
+    write_lines(path, words(lang, lines_of_digits(count, seed=9, shortest=9, longest=12)))
 
 
 def split(prefix: Path, lang: str, seed: int = 1) -> None:
@@ -85,8 +79,7 @@ def split(prefix: Path, lang: str, seed: int = 1) -> None:
     name = prefix.name if prefix.name in SIZES else "train"
     before = sum(size for other, size in SIZES.items() if other < name)
     digits = lines_of_digits(sum(SIZES.values()), seed, shortest=3)[before : before + SIZES[name]]
-    prefix.parent.mkdir(parents=True, exist_ok=True)
-    Path(f"{prefix}.{lang}").write_text(words(lang, digits), encoding="utf-8")
+    write_lines(Path(f"{prefix}.{lang}"), words(lang, digits))
 
 
 def corpus(folder: Path, langs: Sequence[str], seed: int = 1) -> None:
@@ -111,7 +104,7 @@ def small(values: dict[str, Any], updates: int) -> dict[str, Any]:
     changed["train"] = {**values.get("train", {}), **length}
     if "task" not in values:
         changed["decode"] = {**values.get("decode", {}), "beam": 2, "max_len_offset": 4}
-    changed["model"] |= LAYERS[values.get("task", "translation")]
+    changed["model"] |= LAYERS.get(values.get("task"), {"enc_layers": 1, "dec_layers": 1})
     segment = values.get("segment", {})
     changed["segment"] = {**segment, **{k: v for k, v in PIECES.items() if k in segment}}
     return changed

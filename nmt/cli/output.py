@@ -385,7 +385,8 @@ def _writer(file: BinaryIO, path: Path, retry: str) -> Write:
     def write(lines: bytes) -> None:
         with disk_errors(path, len(lines), CHOOSE_ANOTHER, retry):
             file.write(lines)
-            file.flush()
+            if path == STDOUT:  # its reader may wait
+                file.flush()
 
     return write
 

@@ -188,8 +188,8 @@ class EpochPairs:
 
     def _ids(self, side: Side, indices: np.ndarray) -> list[np.ndarray]:
         """Return the ids of a side of pairs, before noise."""
-        rows = self.rows_of(indices).tolist()
-        found = [self._corpus.ids(side, row, row + 1) for row in rows]
+        ids_of = self._corpus.src if side == "src" else self._corpus.tgt
+        found = [ids_of(row) for row in self.rows_of(indices).tolist()]
         if self._changed:
             for place, i in enumerate(indices.tolist()):
                 if i in self._changed:
