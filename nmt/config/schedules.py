@@ -2,7 +2,7 @@
 
 ``history`` lists (update, dev score) of all validations so far; higher scores are better. Update
 numbers start at 1. Sources: T = Nguyen & Salazar 2019, N = Shleifer et al. 2021, V = Vaswani et al.
-2017, A = the code of T.
+2017, A = the code of T, O = our choice.
 """
 
 from __future__ import annotations
@@ -22,6 +22,14 @@ DecayRule: TypeAlias = Literal["no_gain", "below_all"]
 
 class ScheduleBase(ConfigBase):
     """A learning-rate schedule: a subclass has ``kind``, its keys and a method ``lr``."""
+
+    def lr(self, update: int, history: History, dim: int) -> float:
+        """Return the learning rate of an update, given the validations before it."""
+        raise NotImplementedError
+
+    def highest_lr(self, dim: int) -> float:
+        """Return the highest learning rate, that of the end of the warm-up."""
+        return self.lr(max(1, getattr(self, "warmup_updates", 1)), (), dim)
 
     def finished(self, update: int, loss_ratio: float) -> bool:
         """Return whether the schedule ends the run now; by default it never does."""
@@ -59,7 +67,7 @@ class ValDecay(ScheduleBase):
     when a score is below each of the previous patience scores, as in A"""
 
     def lr(self, update: int, history: History, dim: int) -> float:
-        """Return the learning rate of this update."""
+        """Return the learning rate; only validations after the warm-up count."""
         until = min(update, self.warmup_updates)
         rising = inverse_sqrt_lr(until, dim, self.scale, self.warmup_updates)
         after = [(u, s) for u, s in history if u >= self.warmup_updates]
@@ -111,6 +119,10 @@ class Linear(ScheduleBase):
             return self.peak * update / self.warmup_updates
         left = max(0, self.total_updates - update) / (self.total_updates - self.warmup_updates)
         return self.end_lr + (self.peak - self.end_lr) * left
+
+    def highest_lr(self, dim: int) -> float:
+        """Return ``peak``, which no update may have: the last one has ``end_lr``."""
+        return self.peak
 
     def finished(self, update: int, loss_ratio: float) -> bool:
         """Return whether ``total_updates`` are done."""

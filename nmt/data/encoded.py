@@ -331,7 +331,7 @@ def encode_training(
 
 
 def _unknown(vocab: Vocab, counts: Counter[str]) -> Coverage:
-    """Return the coverage of a text by a vocabulary; what is not a type is lacking and unknown."""
+    """Return which pieces of a text a vocabulary lacks, and their share."""
     lacking = Counter({piece: n for piece, n in counts.items() if vocab.ids([piece]) == [UNK]})
     share = lacking.total() / max(1, counts.total())
     return Coverage(share, share, [piece for piece, _ in lacking.most_common(SHOWN_PIECES)])

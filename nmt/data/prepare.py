@@ -120,20 +120,19 @@ def prepare(
         cache = build_cache(cache, files.encoded_size(), build)
     report, segmenter, vocab, encoded = _open(cache, files)
     train = encoded["train"]
+    # read again: the cache has ids only
     sets = {
-        name: _eval_set(name, corpus, encoded[name], recipe)
-        for name, corpus in files.held_out.items()
+        name: _eval_set(name, bitext, encoded[name], recipe)
+        for name, bitext in files.held_out.items()
     }
-    weights = [corpus.weight for corpus in files.train]
+    weights = [bitext.weight for bitext in files.train]
     mixture = mixture_of(weights, train.sizes, recipe.data.temperature)
     report.lengths = {name: _lengths(corpus) for name, corpus in encoded.items()}
     if mixture is not None or vocab.tags or vocab.tgt_tags:
         shares = [1.0] * len(weights) if mixture is None else mixture.weights
         report.draws = [
-            f"{corpus.name}: {quantity(size, report.wording.unit)}, each {_times(share)} an epoch"
-            + (f", with the tag {corpus.tag}" if corpus.tag else "")
-            + (f", with the target tag {corpus.tgt_tag}" if corpus.tgt_tag else "")
-            for corpus, size, share in zip(files.train, train.sizes, shares, strict=True)
+            _draw(bitext, quantity(size, report.wording.unit), share)
+            for bitext, size, share in zip(files.train, train.sizes, shares, strict=True)
         ]
     report.inputs = {str(path): digest for path, digest in digests.items()}
     report.versions = versions()
@@ -162,7 +161,7 @@ def _write(
     folder: Path,
     progress: bool,
     segmenter: Segmenter | None,
-    fixed: Vocab | None,
+    fixed_vocab: Vocab | None,
 ) -> CorpusReport:
     """Read, learn and encode; write everything but the report, which is returned."""
     data = recipe.data
@@ -178,7 +177,7 @@ def _write(
         training,
         getattr(recipe.segment, "min_count", 1),
         folder / "train",
-        fixed,
+        fixed_vocab,
         [] if recipe.translates else [MASK],
     )
     train_report.coverage = unknown or None
@@ -250,28 +249,28 @@ def _open(
         ) from error
 
 
-def _eval_set(name: str, corpus: Bitext, encoded: EncodedCorpus, recipe: Recipe) -> EvalSet:
+def _eval_set(name: str, bitext: Bitext, encoded: EncodedCorpus, recipe: Recipe) -> EvalSet:
     """Read the lines of a dev or test set in the text form of the recipe.
 
     Raises:
         UserError: a file cannot be read, or a further reference has another number of lines.
     """
-    paths = [*corpus.sides, *corpus.other_refs]
-    langs = [*corpus.langs[: len(corpus.sides)], *corpus.langs[1:] * len(corpus.other_refs)]
+    paths = [*bitext.sides, *bitext.other_refs]
+    langs = [*bitext.langs[: len(bitext.sides)], *bitext.langs[1:] * len(bitext.other_refs)]
     src, *refs = (
-        read_in_form(path, lang, corpus.tokenized, recipe.data.tokenized)
+        read_in_form(path, lang, bitext.tokenized, recipe.data.tokenized)
         for path, lang in zip(paths, langs, strict=True)
     )
     first, *others = refs or [[""] * len(src)]
-    for path, lines in zip(corpus.other_refs, others, strict=True):
+    for path, lines in zip(bitext.other_refs, others, strict=True):
         if len(lines) != len(first):
             raise UserError(
-                f"has {quantity(len(lines), 'line')}, but {corpus.sides[-1].name} has "
+                f"has {quantity(len(lines), 'line')}, but {bitext.sides[-1].name} has "
                 f"{len(first):,}",
                 at=str(path),
                 fix="line n of each reference must be the translation of line n of the source",
             )
-    return EvalSet(src, first, encoded, name, corpus.langs, others, corpus.tgt_tag)
+    return EvalSet(src, first, encoded, name, bitext.langs, others, bitext.tgt_tag)
 
 
 def _lengths(corpus: EncodedCorpus) -> dict[str, Lengths]:
@@ -279,7 +278,11 @@ def _lengths(corpus: EncodedCorpus) -> dict[str, Lengths]:
     return {side: lengths for side, lengths in sides.items() if lengths is not None}
 
 
-def _times(weight: float) -> str:
-    if weight == 1:
-        return "once"
-    return f"{weight:,.0f} times" if weight >= 100 else f"{weight:.3g} times"
+def _draw(bitext: Bitext, pairs: str, weight: float) -> str:
+    """Describe for people how often an epoch has the pairs of a corpus."""
+    times = "once"
+    if weight != 1:
+        times = f"{weight:,.0f} times" if weight >= 100 else f"{weight:.3g} times"
+    tag = f", with the tag {bitext.tag}" if bitext.tag else ""
+    tgt_tag = f", with the target tag {bitext.tgt_tag}" if bitext.tgt_tag else ""
+    return f"{bitext.name}: {pairs}, each {times} an epoch{tag}{tgt_tag}"
