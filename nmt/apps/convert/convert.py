@@ -98,13 +98,9 @@ def choose_languages(
         UserError: a language is needed, or the model lacks it.
     """
     wanted = {"--src-lang": src, "--tgt-lang": tgt}
-    needed = [
-        option
-        for option, stated in zip(wanted, text.langs, strict=True)
-        if (text.tags and (text.tag_on_target or option == "--tgt-lang")) or not stated
-    ]
-    for option in needed:
-        if not wanted[option]:
+    tagged = {"--src-lang": text.tag_on_target, "--tgt-lang": bool(text.tags)}
+    for option, stated in zip(wanted, text.langs, strict=True):
+        if not wanted[option] and (tagged[option] or not stated):
             raise UserError(
                 "the model needs a language: its tokenizer has "
                 + (", ".join(text.tags) if text.tags else "none"),
@@ -116,21 +112,16 @@ def choose_languages(
         raise UserError(
             f"source and target language are both {langs[0]}", at="--tgt-lang", fix="give another"
         )
-    entry = {}
-    if text.tag_on_target:
-        entry["tag"] = text.tags[match_language(langs[0], text.tags, "--src-lang")]
-        entry["tgt_tag"] = text.tags[match_language(langs[1], text.tags, "--tgt-lang")]
-    elif text.tags:
-        entry["tag"] = text.tags[match_language(langs[1], text.tags, "--tgt-lang")]
-    for option, stated in zip(wanted, text.langs, strict=True):
-        given = wanted[option]
-        if given and stated and option not in needed:
-            match_language(given, [stated], option)
-    if entry.get("tgt_tag") and entry["tag"] == entry["tgt_tag"]:
-        what = f"{langs[0]} and {langs[1]} are the same language of the model, {entry['tag']}"
-        fix = "give another"
-        raise UserError(what, at="--tgt-lang", fix=fix)
-    return entry, langs
+    tags = []
+    for option, lang, stated in zip(wanted, langs, text.langs, strict=True):
+        if tagged[option]:
+            tags.append(text.tags[match_language(lang, text.tags, option)])
+        elif stated:
+            match_language(lang, [stated], option)
+    if len(tags) == 2 and tags[0] == tags[1]:
+        what = f"{langs[0]} and {langs[1]} are the same language of the model, {tags[0]}"
+        raise UserError(what, at="--tgt-lang", fix="give another")
+    return dict(zip(("tag", "tgt_tag"), tags, strict=False)), langs
 
 
 def _recipe(

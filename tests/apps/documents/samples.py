@@ -90,7 +90,7 @@ print("no")
 </body></file></xliff>
 """,
     "app.xliff": b"""<xliff version="2.0" srcLang="en" trgLang="it"
- xmlns="urn:oasis:names:tc:xliff:document:2.0"><file id="f"><unit id="1">
+ xmlns="urn:oasis:names:tc:xliff:document:2.0"><file id="f" original="a"><unit id="1">
 <segment><source>Hello <pc id="1">big</pc> world</source></segment></unit></file></xliff>
 """,
     "memory.tmx": b"""<?xml version="1.0"?>
