@@ -19,7 +19,7 @@ from benchmarks.torch_transformer import TorchTransformer
 from benchmarks.training.workload import Size, Workload
 from nmt.config.model import model_config
 from nmt.config.recipe import ModelConfig, OptimConfig, Recipe
-from nmt.data.batches import PlannedBatch, Update, collate
+from nmt.data.batches import PlannedBatch, UpdateBatches, collate
 from nmt.data.prepare import prepare
 from nmt.data.vocab import BOS, EOS, PAD
 from nmt.model.transformer import Transformer
@@ -71,10 +71,8 @@ class Ours:
 
     def update(self, number: int) -> None:
         batch = collate(self.prepared.train, self.rows[number]).to(self.trainer.device)
-        update = Update(
-            [PlannedBatch(0, number, batch)], batch.tokens, epoch=0, next_batch=number + 1
-        )
-        self.trainer.update(update)
+        own = [PlannedBatch(0, number, batch)]
+        self.trainer.update(UpdateBatches(own, batch.tokens, epoch=0, next_batch=number + 1))
 
 
 class Torch:

@@ -11,6 +11,7 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
+import torch
 
 from nmt.apps.evaluate.command import main
 from nmt.apps.evaluate.report import COLUMNS
@@ -19,7 +20,7 @@ from nmt.decoding.codec import Translation
 from nmt.model.config import ModelConfig
 from nmt.model.transformer import Transformer
 from nmt.run.folder import RunFolder
-from nmt.training.translation import evaluate
+from nmt.training.translation import Translation as TranslationTask
 from tests.scoring.runs import make_run, write_lines
 from tests.scoring.texts import hypothesis, reference
 
@@ -90,7 +91,7 @@ def test_torch_is_not_loaded():
 
 
 @pytest.mark.parametrize("tokenized", [True, False])
-def test_a_run_has_the_scores_that_its_training_logged(tmp_path, capsys, tokenized):
+def test_a_run_has_the_scores_that_its_training_logged(tmp_path, capsys, monkeypatch, tokenized):
     """Also with words that detokenizing and tokenizing changes."""
     words = ["“", "the", "”", "old", "house", "n't", "a/b", "&apos;", "@-@", ",", "3.", "is", "big"]
     refs = [" ".join(words[i:] + words[:i]) for i in range(len(words))]
@@ -109,12 +110,12 @@ def test_a_run_has_the_scores_that_its_training_logged(tmp_path, capsys, tokeniz
             for pieces in (segmenter.encode(f"{ref} cat", "en") for ref in refs)
         ]
 
-    translator = SimpleNamespace(
-        translate_ids=translate_ids,
-        transformer=Transformer(ModelConfig(dim=8, heads=1), len(prepared.vocab)),
-        codec=SimpleNamespace(segmenter=segmenter, vocab=prepared.vocab),
-    )
-    evaluation = evaluate(translator, prepared.test[0], recipe, lambda: False)
+    codec = SimpleNamespace(segmenter=segmenter, vocab=prepared.vocab)
+    translator = SimpleNamespace(translate_ids=translate_ids, codec=codec)
+    monkeypatch.setattr(TranslationTask, "_translator", lambda *_: translator)
+    model = Transformer(ModelConfig(dim=8, heads=1), len(prepared.vocab))
+    task = TranslationTask(recipe, prepared, torch.device("cpu"), "fp32")
+    evaluation = task.evaluate_set(model, prepared.test[0], lambda: False, intervals=False)
     evaluation.write(run / "test.hyp")
     argv = [str(run), "--json", "--metrics", "bleu,chrf,tokenized_bleu", "--resamples", "0"]
     assert main(argv) == 0
@@ -127,7 +128,7 @@ def test_a_run_has_the_scores_that_its_training_logged(tmp_path, capsys, tokeniz
     assert main(argv) == 0
     captured = capsys.readouterr()
     again = json.loads(captured.out)["scores"][2]["score"]
-    assert (again != evaluation.value("tokenized_bleu")) == tokenized
+    assert (again != evaluation.values["tokenized_bleu"]) == tokenized
     assert f"{run / 'test.words'} is missing" in captured.err
 
 
