@@ -15,8 +15,9 @@ from typing import Any
 from pydantic import BaseModel
 
 from nmt import hooks
+from nmt.config.entries import CorpusEntry, HeldOutEntry
 from nmt.config.errors import allowed, format_value
-from nmt.config.recipe import CorpusEntry, HeldOutEntry, Recipe, groups
+from nmt.config.recipe import Recipe, groups
 from nmt.config.schema import keys_of, meanings
 
 DOCS = Path(__file__).parents[2] / "docs"

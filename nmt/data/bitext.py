@@ -35,7 +35,8 @@ from nmt.runtime.missing import missing_fix
 from nmt.runtime.progress import progress_bar
 
 if TYPE_CHECKING:
-    from nmt.config.recipe import CorpusEntry, HeldOutEntry, Recipe
+    from nmt.config.entries import CorpusEntry, HeldOutEntry
+    from nmt.config.recipe import Recipe
 
 Split: TypeAlias = Literal["dev", "test"]
 # source file and target file; text of one language, for a language model, has only the first

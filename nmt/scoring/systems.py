@@ -21,7 +21,8 @@ from nmt.scoring.language import bleu_tokenizer, language_of_files, language_of_
 from nmt.scoring.metrics import MODEL_WORDS, check_lines
 
 if TYPE_CHECKING:
-    from nmt.config.recipe import HeldOutEntry, Recipe
+    from nmt.config.entries import HeldOutEntry
+    from nmt.config.recipe import Recipe
 
 # A full stop, a comma or an escaped character between spaces: no language is written like this.
 _TOKENIZED = re.compile(r"(?:^|\s)(?:[.,]|@-@|&(?:quot|apos|amp|lt|gt|#\d+);\w*)(?:\s|$)")

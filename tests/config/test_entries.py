@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from nmt.config.entries import CorpusEntry
 from nmt.config.load import changed_keys, dump_recipe, load_recipe, recipe_from_text
-from nmt.config.recipe import CorpusEntry, Recipe
+from nmt.config.recipe import Recipe
 from nmt.errors import UserError
 
 HEAD = "src: gl\ntgt: en\n"

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from nmt.config.recipe import HeldOutEntry
+from nmt.config.entries import HeldOutEntry
 from nmt.data.bitext import RecipeFiles
 from nmt.data.corrections import COLUMNS, read_corrections, write_row
 from nmt.errors import UserError

@@ -34,7 +34,8 @@ from nmt.apps.suggest.choices import (
 from nmt.apps.suggest.corpus import CorpusPaths
 from nmt.apps.suggest.facts import CorpusFacts, EncodedSample
 from nmt.apps.suggest.sizes import CPU, size_for
-from nmt.config.recipe import TAG_KEYS, DataConfig
+from nmt.config.entries import TAG_KEYS
+from nmt.config.recipe import DataConfig
 from nmt.data.cache import NOISE_KEYS
 from nmt.data.languages import base_language
 from nmt.data.text import quantity
