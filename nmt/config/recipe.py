@@ -1,10 +1,12 @@
 """Every recipe key, once: type, default, range, meaning and source.
 
 docs/recipe-keys.md and the JSON schemas for editors are generated from these classes, and
-``nmt.config.load`` reads a recipe from YAML. ``nmt.config.entries`` and ``nmt.config.schedules`` have
-the keys of corpora and of learning-rate schedules. The second argument of ``key`` is where the default comes from: T = Transformers without
-Tears (Nguyen & Salazar 2019), A = its code, N = NormFormer (Shleifer et al. 2021), V = Vaswani et
-al. 2017, W = Wu et al. 2016, O = our choice.
+``nmt.config.load`` reads a recipe from YAML. ``nmt.config.entries`` has the keys of corpora,
+``nmt.config.schedules`` those of learning-rate schedules.
+
+The second argument of ``key`` is where the default comes from: T = Transformers without Tears
+(Nguyen & Salazar 2019), A = its code, N = NormFormer (Shleifer et al. 2021), V = Vaswani et al.
+2017, W = Wu et al. 2016, O = our choice.
 """
 
 from __future__ import annotations
