@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import pytest
 
-from nmt.apps.report import command
+from nmt.apps.report import final
 
-_write = command.write_final_report
+_write = final.write_final_report
 
 
 def leave_out() -> None:
     """Let trainings end without a report from now on."""
-    command.write_final_report = lambda run, log: None
+    final.write_final_report = lambda run, log: None
 
 
 def write(patch: pytest.MonkeyPatch) -> None:
     """Let trainings end with their report until the patch is undone."""
-    patch.setattr(command, "write_final_report", _write)
+    patch.setattr(final, "write_final_report", _write)

@@ -109,7 +109,9 @@ def locked_output(
             ) from error
     try:
         for path in outputs:
-            _check_replaceable(path, force or (resume and files is not None), resume)
+            _check_replaceable(
+                path, force or (resume and files is not None), _is_interrupted(partial)
+            )
         _check_partial(partial, resume, force)
         yield
     finally:
@@ -150,8 +152,12 @@ def _check_place(outputs: Sequence[Path], inputs: Sequence[str | None]) -> None:
             )
 
 
-def _check_replaceable(output: Path, force: bool, resume: bool = False) -> None:
-    """Refuse an existing output, unless ``force`` is set and the file may be replaced."""
+def _check_replaceable(output: Path, force: bool, interrupted: bool = False) -> None:
+    """Refuse an existing output, unless ``force`` is set and the file may be replaced.
+
+    Args:
+        interrupted: next to it are the lines of a translation that --resume continues.
+    """
     if not os.path.lexists(output):
         return
     what, fix = "", CHOOSE_ANOTHER
@@ -162,7 +168,7 @@ def _check_replaceable(output: Path, force: bool, resume: bool = False) -> None:
     elif not force:
         what = "exists already"
         replace = f"{CHOOSE_ANOTHER}, or add --force to replace it"
-        fix = f"rename or delete it, then {RESUME}" if resume else replace
+        fix = f"rename or delete it, then {RESUME}" if interrupted else replace
     if what:
         raise UserError(what, at=str(output), fix=fix)
 
@@ -227,6 +233,12 @@ def _is_resumable(signature: Signature) -> bool:
 
 def _has_lines(partial: Path) -> bool:
     return partial.exists() and partial.stat().st_size > 0
+
+
+def _is_interrupted(partial: Path) -> bool:
+    """Return whether a partial output has lines that --resume continues."""
+    signature = _read_signature(partial)
+    return signature is not None and _is_resumable(signature) and _has_lines(partial)
 
 
 def _check_partial(partial: Path, resume: bool, force: bool) -> None:

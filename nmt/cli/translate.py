@@ -212,7 +212,7 @@ def _check_flags(args: argparse.Namespace) -> None:
             raise UserError(
                 f"there is no file {file}",
                 at=as_flag(name),
-                fix="pass the path of a file; --help-all says what it contains",
+                fix="write phrases or terms to a file and pass its path; --help-all explains it",
             )
     if args.resume and not (args.input and args.output and Path(args.input).is_file()):
         raise UserError(

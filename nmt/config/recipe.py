@@ -731,11 +731,14 @@ class Recipe(ConfigBase):
         }
         for names, is_on in new_in_each_epoch.items():
             if is_on and not data.rebatch:
-                yield f"data.rebatch: false excludes {names}, which change the batches of an epoch"
+                yield (
+                    f"data.rebatch: false excludes {names}: the batches of each epoch differ; set "
+                    "data.rebatch: true"
+                )
         if data.augments and segment.kind == "whitespace":
             yield "data.augment needs pieces smaller than words; choose another segment.kind"
         if segment.learning_entries and segment.file is not None and not self.init.adapts:
-            yield f"segment.learn_from has no effect with segment.{segment.file_key}; remove it"
+            yield f"segment.learn_from has no effect with segment.{segment.file_key}; remove one"
         with_task = f" with task: {self.task}"
         for i, source in enumerate(segment.learning_entries):
             at = f"segment.learn_from[{i}]"
@@ -779,13 +782,15 @@ class Recipe(ConfigBase):
             "optim.kind: muon": self.optim.kind == "muon",  # it needs complete matrices
             "optim.kind: adafactor": self.optim.kind == "adafactor",
             "train.recompute": self.train.recompute,
-            "analysis.observe": bool(self.analysis.observe),  # of a complete model
+            "analysis.observe and analysis.every": bool(
+                self.analysis.observe
+            ),  # of a complete model
             "precision: fp16": self.precision == "fp16",
             "lora.rank": self.lora.rank > 0,
         }
         for name, is_set in excluded.items():
             if is_set:
-                yield f"train.shard: full excludes {name}; remove it, or set train.shard: off"
+                yield f"{name} excludes train.shard: full; remove it, or set train.shard: off"
 
     def _lora_rules(self) -> Iterator[str]:
         if not self.lora.rank:

@@ -109,7 +109,10 @@ class Linear(ScheduleBase):
     def _broken_rules(self) -> Iterator[str]:
         warmup, total = self.warmup_updates, self.total_updates
         if warmup >= total:
-            yield f"schedule.warmup_updates ({warmup}) must be less than total_updates ({total})"
+            yield (
+                f"schedule.warmup_updates ({warmup}) must be less than schedule.total_updates "
+                f"({total})"
+            )
         if self.end_lr > self.peak:
             yield f"schedule.end_lr ({self.end_lr}) must not exceed schedule.lr ({self.peak})"
 

@@ -115,9 +115,8 @@ def by_reverse_model(
 ) -> list[list[int]]:
     """Rank the candidates of each input by ``score(y | x) + weight * score(x | y)``: indices.
 
-    A part of a sentence keeps the
-    order of the search, and so does an input that the reverse model cannot score, because the
-    source or a candidate is too long.
+    A part of a sentence keeps the order of the search, and so does an input that the reverse model
+    cannot score, because the source or a candidate is too long.
 
     Args:
         candidates: of each input, best first.

@@ -46,7 +46,7 @@ def all_cores() -> int:
 
 
 def check_workers(workers: int) -> int:
-    """Check that a number of workers is from 1 to MAX_WORKERS, else raise a UserError."""
+    """Return a number of workers; UserError unless it is from 1 to MAX_WORKERS."""
     if isinstance(workers, bool) or not isinstance(workers, int) or not 1 <= workers <= MAX_WORKERS:
         raise UserError(
             f"workers: {workers} is not an integer from 1 to {MAX_WORKERS}",

@@ -48,8 +48,6 @@ class Transformer(ModelBase):
         super().__init__(config, vocab_size, allowed)
         self.inference_dtype: torch.dtype | None = None
         self._tables: EmbeddingTables | None = None
-        # packed weights of the output by the table or the types, as long as these exist
-        self._projections = WeakTensorKeyDictionary()
         self.src_input, self.tgt_input = self.make_input(), self.make_input()
         self.encoder = self.make_stack(
             config.enc_layers, causal=False, cross=False, before_logits=False
@@ -74,6 +72,8 @@ class Transformer(ModelBase):
             use_kernels(self)
         with torch.no_grad():
             self._tables = self.embedding_tables()
+        # packed weights of the output by the table or the types, as long as these exist
+        self._projections = WeakTensorKeyDictionary()
         self.inference_dtype = dtype
         return self
 

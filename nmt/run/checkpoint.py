@@ -11,6 +11,7 @@ from another person, so nothing in it is trusted (see ``nmt.run.manifest``).
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import math
 import os
@@ -489,7 +490,10 @@ def average_checkpoints(checkpoints: Iterable[Checkpoint]) -> dict[str, Tensor]:
                 fix="average checkpoints of one run",
             )
         for name, tensor in weights.items():
-            sums[name] = sums.get(name, 0) + tensor.double()
+            if name in sums:
+                sums[name] += tensor.double()
+            else:
+                sums[name] = tensor.double()
         count += 1
     return {name: (total / count).to(shapes[name][1]) for name, total in sums.items()}
 
@@ -506,6 +510,7 @@ def save_average(
     """
     state = read_state(paths[-1])
     require_recipe(run, state, paths[-1])
-    shown = counted(paths, "averaging", "checkpoints", len(paths), progress, slow=True)
-    weights = average_checkpoints(read_checkpoint(path, with_optimizer=False) for path in shown)
+    counted_paths = counted(paths, "averaging", "checkpoints", len(paths), progress, slow=True)
+    with contextlib.closing(counted_paths) as shown:  # also before an error is printed
+        weights = average_checkpoints(read_checkpoint(path, with_optimizer=False) for path in shown)
     return save_checkpoint(run, state, weights, {}, average=f"{suffix}{len(paths)}")

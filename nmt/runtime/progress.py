@@ -8,7 +8,7 @@ from __future__ import annotations
 import contextlib
 import sys
 import threading
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterable, Iterator
 from typing import Any, TypeVar
 
 from tqdm import tqdm
@@ -106,7 +106,7 @@ def counted(
     total: int | None = None,
     show: bool = True,
     slow: bool = False,
-) -> Iterator[Item]:
+) -> Generator[Item, None, None]:
     """Yield items, and show how many have been taken; see ``progress_bar``."""
     with progress_bar(action, unit, total, show, slow) as bar:
         for item in items:

@@ -48,14 +48,14 @@ def finish(trainer: Trainer, reason: str) -> Evaluation | None:
     if state.best_update is not None:  # an earlier end may have chosen an average
         run.set_best(checkpoint_name(state.best_update))
     best = replace_damaged_best(run, state, shapes_of(trainer.model.state_dict()), note)
-    if best is None:  # of a run without a validation, the latest
-        best = load_checkpoint(run, "best", with_optimizer=False, note=note)
-    else:
+    if best is not None:
         require_recipe(run, best.state, best.path)
     average = _average(trainer) if recipe.train.average > 1 and state.history else None
     if average is not None:  # the model has its weights
         name, score = average
     else:
+        if best is None:  # of a run without a validation, the latest
+            best = load_checkpoint(run, "best", with_optimizer=False, note=note)
         trainer.model.load_state_dict(best.model)
         name, score = best.path.name, dict(state.history).get(best.state.update)
     test = None

@@ -53,7 +53,7 @@ class Evaluation:
         scores: with their signatures.
         values: everything measured, by name, for metrics.jsonl.
         line: the values as a part of a log line.
-        bars: the length of each score's bar in the log, between 0 and 1, by name.
+        bars: the length of each score's bar in the log, by name; 1 = full.
         texts: hypotheses as plain text, one per line of the set; empty if the task has no output.
         words: the same hypotheses as tokenized text.
         sets: the results on each set by name, if this is their mean.

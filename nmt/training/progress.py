@@ -49,6 +49,10 @@ class Pace:
             while now - self._marks[0][0] > HALF_HOUR and len(self._marks) > 3:
                 self._marks.popleft()
 
+    def synchronized(self) -> None:
+        """Count the time until now to the last update: a GPU has done what was queued."""
+        self._last = (self._now() - self._paused, *self._last[1:])
+
     def pause(self, seconds: float) -> None:
         """Leave out seconds that were spent between two updates."""
         self._paused += seconds

@@ -273,6 +273,7 @@ class Trainer:
     def _log_interval(self, norm: Tensor) -> None:
         self.state.skipped_updates = int(self.skipped_updates)
         record = self.interval.close(learning_rate(self.recipe, self.state), norm)
+        self.progress.pace.synchronized()
         record["seconds_left"] = self.progress.seconds_left()
         if self.precision == "fp16":
             record["loss_scale"] = self.loss_scaler.state()[0]

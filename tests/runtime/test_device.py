@@ -62,6 +62,14 @@ class Gpus:
         self.current = before
 
 
+def test_a_gpu_does_not_use_the_attention_of_cudnn(monkeypatch):
+    """It compiles a plan for each new shape, and each position of a search has a new shape."""
+    Gpus(monkeypatch, "NVIDIA H100")
+    torch.backends.cuda.enable_cudnn_sdp(True)
+    resolve_device("cuda")
+    assert not torch.backends.cuda.cudnn_sdp_enabled()
+
+
 @pytest.mark.parametrize("name", GPUS)
 def test_auto_takes_the_fastest_precision_of_a_gpu(name, monkeypatch):
     Gpus(monkeypatch, name)

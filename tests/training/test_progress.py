@@ -139,6 +139,15 @@ def test_the_pace_is_of_recent_updates_without_the_first_one_and_validations(mak
     assert progress.pace.per_second(HALF_HOUR) == (1, 10)
 
 
+def test_time_that_a_gpu_takes_for_queued_updates_counts(make):
+    progress, clock = make()
+    for _ in range(5):  # queued at once
+        progress.pace.step(10)
+    clock.seconds += 8
+    progress.pace.synchronized()
+    assert progress.pace.per_second(MINUTE) == (4 / 8, 40 / 8)
+
+
 def test_nothing_is_promised_before_it_is_measured(make):
     """First no time left, then that of the updates with a plus, then all of it."""
     state = TrainState()

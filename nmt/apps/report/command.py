@@ -1,4 +1,4 @@
-"""nmt-report: the report of runs as HTML, also at the end of a training, or a table of variants."""
+"""nmt-report: the report of runs as HTML, or a table of variants."""
 
 from __future__ import annotations
 
@@ -13,13 +13,11 @@ from typing import TYPE_CHECKING
 
 from nmt.cli.common import enable_gc, run_command
 from nmt.cli.parsers import add_output, command_parser
-from nmt.errors import NmtError, UserError
+from nmt.errors import UserError
 
 if TYPE_CHECKING:
     from nmt.apps.sweep.variants import Variant
     from nmt.apps.tables import Cell
-    from nmt.run.folder import RunFolder
-    from nmt.run.metrics_log import Logger
 
 HEADERS = {
     "variant": "variant",
@@ -109,21 +107,6 @@ def body(args: argparse.Namespace) -> None:
     enable_gc()
     size = write_report(runs, output, progress=True)
     print(f"wrote {output} ({size / 1e6:.1f} MB)")
-
-
-def write_final_report(run: RunFolder, log: Logger) -> None:
-    """Write the report of a training that has ended; any failure is only a warning."""
-    try:
-        from nmt.apps.report.page import write_report
-        from nmt.apps.report.runs import read_runs
-
-        write_report(read_runs([run.path]), run.report_file)
-    except Exception as error:  # the training is complete, whatever is wrong with its report
-        what = error.what if isinstance(error, NmtError) else f"{type(error).__name__}: {error}"
-        command = shlex.join(["nmt-report", str(run.path), "--force"])
-        log.text(f"warning: the report was not written: {what}\n  -> to write it, run {command}")
-    else:
-        log.text(f"report: {run.report_file}")
 
 
 def _print_table(args: argparse.Namespace) -> None:

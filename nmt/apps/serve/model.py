@@ -170,7 +170,7 @@ class ServedModel:
     def _translation(self, t: Translation, words: bool) -> dict[str, Any]:
         targets = target_words(self.translator.codec, t) if words else []
         return {
-            **vars(t),
+            **vars(t),  # so a field of Translation is one of the API
             "score": _finite(t.score),
             "log_prob": _finite(t.log_prob),
             "words": [word._asdict() for word in targets],

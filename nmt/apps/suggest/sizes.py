@@ -112,7 +112,7 @@ def smaller(size: Size) -> Size | None:
 
 
 def most_passes(size: Size) -> int:
-    """Limit the passes over the data of a training with a row of CPU."""
+    """Return the most passes over the data for which a row of CPU is chosen."""
     return int(LONGEST * size.passes)
 
 

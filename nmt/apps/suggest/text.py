@@ -61,7 +61,7 @@ def recipe_text(
     expectation: Expectation,
     folder: Path,
 ) -> str:
-    """Write the recipe, with paths relative to its folder."""
+    """Return the text of the recipe, with paths relative to its folder."""
     from_parent = bool(suggestion.parent)
     sections = {
         f"{paths.src}-{paths.tgt}: a recipe that nmt-train --suggest wrote for this corpus": (

@@ -121,7 +121,7 @@ def file_name(variant: Variant) -> str:
 
 
 def budget_overrides(budget: Budget | None, recipe: Recipe) -> list[str]:
-    """Limit a run to a budget by overrides ``key=value``.
+    """Return the overrides ``key=value`` that limit a run to a budget.
 
     Tokens become updates of full batches. A linear schedule ends after them; any other run ends
     with a validation, so its updates are rounded to whole validations.

@@ -109,7 +109,7 @@ def _check_options(args: argparse.Namespace) -> None:
             "--pairs requires a regular --input file, which is read several times",
             fix="add --input FILE; it may be plain text, .gz, .xz or .bz2",
         )
-    given = [name for name in OTHER_OUTPUTS if getattr(args, name)]
+    given = [name for name in OTHER_OUTPUTS if getattr(args, name) not in (None, False)]
     if args.n_best not in (None, 1):
         given.append("n_best")
     for name in given:

@@ -284,7 +284,7 @@ def test_repeated_text_is_translated_once() -> None:
         ("a.po", b"hello\n", "a.po:1", "not a line of a catalog"),
         ("a.json", b'{"a": 1,\n "b" 2}', "a.json:2:6", "not JSON"),
         ("a.xlf", b"<xliff><file>\n</xliff>", "a.xlf:2:3", "mismatched tag"),
-        ("a.xlf", b"<xliff></xliff>", "a.xlf", "no trans-unit"),
+        ("a.xlf", b"<xliff></xliff>", "a.xlf", "no unit"),
         ("a.tmx", b"<tmx><body><tu>", "a.tmx:1:16", "no element found"),
         ("a.tmx", b'<!DOCTYPE t [<!ENTITY a "b">]><tmx/>', "a.tmx:1", "entities"),
         ("a.tmx", b"<tmx>" + b"<tu>" + b"<a>" * 500, "a.tmx:1", "elements in each other"),

@@ -7,6 +7,8 @@ import json
 import os
 import re
 import shutil
+import subprocess
+import sys
 from collections import Counter
 from dataclasses import replace
 from pathlib import Path
@@ -596,3 +598,9 @@ def test_the_title_keeps_the_region_of_a_language(tmp_path):
     config = (run / "config.yaml").read_text()
     (run / "config.yaml").write_text(config.replace("src: gl\n", "src: pt-br\n"))
     assert _title(read_runs([run])) == "pt-br → en: run"
+
+
+def test_a_training_from_python_does_not_load_the_command_line():
+    """It would change the signals of the program that trains."""
+    code = "import sys, nmt.hooks; nmt.hooks.find('report'); sys.exit('nmt.cli' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

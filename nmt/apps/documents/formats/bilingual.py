@@ -72,7 +72,7 @@ def _convert(
             else:
                 yield _with_language(item, job)
         if not units:
-            what, fix = f"has no {' or '.join(names)}", f"check that its format is {kind}"
+            what, fix = "has no unit to translate", f"check that it is a file of the format {kind}"
             raise UserError(what, at=job.name, fix=fix)
 
     texts = job.translated(items())

@@ -62,7 +62,7 @@ def _items(text: str, job: Job) -> Iterator[Item]:
             yield body[position : found[0]]
             inline = _Inline(parser, env.get("references", {}), token.content)
             raw, place = body[found[0] : found[1]], f"line {first + token.map[0]}"
-            yield text_unit(raw, inline.tokens, place, inline.written)
+            yield text_unit(raw, inline.tokens, place, inline.as_markdown)
             position = found[1]
     yield body[position:]
 
@@ -158,7 +158,7 @@ class _Inline:
                 position = end
         yield _unbroken(content[position:])
 
-    def written(self, tokens: Sequence[Token]) -> str:
+    def as_markdown(self, tokens: Sequence[Token]) -> str:
         """Return tokens as Markdown; characters that would become markup get a backslash."""
         text = written(tokens, _as_text)
         same = _structure(joined(self._parse(text))) == _structure(self.tokens)

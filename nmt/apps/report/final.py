@@ -1,0 +1,24 @@
+"""The report that a training ends with; also one from Python, which has no command line."""
+
+from __future__ import annotations
+
+import shlex
+
+from nmt.errors import NmtError
+from nmt.run.folder import RunFolder
+from nmt.run.metrics_log import Logger
+
+
+def write_final_report(run: RunFolder, log: Logger) -> None:
+    """Write the report of a training that has ended; any failure is only a warning."""
+    try:
+        from nmt.apps.report.page import write_report
+        from nmt.apps.report.runs import read_runs
+
+        write_report(read_runs([run.path]), run.report_file)
+    except Exception as error:  # the training is complete, whatever is wrong with its report
+        what = error.what if isinstance(error, NmtError) else f"{type(error).__name__}: {error}"
+        command = shlex.join(["nmt-report", str(run.path), "--force"])
+        log.text(f"warning: the report was not written: {what}\n  -> to write it, run {command}")
+    else:
+        log.text(f"report: {run.report_file}")
