@@ -140,9 +140,8 @@ def test_the_pace_is_of_recent_updates_without_the_first_one_and_validations(mak
 
 
 def test_time_that_a_gpu_takes_for_queued_updates_counts(make):
-    progress, clock = make()
-    for _ in range(5):  # queued at once
-        progress.pace.step(10)
+    progress, clock = make(TrainState())
+    step(progress, clock, 0.0, 5)  # queued at once
     clock.seconds += 8
     progress.pace.synchronized()
     assert progress.pace.per_second(MINUTE) == (4 / 8, 40 / 8)
