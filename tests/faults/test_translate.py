@@ -342,7 +342,7 @@ def test_a_phrase_instead_of_a_file_of_phrases_is_refused(translate: Command) ->
     for phrase in ("ñ1 ñ2", "ñ" * 300):  # longer than a file name may be
         err = refused(translate, "--require", phrase, stdin=b"3 1\n")
         assert f"--require: there is no file {phrase}\n" in err
-        assert "pass the path of a file; --help-all says what it contains" in err
+        assert "pass its path; --help-all explains it" in err
     err = refused(translate, "--forbid-all", "ñ1", stdin=b"3 1\n")
     assert "--forbid-all: there is no file ñ1\n" in err
 

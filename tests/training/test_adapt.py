@@ -264,6 +264,7 @@ def test_a_resumed_run_needs_no_parent(kind, corpora, parents, tmp_path, monkeyp
     assert main([*words, "--dry-run"]) == 0
 
 
+@pytest.mark.slow
 def test_two_processes_have_the_same_text(corpora, parents, tmp_path):
     words = child_recipe(corpora, parents["unigram"], tmp_path / "run", "init.vocab=extend")
     words += ["init.trim=true", "train.max_validations=1"]

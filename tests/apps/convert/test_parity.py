@@ -22,6 +22,7 @@ from tests.apps.convert import folders
 from tests.model_cases import batch_of
 
 transformers = pytest.importorskip("transformers")
+pytestmark = pytest.mark.slow
 
 # the tokens of their languages, and their names
 LANGUAGES = {

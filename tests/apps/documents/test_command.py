@@ -131,6 +131,7 @@ def test_wrong_arguments_are_named(
     assert what in capsys.readouterr().err
 
 
+@pytest.mark.slow
 def test_a_kill_leaves_no_part_of_a_document(run: Path, folder: Path) -> None:
     Path("long.txt").write_text("un dous tres\n" * 5 + "catro cinco\n" * 5, "utf-8")
     program = (

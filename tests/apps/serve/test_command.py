@@ -121,6 +121,7 @@ def test_a_glossary_is_for_one_pair_of_languages(
 # ---------------------------------------------------------------- a server process
 
 
+@pytest.mark.slow
 def test_a_server_requires_the_terms_of_its_glossary(
     run: Path, start: Callable[..., Process], tmp_path: Path
 ) -> None:
@@ -133,6 +134,7 @@ def test_a_server_requires_the_terms_of_its_glossary(
     assert "loaf" in expected.lower()
 
 
+@pytest.mark.slow
 def test_sigterm_ends_the_server_after_the_answers_to_all_accepted_requests(
     start: Callable[..., Process],
 ) -> None:

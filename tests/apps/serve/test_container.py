@@ -73,6 +73,7 @@ def test_it_runs_without_the_rights_of_root(steps: list[tuple[str, str]]) -> Non
     assert names.index("USER") < names.index("ENTRYPOINT")
 
 
+@pytest.mark.slow
 def test_it_starts_a_server_that_is_healthy(
     steps: list[tuple[str, str]], run: Path, start: Callable[..., Process]
 ) -> None:

@@ -257,6 +257,7 @@ def killed_at(step: int, run: Callable[[], object]) -> bool:
     os._exit(0)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("force", [False, True])
 def test_a_kill_while_the_files_get_their_names(
     command: Command, force: bool, monkeypatch: pytest.MonkeyPatch
