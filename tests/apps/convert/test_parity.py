@@ -22,7 +22,6 @@ from tests.apps.convert import folders
 from tests.model_cases import batch_of
 
 transformers = pytest.importorskip("transformers")
-pytestmark = pytest.mark.slow
 
 # the tokens of their languages, and their names
 LANGUAGES = {
@@ -179,6 +178,7 @@ def _common(case: Case, vocab: Vocab) -> tuple[list[int], list[int]]:
 
 
 # transformers' early_stopping as our decode.stop_rule
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("beam", "early", "rule"), [(1, None, "bound"), (4, False, "bound"), (4, True, "count")]
 )
@@ -212,6 +212,7 @@ def test_translations_are_theirs(beam: int, early: bool | None, rule: str, tmp_p
     assert len({best[0].text for best in ours.values()}) > 30
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("beam", [1, 4])
 def test_translations_into_a_language_are_theirs(case: Case, beam: int) -> None:
     """transformers forces the token of the language; ours is the default of the converted run."""
