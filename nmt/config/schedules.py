@@ -8,6 +8,7 @@ numbers start at 1. Sources: T = Nguyen & Salazar 2019, N = Shleifer et al. 2021
 from __future__ import annotations
 
 import math
+from abc import abstractmethod
 from collections.abc import Iterator, Sequence
 from typing import Annotated, Literal, TypeAlias
 
@@ -23,9 +24,9 @@ DecayRule: TypeAlias = Literal["no_gain", "below_all"]
 class ScheduleBase(ConfigBase):
     """A learning-rate schedule: a subclass has ``kind``, its keys and a method ``lr``."""
 
+    @abstractmethod
     def lr(self, update: int, history: History, dim: int) -> float:
         """Return the learning rate of an update, given the validations before it."""
-        raise NotImplementedError
 
     def highest_lr(self, dim: int) -> float:
         """Return the highest learning rate, that of the end of the warm-up."""
