@@ -82,8 +82,8 @@ class Beams:
         return self._map(lambda tensor: tensor[rows, order])
 
     def _map(self, function: Callable[[Tensor], Tensor]) -> Beams:
-        tensors = map(function, (self.ids, self.log_prob, self.score, self.finished))
-        return Beams(*tensors, sentence=self.sentence)
+        tensors = (self.ids, self.log_prob, self.score, self.finished)
+        return Beams(*map(function, tensors), self.sentence)
 
 
 class LogitsProcessor(Protocol):
