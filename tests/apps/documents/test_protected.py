@@ -6,7 +6,6 @@ import re
 from collections.abc import Sequence
 from random import Random
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -20,39 +19,10 @@ from nmt.apps.documents.lines import (
     from_function,
 )
 from nmt.apps.documents.markup import translate_segments
-from nmt.apps.documents.protect import has_words, missing, repair, spans
 from nmt.apps.documents.segments import Mark, Segment, Token, joined, plain
+from nmt.data.protect import compare, spans
 from tests.apps.documents.translators import Reversing, upper
-
-PROTECTED = [
-    "%s", "%(name)s", "%1$d", "%.2f", "%%", "{name}", "{0:.2f}", "{{ user }}", "${path}",
-    "%{count}", "{n, plural, one {# file} other {# files}}", "&amp;", "&#160;",
-    "https://x.org/a?b=1&c=2", "www.x.org/a", "me.too@x-y.org", "1,000.5",
-    "2026", "\u0663\u0664", "%1", "$HOME",
-]  # fmt: skip
-
-
-@pytest.mark.parametrize("part", PROTECTED)
-def test_each_kind_is_found_as_a_whole(part: str) -> None:
-    line = f"See {part}, then ({part}) or {part}."
-    assert [span.text for span in spans(line)] == [part] * 3
-    assert missing(line, line.replace(part, "x", 1)) == [part]
-    assert not has_words(f"{part} - {part}")
-
-
-def test_what_only_looks_protected_is_text() -> None:
-    line = "100% sure, 50% or 100%, AT&T { a b }, H2O and <b>"
-    assert [span.text for span in spans(line)] == ["100", "50", "100"]
-    assert missing("page 2", "seite 2, teil 1") == []  # two -> 2 is a translation
-    assert missing("1,000.5 m", "1.000,5 m") == []
-    assert missing("one %s", "one %s %s") == ["%s"]
-
-
-def test_spaces_and_case_are_repaired() -> None:
-    assert repair("Hi {name}, %s at www.x.org", "HALLO { NAME }, % S BEI WWW . X . ORG") == (
-        "HALLO {name}, %s BEI www.x.org"
-    )
-    assert repair("%s sure", "100 % sicher") == "100 % sicher"
+from tests.data.test_protect import PROTECTED
 
 
 def hostile(seed: int, required: bool) -> Translate:
@@ -90,7 +60,7 @@ def test_protected_parts_survive_or_the_line_has_a_problem(
     line: str, seed: int, required: bool
 ) -> None:
     [result] = Lines(hostile(seed, required)).translate([Line(line)])
-    assert bool(missing(line, result.text)) <= bool(result.problem)
+    assert bool(compare(line, result.text).problems) <= bool(result.problem)
     assert result.text.strip()
 
 
@@ -146,7 +116,7 @@ def test_each_mark_is_there_once_and_pairs_are_nested(
     assert len([t for t in segment.result if isinstance(t, Mark)]) == len(marks[0])
     assert nesting(segment.result) == nesting(tokens)
     if not segment.problem:
-        assert missing(segment.text, plain(segment.result)) == []
+        assert compare(segment.text, plain(segment.result)).problems == []
 
 
 @given(marked_text())
