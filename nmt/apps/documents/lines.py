@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import NamedTuple, TypeAlias
 
 from nmt.data.filters import repetitions
-from nmt.data.protect import Difference, compare, has_words, repair, spans
+from nmt.data.protect import Difference, Span, compare, has_words, repair, spans
 from nmt.decoding.codec import too_long
 
 MAX_REQUIRED = 40  # characters of parts that a search must produce; a longer URL derails it
@@ -113,25 +113,26 @@ class Lines:
                 yield line, _as_it_is(line.text, problem)
             else:
                 to_search.append(line)
-        best = dict(self._searched(to_search))
+        best = {line: _checked(line, result) for line, result in self._searched(to_search)}
         for attempt in (self._required, self._in_parts):
-            failed = [line for line in best if _difference(line, best[line]).problems]
+            failed = {line: found for line, found in best.items() if found.difference.problems}
             for line, result in attempt(failed):
-                if _is_better(line, result, best[line]):
-                    best[line] = result
-        for line, result in best.items():
+                found = _checked(line, result)
+                if _is_better(line, found, best[line]):
+                    best[line] = found
+        for line, (result, difference) in best.items():
             if not result.text.strip():
                 yield line, _as_it_is(line.text, EMPTY)
-            elif problems := _difference(line, result).problems:
-                lost = f"not as in the source: {', '.join(problems)}"
+            elif difference.problems:
+                lost = f"not as in the source: {', '.join(difference.problems)}"
                 problem = "; ".join(filter(None, [result.problem, lost]))
                 yield line, result._replace(problem=problem)
             else:
                 yield line, result
 
-    def _required(self, lines: Sequence[Line]) -> Results:
-        required = {line: _parts_of(line) for line in lines}
-        chosen = [line for line in lines if 0 < sum(map(len, required[line])) <= MAX_REQUIRED]
+    def _required(self, failed: Mapping[Line, _Checked]) -> Results:
+        required = {line: _texts(_to_keep(line, found)) for line, found in failed.items()}
+        chosen = [line for line in failed if 0 < sum(map(len, required[line])) <= MAX_REQUIRED]
         yield from self._searched(chosen, required)
 
     def _searched(
@@ -145,16 +146,16 @@ class Lines:
                 return
             for line, result in zip(some, results, strict=True):
                 text = repair(line.text, result.text, line.keep, line.flags)
-                yield (
-                    line,
-                    result if text == result.text else result._replace(text=text, links=None),
-                )
+                if text != result.text:
+                    result = result._replace(text=text, links=None)
+                yield line, result
 
-    def _in_parts(self, lines: Sequence[Line]) -> Results:
-        divided = {line: _around_spans(line) for line in lines}
+    def _in_parts(self, failed: Mapping[Line, _Checked]) -> Results:
+        kept = {line: _to_keep(line, found) for line, found in failed.items()}
+        divided = {line: _around(line.text, kept[line]) for line in failed}
         texts = {
             part
-            for line in lines
+            for line in failed
             for part in divided[line][1::4]
             if has_words(part, line.keep, line.flags)
         }
@@ -171,27 +172,35 @@ class Lines:
                     text, problem = text + result.text, problem or result.problem
                 else:
                     text += part
-            note = f"translated in parts, to keep {', '.join(_parts_of(line))}"
+            note = f"translated in parts, to keep {', '.join(_texts(kept[line]))}"
             yield line, Translated(text, None, problem, note)
 
 
-def _difference(line: Line, result: Translated) -> Difference:
-    return compare(line.text, result.text, line.keep, line.flags)
+class _Checked(NamedTuple):
+    """A translation, and what it does to the protected parts of its line."""
+
+    result: Translated
+    difference: Difference
 
 
-def _is_better(line: Line, new: Translated, old: Translated) -> bool:
+def _checked(line: Line, result: Translated) -> _Checked:
+    return _Checked(result, compare(line.text, result.text, line.keep, line.flags))
+
+
+def _is_better(line: Line, new: _Checked, old: _Checked) -> bool:
     """Return whether a translation lacks less than the one before, and repeats nothing."""
-    before, after = _difference(line, old), _difference(line, new)
-    added, usual = Counter(after.added_numbers), max(repetitions(line.text), repetitions(old.text))
+    before, after = old.difference, new.difference
+    added = Counter(after.added_numbers)
     # a wrong number in the place of a lost one must be gone, not be next to it
-    wrong = len(before.numbers) - len(after.numbers)
+    found = len(before.numbers) - len(after.numbers)
+    usual = max(repetitions(line.text), repetitions(old.result.text))
     return (
         after.errors < before.errors
         and not after.added
         and added <= Counter(before.added_numbers)
-        and added.total() <= max(0, len(before.added_numbers) - wrong)
-        and bool(new.problem) <= bool(old.problem)
-        and repetitions(new.text) <= usual
+        and added.total() <= max(0, len(before.added_numbers) - found)
+        and bool(new.result.problem) <= bool(old.result.problem)
+        and repetitions(new.result.text) <= usual
     )
 
 
@@ -200,19 +209,25 @@ def _as_it_is(text: str, problem: str = "") -> Translated:
     return Translated(text, links, f"not translated: {problem}" if problem else "")
 
 
-def _parts_of(line: Line) -> list[str]:
-    """Return the protected parts of a line, each once."""
-    return list(dict.fromkeys(span.text for span in spans(line.text, line.keep, line.flags)))
+def _to_keep(line: Line, found: _Checked) -> list[Span]:
+    """Return the parts that the next translation is made to have: no numbers that are not lost."""
+    lost = found.difference.numbers
+    parts = spans(line.text, line.keep, line.flags)
+    return [part for part in parts if not part.groups or part.text in lost]
 
 
-def _around_spans(line: Line) -> list[str]:
-    """Divide a line into fours: signs, a text, signs, a protected part.
+def _texts(parts: Sequence[Span]) -> list[str]:
+    return list(dict.fromkeys(part.text for part in parts))
+
+
+def _around(text: str, kept: Sequence[Span]) -> list[str]:
+    """Divide a text into fours: signs, a text, signs, a part to keep.
 
     The signs at the ends of a text, such as a comma or a bracket, are not translated with it.
     """
     parts, end = [], 0
-    for span in [*spans(line.text, line.keep, line.flags), None]:
-        between = line.text[end : span.start if span else len(line.text)]
+    for span in [*kept, None]:
+        between = text[end : span.start if span else len(text)]
         words = re.search(r"\w(?:.*[^\s({\[])?", between, re.DOTALL)
         first, last = words.span() if words else (0, 0)
         parts += [between[:first], between[first:last], between[last:], span.text if span else ""]
