@@ -24,7 +24,7 @@ import regex
 
 Groups: TypeAlias = tuple[str, ...]  # of digits, as 0 to 9
 
-MAX_GROUPS = 12  # of a number that a translation joins, where it is only a part of a longer one
+MAX_GROUPS = 12  # that are joined on the other side, next to further groups
 
 # These patterns read hostile text in linear time: what they repeat is possessive, bounded, or
 # cannot begin inside itself.
@@ -39,11 +39,12 @@ _NESTED = functools.reduce(
     lambda inside, _: rf"(?:[^{{}}]++|\{{{inside}\}})*+", range(_DEPTH), "[^{}]*+"
 )
 _LENGTH = "(?:hh?|ll?|[Lqzjt])?"  # of the type of an argument of printf
-# in a text whose syntax is not known, where 50% of, %50 (Turkish) and 50 %of are percentages
+# in a text whose syntax is not known: 50% of, 50 %of and, in Turkish, %50 and %6si are percentages
 _USUAL = (
-    r"(?<!\d)%[A-Za-z_][\w.]++%(?![\w%])"
-    r"|(?<!\d)%(?:(?:\(\w+\)|\d{1,2}\$)[-+#0]*\d{0,4}|[-+#0]+\d{0,4}|\*)?(?:\.(?:\d{1,4}|\*))?"
-    rf"{_LENGTH}[diouxXeEfFgGcs@](?:(?![A-Za-z])|(?<!\d\s%[A-Za-z]))|%%"
+    r"(?<!\d)%(?:[A-Za-z_][\w.]++%(?![\w%])"
+    r"|\d{1,4}(?:\.\d{1,4})?[dfs](?!\w)"
+    r"|(?:(?:\(\w+\)|\d{1,2}\$)[-+#0]*\d{0,4}|[-0]\d{1,4}|[+#]|\*)?(?:\.(?:\d{1,4}|\*))?"
+    rf"{_LENGTH}[diouxXeEfFgGcs@](?:(?![A-Za-z])|(?<!\d\s%[A-Za-z])))|%%"
 )
 _PRINTF = (
     r"%(?:\(\w+\)|<\w+>|\d{1,4}[$:])?[-+#0'I]*(?:\d{1,4}|\*(?:\d{1,4}\$)?)?"
@@ -70,7 +71,7 @@ _PATTERNS = [
     r"(?:(?:[A-Za-z\d-]++\.)+[A-Za-z]{2,}|(?:[\w-]++\.)+[^\W\d_]{2,})",
     # messages of ICU, which stay as they are; Mustache; Python, .NET, i18next; shell
     rf"\{{\s*+\w++\s*+,{_NESTED}\}}|\{{\{{[^{{}}]*+\}}\}}|[$%#]?\{{[^{{}}\s]*+\}}",
-    r"\$[A-Za-z_]\w*+",
+    r"\$[A-Za-z_][A-Za-z\d_]*+",
     r"&(?:[A-Za-z]\w{1,31}|#\d{1,7}|#[xX][0-9a-fA-F]{1,6});",
 ]
 # a sign may be between invisible marks, such as those of direction
@@ -116,7 +117,7 @@ def spans(text: str, keep: Collection[str] = (), flags: Collection[str] = ()) ->
     while any(matches):
         match = min(filter(None, matches), key=lambda match: match.start())
         groups = groups_of(match[0]) if match.lastgroup == "number" else ()
-        found.append(Span(*match.span(), match[0], groups))
+        found.append(Span(match.start(), match.end(), match[0], groups))
         matches = [
             pattern.search(text, match.end()) if after and after.start() < match.end() else after
             for pattern, after in zip(patterns, matches, strict=True)
@@ -196,41 +197,49 @@ def compare_numbers(
 ) -> tuple[list[int], list[str]]:
     """Return the indices of the numbers that a translation lacks, and the groups that it adds.
 
-    The longest parts of the numbers are looked for first, those of fewer groups first. So 1 000 is
-    found in 1000, 5 and 10 are found in 5-10, and 1 000 and 10 in 10 1000.
+    Whole numbers are looked for first, then groups that are joined on one side, the longest first,
+    then groups. So 1 000 is found in 1000, and 5 and 1 000 in 1000-5.
     """
     if Counter(source) == Counter(translation):
         return [], []
-    places: dict[str, list[range]] = defaultdict(list)
-    for digits, part in reversed(_parts(translation)):
-        places[digits].append(part)
+    places: dict[tuple[str, str], list[range]] = defaultdict(list)
+    for kind, digits, part in reversed(_parts(translation)):
+        places[kind, digits].append(part)
     found: set[int] = set()
     taken: set[int] = set()
-    for digits, part in _parts(source):
-        while places[digits] and found.isdisjoint(part):
-            place = places[digits].pop()
-            if taken.isdisjoint(place):
-                found.update(part)
-                taken.update(place)
+    for kind, digits, part in _parts(source):
+        for other in _COUNTERPARTS[kind]:
+            candidates = places[other, digits]
+            while candidates and found.isdisjoint(part):
+                place = candidates.pop()
+                if taken.isdisjoint(place):
+                    found.update(part)
+                    taken.update(place)
     owners = [index for index, groups in enumerate(source) for _ in groups]
     lost = dict.fromkeys(index for place, index in enumerate(owners) if place not in found)
     groups = itertools.chain(*translation)
     return [*lost], [group for place, group in enumerate(groups) if place not in taken]
 
 
-def _parts(numbers: Sequence[Groups]) -> list[tuple[str, range]]:
-    """Return the digits and places of neighboring groups, in the order to look for them.
+# kind of a part of a number -> those that may have its digits in a translation
+_COUNTERPARTS = {"whole": ["whole"], "group": ["group", "joined"], "joined": ["group"]}
+
+
+def _parts(numbers: Sequence[Groups]) -> list[tuple[str, str, range]]:
+    """Return the kind, digits and place of parts of numbers, in the order to look for them.
 
     The place of a group is its index among those of all numbers.
     """
     parts, start = [], 0
     for groups in numbers:
-        for size in {*range(1, min(len(groups), MAX_GROUPS) + 1), len(groups)}:
+        parts.append(("whole", "".join(groups), range(start, start + len(groups))))
+        for size in range(1, min(len(groups), MAX_GROUPS) + 1):
             for first in range(len(groups) - size + 1):
                 part = range(start + first, start + first + size)
-                parts.append(("".join(groups[first : first + size]), part))
+                kind = "group" if size == 1 else "joined"
+                parts.append((kind, "".join(groups[first : first + size]), part))
         start += len(groups)
-    return sorted(parts, key=lambda each: (-len(each[0]), len(each[1])))
+    return sorted(parts, key=lambda part: (part[0] != "whole", -len(part[1]), len(part[2])))
 
 
 def repair(

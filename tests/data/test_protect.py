@@ -40,7 +40,7 @@ def test_each_kind_is_found_as_a_whole(part: str) -> None:
     assert not has_words(f"{part} - {part}")
 
 
-@pytest.mark.parametrize("part", ["https://x.org/a", "me@x.org", "{name}", "%s", "12"])
+@pytest.mark.parametrize("part", ["https://x.org/a", "me@x.org", "{name}", "$HOME", "%s", "12"])
 def test_text_without_spaces_may_stand_next_to_it(part: str) -> None:
     assert texts_of(f"これは{part}です。") == [part]
     assert texts_of(f"{part}에서") == [part]
@@ -51,7 +51,8 @@ def test_text_without_spaces_may_stand_next_to_it(part: str) -> None:
     [
         ("100% sure, 50% or 100%, AT&T { a b } and <b>", ["100", "50", "100"]),
         ("50% of the, 50 % of, 50 %of, 50%of", ["50"] * 4),
-        ("%50 daha, %50si, %20den, %5e", ["50", "50", "20", "5"]),
+        ("%50 daha, %50si, %6s\u0131, %20den, %30u, 20 %-ige", ["50", "50", "6", "20", "30", "20"]),
+        ("%2d:%2d, %5.2f, %-10s, %+d", ["%2d", "%2d", "%5.2f", "%-10s", "%+d"]),
         ("%ds, %dpx, %d%%, 5 %s", ["%d", "%d", "%d", "%%", "5", "%s"]),
         ("12個 2024年5月 10kg A4 H2O №5", ["12", "2024", "5", "10", "4", "2", "5"]),
         ("5 apples @3.50", ["5", "3.50"]),
@@ -67,16 +68,16 @@ def test_numbers_and_percentages(line: str, parts: list[str]) -> None:
     [
         ("", ["%s", "5", "1", "50", "{x}"]),
         ("fuzzy", ["%s", "5", "1", "50", "{x}"]),
-        ("c-format", ["%s", "%n", "%5d", "1", "50", "{x}"]),
+        ("c-format", ["%s", "%n", "%5i", "1", "50", "{x}"]),
         ("no-c-format", ["5", "1", "50", "{x}"]),
-        ("no-c-format python-format", ["%s", "%n", "%5d", "1", "50", "{x}"]),
+        ("no-c-format python-format", ["%s", "%n", "%5i", "1", "50", "{x}"]),
         ("qt-format", ["%n", "%5", "%1", "50", "{x}"]),
         ("kde-format", ["%n", "%5", "%1", "50", "{x}"]),
         ("python-brace-format", ["5", "1", "50", "{x}"]),
     ],
 )
 def test_flags_say_what_a_percent_sign_means(flags: str, parts: list[str]) -> None:
-    assert texts_of("%s %n %5d %1, 50% of {x}", *flags.split()) == parts
+    assert texts_of("%s %n %5i %1, 50% of {x}", *flags.split()) == parts
 
 
 @pytest.mark.parametrize(
