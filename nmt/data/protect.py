@@ -127,10 +127,8 @@ def spans(text: str, keep: Collection[str] = (), flags: Collection[str] = ()) ->
 
 def groups_of(number: str) -> Groups:
     """Return the rows of digits of a text, as digits of ASCII."""
-    return tuple(
-        "".join(str(unicodedata.decimal(digit, digit)) for digit in row)
-        for row in _DIGITS.findall(number)
-    )
+    ascii_number = "".join(str(unicodedata.decimal(c, c)) for c in number)
+    return tuple(_DIGITS.findall(ascii_number))
 
 
 def has_words(text: str, keep: Collection[str] = (), flags: Collection[str] = ()) -> bool:
