@@ -69,9 +69,10 @@ _PATTERNS = [
     rf"(?<![A-Za-z\d])(?:(?:https?|ftp)://|www\.)[^{_NOT_URL}]*[^{_NOT_URL}.,;:!?)\]}}]",
     r"(?<![A-Za-z\d_])[A-Za-z\d_][A-Za-z\d_.+-]{0,63}+@"
     r"(?:(?:[A-Za-z\d-]++\.)+[A-Za-z]{2,}|(?:[\w-]++\.)+[^\W\d_]{2,})",
-    # messages of ICU, which stay as they are; Mustache; Python, .NET, i18next; shell
+    # messages of ICU, which stay as they are; Mustache; Python, .NET
     rf"\{{\s*+\w++\s*+,{_NESTED}\}}|\{{\{{[^{{}}]*+\}}\}}|[$%#]?\{{[^{{}}\s]*+\}}",
-    r"\$[A-Za-z_][A-Za-z\d_]*+",
+    # shell, i18next, extensions of browsers
+    r"\$[A-Za-z_][A-Za-z\d_]*+(?:\([^()\s]{1,100}\)|\$(?![A-Za-z_]))?",
     r"&(?:[A-Za-z]\w{1,31}|#\d{1,7}|#[xX][0-9a-fA-F]{1,6});",
 ]
 # a sign may be between invisible marks, such as those of direction

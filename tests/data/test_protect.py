@@ -19,7 +19,7 @@ PROTECTED = [
     "${path}", "%{count}", "{n, plural, one {# file} other {# files}}",
     "{g, select, a {{n, plural, one {# file} other {# files}}} other {x}}", "&amp;", "&#160;",
     "https://x.org/a?b=1&c=2", "www.x.org/a", "me.too@x-y.org", "1,000.5",
-    "2026", "\u0663\u0664", "$HOME",
+    "2026", "\u0663\u0664", "$HOME", "$USER$", "$t(files:save)",
 ]  # fmt: skip
 CHARACTERS = [*map(chr, range(sys.maxunicode + 1))]
 ZEROS = [c for c in CHARACTERS if unicodedata.decimal(c, None) == 0]
