@@ -34,7 +34,7 @@ WORDS = ["a", "Bé", "Mr", "1", "e.g", "好", "ខ", "мир", "😀", "\u0301",
     ("lang", "parts"),
     [
         ("en", ["Mr. Smith left. ", 'He said "Go. Now." ', "Really?"]),
-        ("sk", ["Napr. Ján prišiel 5. mája. ", "Potom odišiel."]),
+        ("sk", ["Napríklad sv. Ján prišiel 5. Mája. ", "Potom odišiel."]),
         ("gl", ["D. Manuel veu. ", "Viu os EE.UU."]),
         ("zh", ["你好。", "今天天气很好\uff01", "我们去。"]),
         ("hi", ["यह है। ", "वह है।"]),

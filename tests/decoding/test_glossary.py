@@ -67,7 +67,7 @@ def test_forms_of_a_term(targets, line, forms):
 
 def test_terms_of_tokenized_lines_are_tokenized():
     terms = [("l'aigua*", "don't"), ("e-mail", "e-mail"), ("R&D", "R&D")]
-    glossary = Glossary(terms, ("ca", "en"))
+    glossary = Glossary(terms, ("ca", "en"), tokenized=True)
     line = "L&apos; aigües l&apos; aiguaR ; e-mail , R &amp; D"
     found = glossary.find(line.replace("aiguaR", "aiguardent"))
     assert found["l'aigua*"] == ("don &apos;t", "Don &apos;t")
