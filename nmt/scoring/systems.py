@@ -66,6 +66,11 @@ class Systems:
     tokenized: bool = False
     src_lang: str = ""
 
+    @property
+    def words_lang(self) -> str:
+        """The language that decides what a word of tokenized text is; "" = what spaces separate."""
+        return "" if self.tokenized else self.tgt_lang
+
     def count_empty(self, system: str) -> int:
         """Count the blank hypotheses of a system."""
         return sum(map(is_blank, self.texts[system]))
