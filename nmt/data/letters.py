@@ -10,6 +10,7 @@ from __future__ import annotations
 import functools
 import re
 import unicodedata
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import regex
@@ -21,6 +22,7 @@ from nmt.data.unicode import MOST_MARKS, bounded
 
 _TWO_I = {"tr", "az", "crh", "gag", "zza", "diq", "kiu"}  # i and ı, with the capitals İ and I
 _TWO_I_IN_LATIN = {"kk", "tt", "ba"}
+_UNMARKED = "(?![\u0300-\u036f])"  # the capital of î is Î
 _GEORGIAN = regex.compile("[\u10d0-\u10ff]+")  # Unicode has its capitals, writers do not
 _ACCENTED_GREEK = regex.compile(r"(\p{Greek})(\p{Mn}+)")
 _KEPT_IN_CAPITALS = "\u0308\u0345"  # dialytika, and the iota below, whose capital is a letter
@@ -43,7 +45,8 @@ def upper(text: str, lang: str = "") -> str:
     """Return text in capital letters, as people write them in a language."""
     base = base_language(lang)
     if _has_two_i(lang):
-        text = text.replace("i", "İ")
+        text = text.replace("ﬁ", "fi").replace("ﬃ", "ffi")
+        text = re.sub(f"i{_UNMARKED}", "İ", text)
     if base == "lt":  # which writes the dot of an i below an accent
         text = re.sub("(?<=[ij])\u0307", "", text)
     text = text.replace("և", "ԵՒ" if base == "hyw" else "ԵՎ")
@@ -84,7 +87,7 @@ def capitalized(word: str, lang: str = "") -> str:
 def lower(text: str, lang: str = "") -> str:
     """Return text in small letters."""
     if _has_two_i(lang):
-        text = text.replace("I\u0307", "i").replace("I", "ı")
+        text = re.sub(f"I{_UNMARKED}", "ı", text.replace("I\u0307", "i"))
     if base_language(lang) == "ga":
         text = regex.sub(rf"\b([tn]){_IRISH_VOWEL}", r"\1-", text)
     # without the dot above, which an i of other languages would get in addition to its own
@@ -94,14 +97,14 @@ def lower(text: str, lang: str = "") -> str:
 # ---------------------------------------------------------------- forms to compare
 
 # the same sign as people and programs type it
-_SAME = {"'": "’‘ʼʻʹʽ`´′՚ꞌ׳", '"': "״", "-": "‐‑֊־", " ": "\u3164\uffa0\ufff9\ufffa\ufffb"}
+_SAME = {"'": "’‘ʼʻʹʽ`´′՚ꞌꞋ׳", '"': "״", "-": "‐‑֊־", " ": "\u3164\uffa0\ufff9\ufffa\ufffb"}
 # languages in which an apostrophe inside a word is a letter, and does not separate two words
 _LETTER_APOSTROPHE = {"uk", "be", "rue", "uz", "kaa", "br", "sw", "haw", "to", "sm", "ty", "nv"}
 _INNER_APOSTROPHE = regex.compile(r"(?<=\p{L}\p{M}*+)'(?=\p{L})")
 # what does not count: characters without a shape, tatweel, vowel signs of Arabic and Hebrew
 _LEFT_OUT = regex.compile(
-    r"[\p{Default_Ignorable_Code_Point}\u0640\u0591-\u05bd\u05bf\u05c1\u05c2\u05c7"
-    r"\u0610-\u061a\u064b-\u0652\u0670\u06d6-\u06dc\u06df-\u06e4\u06e7\u06e8\u06ea-\u06ed]+"
+    r"(?V1)[[\p{Default_Ignorable_Code_Point}--[\u3164\uffa0]]\u0640\u0591-\u05bd\u05bf\u05c1\u05c2\u05c7"
+    r"\u0610-\u061a\u064b-\u0652\u0670\u06d6-\u06dc\u06df-\u06e4\u06e7\u06e8\u06ea-\u06ed]"
 )
 _SHAPES = {"<wide>", "<narrow>", "<initial>", "<medial>", "<final>", "<isolated>"}
 _CLUSTER = regex.compile(r"\X")
@@ -129,14 +132,18 @@ def compared(text: str, lang: str = "") -> Compared:
     if text.isascii():
         form, places = text.replace("`", "'"), list(range(len(text) + 1))
     else:
+        kept: Sequence[int] = range(len(text) + 1)
+        if _LEFT_OUT.search(text):
+            kept = [i for i in kept if not _LEFT_OUT.match(text, i)]
+            text = "".join(text[i] for i in kept[:-1])
         parts, places = [], []
         for found in _CLUSTER.finditer(text):
             for start in range(found.start(), found.end(), MOST_MARKS):
                 end = min(start + MOST_MARKS, found.end())
                 parts.append(_compared_cluster(text[start:end]))
-                places += [start] * len(parts[-1])
+                places += [kept[start]] * len(parts[-1])
         form = "".join(parts)
-        places.append(len(text))
+        places.append(kept[-1])
     if base_language(lang) in _LETTER_APOSTROPHE:
         form = _INNER_APOSTROPHE.sub("ʼ", form)
     return Compared(form, places)
@@ -155,8 +162,9 @@ def _compared_cluster(cluster: str) -> str:
 @functools.cache
 def _without_shape(char: str) -> str:
     tag, _, codes = unicodedata.decomposition(char).partition(" ")
-    if tag in _SHAPES or (tag == "<compat>" and char.isalpha()):
-        return "".join(chr(int(code, 16)) for code in codes.split())
+    letter = char.isalpha() and not "\u3131" <= char <= "\u318e"  # those of Hangul stay apart
+    if tag in _SHAPES or (tag == "<compat>" and letter):
+        return "".join(_without_shape(chr(int(code, 16))) for code in codes.split())
     return char
 
 
@@ -171,7 +179,7 @@ def fold(text: str, lang: str = "") -> str:
         return (text.replace("I", "ı") if two_i else text).lower()
     text = unicodedata.normalize("NFD", bounded(text))
     if two_i:
-        text = re.sub("I(?!\u0307)", "ı", text)
+        text = re.sub(f"I{_UNMARKED}", "ı", text)
     text = re.sub("(?<=[ij])\u0307", "", text.casefold())
     return unicodedata.normalize("NFC", text).replace("եվ", "եւ")
 

@@ -170,7 +170,8 @@ def _ends(text: str, lang: str, abbreviations: Collection[str]) -> Iterator[int]
                 is_end = not following.isdigit()
             else:
                 before = text[found.start() - 1 : found.start()]
-                is_end = bool(_UNSPACED.match(before) and _UNSPACED.match(following))
+                goes_on = not (_UNSPACED.match(following) or following in _OPENS)
+                is_end = bool(_UNSPACED.match(before)) and not goes_on
         else:
             letter = _FIRST_LETTER.match(text, place)
             is_end = not (

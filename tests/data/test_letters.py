@@ -20,13 +20,13 @@ LETTERS = [
     for char in map(chr, range(sys.maxunicode + 1))
     if char.isalpha() and (char.lower() != char or char.upper() != char)
 ]
-LANGS = ["", "en", "tr", "az", "kk_Latn", "lt", "el", "nl", "ga", "hy", "hyw", "ka", "uk", "de"]
+LANGS = ["", "tr", "lt", "el", "ga", "hyw", "uk"]
 
 
 @pytest.mark.parametrize(
     ("lang", "small", "capitals"),
     [
-        ("tr", "izin ışık", "İZİN IŞIK"),
+        ("tr", "izin ışık millî", "İZİN IŞIK MİLLÎ"),
         ("azj_Latn", "iş", "İŞ"),
         ("kk_Latn", "iri", "İRİ"),
         ("kk", "кітап it", "КІТАП IT"),
@@ -43,7 +43,8 @@ LANGS = ["", "en", "tr", "az", "kk_Latn", "lt", "el", "nl", "ga", "hy", "hyw", "
     ],
 )
 def test_capitals_of_a_language(lang: str, small: str, capitals: str):
-    assert upper(small, lang) == unicodedata.normalize("NFC", capitals)
+    composed = unicodedata.normalize("NFC", upper(small, lang))
+    assert composed == unicodedata.normalize("NFC", capitals)
 
 
 @pytest.mark.parametrize(
@@ -75,21 +76,28 @@ def test_small_letters_of_a_language():
 @pytest.mark.parametrize("lang", LANGS)
 def test_every_letter_is_found_in_any_case(lang: str):
     """Of all scripts that have cases, inside a word and alone."""
-    for letter in LETTERS:
-        word = f"{letter}{letter}x"
-        small = lower(word, lang)
-        for text in (upper(small, lang), capitalized(small, lang)):
-            assert fold_capitals(text, lang) == fold_capitals(small, lang), letter
-        assert fold(fold(word, lang), lang) == fold(word, lang), letter
-        if not any(map(str.isupper, compared(small).text)):
-            found = Glossary([(small, "x")], (lang, "en")).find(f"a {upper(small, lang)} b")
-            assert found, (letter, small, upper(small, lang))
+    words = {
+        small: upper(small, lang)
+        for letter in LETTERS
+        if (small := lower(f"{letter}{letter}x", lang)) and not any(map(str.isupper, small))
+    }
+    for small, capitals in words.items():
+        assert fold_capitals(capitals, lang) == fold_capitals(small, lang)
+        assert fold(fold(small, lang), lang) == fold(small, lang)
+    glossary = Glossary([(small, "x") for small in words], (lang, "en"))
+    for written in (words.values(), [capitalized(small, lang) for small in words]):
+        terms = glossary.find(" ".join(written))
+        found = {fold_capitals(compared(term).text, lang) for term in terms}
+        keys = {small: fold_capitals(compared(small).text, lang) for small in words}
+        missing = {small for small, key in keys.items() if key not in found}
+        assert not missing - {"ĳĳx"}  # which has no Turkish capitals
 
 
 @pytest.mark.parametrize(
     ("lang", "one", "other"),
     [
         ("tr", "izin", "İZİN"),
+        ("tr", "millî", "MİLLÎ"),
         ("en", "izin", "İzin"),
         ("de", "straße", "STRASSE"),
         ("de", "STRAẞE", "strasse"),
@@ -155,11 +163,11 @@ def test_each_place_is_that_of_the_character_in_the_original(text: str, lang: st
 
 
 @pytest.mark.parametrize(
-    "part", ["\u0301\u0316", "αά", "'", "e'", "ά", "İ", "\u200d", "ﬁ", "각", "\u0640", "a\u0308\u0301"]
+    "part",
+    ["\u0301\u0316", "αά", "'", "e'", "ά", "İ", "a\u200d", "ﬁ", "각", "\u0640", "a\u0308\u0301"],
 )
 def test_long_texts_take_linear_time(part: str):
     """Quadratic time would be minutes."""
-    text = part * 50_000
-    for lang in ("tr", "uk", "ga"):
-        assert compared(text, lang).places[-1] == len(text)
-        assert fold(upper(text, lang), lang) is not None
+    text = part * 20_000
+    assert compared(text, "uk").places[-1] == len(text)
+    assert fold(upper(text, "tr"), "tr")
