@@ -8,6 +8,7 @@ Greek, Armenian, Dutch and Irish.
 from __future__ import annotations
 
 import functools
+import itertools
 import re
 import unicodedata
 from collections.abc import Sequence
@@ -136,12 +137,13 @@ def compared(text: str, lang: str = "") -> Compared:
         if _LEFT_OUT.search(text):
             kept = [i for i in kept if not _LEFT_OUT.match(text, i)]
             text = "".join(text[i] for i in kept[:-1])
-        parts, places = [], []
-        for found in _CLUSTER.finditer(text):
-            for start in range(found.start(), found.end(), MOST_MARKS):
-                end = min(start + MOST_MARKS, found.end())
-                parts.append(_compared_cluster(text[start:end]))
-                places += [kept[start]] * len(parts[-1])
+        clusters = _CLUSTER.findall(text)
+        if max(map(len, clusters), default=0) > MOST_MARKS:
+            step = MOST_MARKS
+            clusters = [c[i : i + step] for c in clusters for i in range(0, len(c), step)]
+        parts = list(map(_compared_cluster, clusters))
+        starts = itertools.accumulate(map(len, clusters), initial=0)
+        places = [kept[at] for part, at in zip(parts, starts, strict=False) for _ in part]
         form = "".join(parts)
         places.append(kept[-1])
     if base_language(lang) in _LETTER_APOSTROPHE:

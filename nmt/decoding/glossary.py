@@ -1,9 +1,9 @@
 """Find the terms of a glossary in a line, and the forms of their translations.
 
 A line has a term if it has its words next to each other. A word of a term without capital letters
-matches in any case, one with capital letters only as it is: ``us`` matches ``US``, and ``US`` does
-not match ``us``. ``nmt.data.letters`` says which letters are equal. In scripts without spaces, each
-letter is a word. Where terms overlap, the one of most words counts.
+matches in any case, one with capital letters as it is or in capitals: ``us`` matches ``US``, and
+``US`` does not match ``us``. ``nmt.data.letters`` says which letters are equal. In scripts without
+spaces, each letter is a word. Where terms overlap, the one of most words counts.
 
 A translation has one form of a term: any of the alternatives, as it is written or, as at the
 beginning of a sentence, with a capital letter; in capital letters where the source has it so. A
@@ -63,7 +63,7 @@ class _Node:
         if key not in self.next:
             self.next[key] = _Node()
             capitals = fold_capitals(word.text, lang)
-            if any_case and capitals != word.folded:
+            if key != capitals + star and not word.text.isupper():
                 self.capitals.setdefault(capitals + star, []).append(self.next[key])
         return self.next[key]
 

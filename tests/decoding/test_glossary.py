@@ -23,6 +23,8 @@ FIND = [
     ("kôň", "Kôň a KÔŇ", "kôň"),
     ("Word", "word", ""),
     ("Word", "Word", "Word"),
+    ("Word", "WORD", "Word"),
+    ("Straße|iPhone", "STRASSE, IPHONE, iphone, strasse", "Straße|iPhone"),
     ("us|US", "US us", "US|us"),
     ("kôň", "koník kôňa", ""),
     ("kôň*", "koník kôňa", "kôň*"),
