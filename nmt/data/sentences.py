@@ -33,7 +33,7 @@ _ESCAPE = regex.compile("&(?:quot|apos|amp|lt|gt|#91|#93|#124);")  # of Moses
 # Ethiopic word spaces, and signs that Greek and Armenian share; དང་ before a shad is "and"
 _MARK = (
     r"(?:[\p{Sentence_Terminal}…༎-༒༔--\u104a\ua9c8\u1b5e]|(?<!དང་)།"
-    r"|(?<=\p{Ethiopic})[፡:]{2}|(?<=\p{Armenian}):|(?<=\p{Greek});)"
+    r"|(?<=\p{Ethiopic})[፡:]{2}|(?<=\p{Armenian}\s?):|(?<=\p{Greek}\s?);)"
 )
 _MARKS = regex.compile(rf"(?V1)({_MARK}+)(?:\[\d{{1,3}}\])*")  # and numbers of footnotes
 _BEFORE_SPACE = frozenset(".!?…;:؞؟۔‼‽⁇⁈⁉․")  # the others end a sentence without one, too
@@ -167,7 +167,7 @@ def _ends(text: str, lang: str, abbreviations: Collection[str]) -> Iterator[int]
             if closed:
                 is_end = following in _OPENS
             elif found[1][-1] not in _BEFORE_SPACE or found[1].endswith("::"):
-                is_end = not following.isdigit()
+                is_end = found[1] != "．" or not following.isdigit()
             else:
                 before = text[found.start() - 1 : found.start()]
                 goes_on = not (_UNSPACED.match(following) or following in _OPENS)
@@ -224,6 +224,8 @@ def _is_short(
     if not found:
         return False
     word = found[1].strip("'’ʼ")
+    if text[stop - 1].isspace():  # Moses leaves the stop at initials and other words that it knows
+        return word.lower() in abbreviations
     if _INITIAL.fullmatch(word):
         return not _UNSPACED.match(word)
     if _ORDINAL.fullmatch(word):
