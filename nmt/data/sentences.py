@@ -248,7 +248,8 @@ def _is_short(
 # ---------------------------------------------------------------- learn abbreviations
 
 MIN_ABBREVIATIONS = 3  # times that a word must have a stop inside lines
-_MAX_PLAIN = 10  # times that it may be without one for each such time; 1 if it also ends lines
+_MAX_PLAIN = 10  # times that a word of up to 3 letters that ends no line may be without a stop for
+# each such time; 1 for other words
 _LIKELY = 3.5  # of the log-likelihood ratio, times sqrt(e) for each letter: abbreviations are short
 _WORD = regex.compile(
     rf"(?V1)(?<![\p{{L}}\p{{M}}\p{{N}}.'’-])([\p{{L}}\p{{M}}]++)"
@@ -306,8 +307,10 @@ class AbbreviationCounts:
             ratio = inside * math.log(share / expected)
             if at_end:
                 ratio += at_end * math.log((1 - share) / (1 - expected))
-            likely = 2 * ratio >= _LIKELY * math.exp(sum(map(str.isalpha, word)) / 2)
-            if likely and self._plain[word] <= inside * (1 if at_end else _MAX_PLAIN):
+            letters = sum(map(str.isalpha, word))
+            likely = 2 * ratio >= _LIKELY * math.exp(letters / 2)
+            plain = inside * (1 if at_end or letters > 3 else _MAX_PLAIN)
+            if likely and self._plain[word] <= plain:
                 found.append(word)
         return sorted(found)
 
