@@ -27,6 +27,8 @@ tatweel                         dropped between two Arabic letters, which it onl
                                 9.2); stays where it carries a mark, or stands at the end of a word
 ==============================  ===============================================================
 
+Of the marks on one letter, 30 stay in both forms.
+
 Signs with a shape stay, although they are of category Cf: U+0600 ARABIC NUMBER SIGN, U+06DD ARABIC
 END OF AYAH, the controls of Egyptian hieroglyphs and others.
 """
