@@ -161,6 +161,7 @@ class SplitReport:
         round_trip: of plain training text; None = not checked.
         sentences: number of sources with each number of sentences, in a sample of a parallel
             training corpus.
+        abbreviations: source language -> words whose stop ends no sentence, in small letters.
         augmented: what each kind of ``data.augment`` does to the training data; None = it is off.
     """
 
@@ -179,6 +180,7 @@ class SplitReport:
         default_factory=dict
     )
     sentences: dict[int, int] | None = None
+    abbreviations: dict[str, list[str]] | None = None
     augmented: dict[str, Augmented] | None = None
 
     @property
@@ -320,10 +322,12 @@ def usual_line(text: str) -> UsualLine:
     values = json.loads(text)
     try:
         lengths = values.get("lengths", {}).get("train", {})
-        counts = values["splits"]["train"].get("sentences", {})
+        train = values["splits"]["train"]
+        counts = train.get("sentences", {})
         return UsualLine(
             usual_sentences({int(number): int(lines) for number, lines in counts.items()}),
             lengths["tgt"]["total"] / lengths["src"]["total"] if "tgt" in lengths else 1.0,
+            dict(train.get("abbreviations", {})),
         )
     except (AttributeError, LookupError, TypeError, ZeroDivisionError) as error:
         raise ValueError(f"a value is missing or has another type: {error}") from error

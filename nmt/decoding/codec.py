@@ -206,7 +206,7 @@ class TextCodec:
     def glossary(self, terms: Sequence[Term], src: str | None = None) -> Glossary:
         """Make the glossary of some terms for lines of a language, None = that of the model."""
         tokenized = self.segmenter.moses.tokenized
-        return glossary_of(tuple(terms), (src or self.src, self.tgt) if tokenized else None)
+        return glossary_of(tuple(terms), (src or self.src, self.tgt), tokenized)
 
     def divide(
         self, line: str, split: str = "line", src: str | None = None
@@ -228,7 +228,9 @@ class TextCodec:
         texts = [line]
         if most is not None or not fits(texts):
             normal = self.segmenter.moses.normalize(clean_line(line))
-            sentences = split_sentences(normal, base_language(src or self.src))
+            lang = base_language(src or self.src)
+            known = self.usual.abbreviations.get(lang, ())
+            sentences = split_sentences(normal, lang, known)
             texts = join_in_parts(sentences, fits)
         parts = []
         for text in texts:

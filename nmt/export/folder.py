@@ -222,7 +222,7 @@ def output_folder(output: Path, force: bool, marker: str = EXPORT_FILE) -> Itera
 
 def packages(segmenter: Segmenter) -> list[str]:
     """List the Python packages that translate.py needs."""
-    needed = ["ctranslate2", "sentencex"]
+    needed = ["ctranslate2", "regex"]
     if segmenter.kind == "sentencepiece":
         needed.append("sentencepiece")
     if segmenter.kind != "sentencepiece" or segmenter.moses.tokenized:

@@ -48,6 +48,7 @@ class Systems:
         other_ref_words: the same as tokenized text.
         training: the target side of the training text, to count its words; empty if unknown.
         tokenized: the words that are counted are those of the tokenized text.
+        src_lang: language of the sources, empty if unknown.
     """
 
     texts: dict[str, list[str]]
@@ -63,6 +64,12 @@ class Systems:
     other_ref_words: list[list[str]] = field(default_factory=list)
     training: list[TrainingFile] = field(default_factory=list)
     tokenized: bool = False
+    src_lang: str = ""
+
+    @property
+    def words_lang(self) -> str:
+        """The language that decides what a word of tokenized text is; "" = what spaces separate."""
+        return "" if self.tokenized else self.tgt_lang
 
     def count_empty(self, system: str) -> int:
         """Count the blank hypotheses of a system."""
@@ -183,6 +190,7 @@ def from_files(
         other_ref_words=words[1:],
         training=[TrainingFile(Path(file), lang, tokenized) for file in training_files],
         tokenized=tokenized,
+        src_lang=language_of_files([src_file] if src_file else []),
     )
 
 
@@ -338,6 +346,7 @@ def _from_run(
         other_ref_words=ref_words[1:],
         training=_training_files(recipe, tgt) if training else [],
         tokenized=tokenized,
+        src_lang=src,
     )
 
 

@@ -349,6 +349,16 @@ def test_sentences_of_the_training_sources_are_counted() -> None:
     assert checked(pairs).report().sentences is None  # a dev or test set
 
 
+def test_abbreviations_of_the_training_sources_are_learned_for_each_language() -> None:
+    pairs = [(f"Vin a dna. {name} onte.", "x") for name in ("Ana", "Xan", "Uxía", "Brais")] * 5
+    pairs += [("Unha frase.", "y"), ("Dúas frases. Non.", "z")] * 20
+    report = checked(pairs, limits=Limits(words=100, pieces=100)).report()
+    assert report.abbreviations == {"gl": ["dna"]}
+    assert report.sentences == {1: 40, 2: 20}
+    assert usual_line(reported(train=report).to_json()).abbreviations == {"gl": ["dna"]}
+    assert checked(pairs).report().abbreviations is None  # a dev or test set
+
+
 @pytest.mark.parametrize("text", ["", "[]", "{}", '{"splits": {"train": {"sentences": {"a": 1}}}}'])
 def test_a_damaged_report_does_not_say_what_lines_are_like(text: str) -> None:
     with pytest.raises(ValueError, match=r"."):
