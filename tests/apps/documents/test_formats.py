@@ -346,4 +346,5 @@ def test_the_memory_for_a_translation_memory_does_not_grow_with_it(
             tracemalloc.stop()
             assert job.report.segments == units
 
-    assert peak(1500) < 1.3 * peak(500)
+    peak(50)  # imports
+    assert peak(3000) < 1.3 * peak(1000)
