@@ -17,7 +17,7 @@ from typing import Any, BinaryIO, Literal, NamedTuple
 from xml.parsers import expat
 
 from nmt.apps.documents.formats.encoding import START, encoding_of, not_in_encoding, require_text
-from nmt.apps.documents.segments import Mark, Token, Unit
+from nmt.apps.documents.segments import Item, Mark, Token, Unit
 from nmt.errors import UserError
 
 XML = "http://www.w3.org/XML/1998/namespace"
@@ -249,18 +249,19 @@ def elements(
             stack[-1].children.append(event)
 
 
-def parts_of(node: Node, make: Callable[[Node], Unit | None]) -> tuple[str | Unit, ...]:
+def parts_of(node: Node, make: Callable[[Node], Item | None]) -> tuple[str | Unit, ...]:
     """Return an element as it stands, with units in place of some of the elements in it.
 
     Args:
-        make: returns the unit of an element; None = it stays, with what is made of its own.
+        make: returns the unit of an element, or its text; None = it stays, with what is made of
+            the elements in it.
     """
     parts: list[str | Unit] = [node.start.raw]
     for child in node.children:
         if isinstance(child, Event):
             parts.append(child.raw)
-        elif (unit := make(child)) is not None:
-            parts.append(unit)
+        elif (item := make(child)) is not None:
+            parts.append(item)
         else:
             parts += parts_of(child, make)
     parts.append(node.end)
@@ -301,6 +302,11 @@ def with_attributes(tag: str, changes: Mapping[str, str | None]) -> str:
     new = "".join(f' {name}="{value}"' for name, value in left.items() if value is not None)
     end = -2 if tag.endswith("/>") else -1
     return f"{tag[:end].rstrip()}{new}{tag[end:]}" if new else tag
+
+
+def attribute_names(tag: str) -> dict[str, str]:
+    """Return the names of the attributes of a tag: without prefix -> as they stand in it."""
+    return {name.rpartition(":")[2]: name for _, name, *_ in _ATTRIBUTE.findall(tag)}
 
 
 def opening(tag: str) -> str:
