@@ -29,8 +29,9 @@ _ESCAPE = re.compile(r"\\(x[0-9a-fA-F]{1,2}|[0-7]{1,3}|.)")
 _ESCAPES = {"n": "\n", "t": "\t", "r": "\r", "a": "\a", "b": "\b", "f": "\f", "v": "\v"}
 _ESCAPED = str.maketrans(
     {
-        **{character: f"\\{code}" for code, character in _ESCAPES.items()},
+        **{code: f"\\{code:03o}" for code in range(1, 32)},
         **dict.fromkeys((0, *range(0xD800, 0xE000)), "\ufffd"),  # no text in a file
+        **{character: f"\\{letter}" for letter, character in _ESCAPES.items()},
         "\\": "\\\\",
         '"': '\\"',
     }

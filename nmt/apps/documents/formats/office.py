@@ -75,7 +75,7 @@ _ODF_STYLE, _ODF_TEXT = f"{_ODF}style:1.0", f"{_ODF}text:1.0"
 # the relationships of Word that lead to text or to languages
 _RELATED = set(
     "officeDocument header footer footnotes endnotes comments diagramData diagramDrawing chart "  # noqa: SIM905
-    "chartEx chartUserShapes numbering settings styles".split()
+    "chartEx chartUserShapes numbering settings styles stylesWithEffects".split()
 )
 _DROPPED = {"proofErr", "lastRenderedPageBreak", "softHyphen"}  # about the old text
 _AROUND_RUNS = set(
@@ -87,6 +87,7 @@ _AROUND_TEXT = set(  # of OpenDocument
 )
 _STYLE = "style"  # name of the marks of runs
 _MAX_SPACES = 100  # in one element of OpenDocument, which are text
+_WORDS = re.compile(r"[^\W\d_]{2}")  # one letter is a bullet
 _SPACE = re.compile(r"[ \t\r\n]+")
 
 # element with text that stays -> how the summary names it
@@ -260,6 +261,8 @@ def _docx_parts(archive: _Archive, job: Job) -> list[str]:
         for event in archive.reader(related) if related else ():
             attributes = event.attributes
             kind = attributes.get("Type", "").rpartition("/")[2]
+            if kind == "glossaryDocument":
+                job.report.leave("building blocks")
             if event.kind != "start" or kind not in _RELATED:
                 continue
             path = posixpath.join("/", folder, unquote(attributes.get("Target", "")))
@@ -319,7 +322,7 @@ def _count_left(event: Event, job: Job) -> None:
     if event.name in _LEFT_ELEMENTS:
         job.report.leave(_LEFT_ELEMENTS[event.name])
     names, kind = _LEFT_ATTRIBUTES.get(event.name, ((), ""))
-    if any(has_words(event.attributes.get(name, "")) for name in names):
+    if any(_WORDS.search(event.attributes.get(name, "")) for name in names):
         job.report.leave(kind)
 
 

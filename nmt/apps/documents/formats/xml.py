@@ -26,7 +26,7 @@ _ATTRIBUTE = re.compile(r"""(?<!\s)(\s+)([^\s=]+)(\s*=\s*)("[^"]*"|'[^']*')""")
 _INVALID = re.compile("[\0-\x08\x0b\x0c\x0e-\x1f\ud800-\udfff\ufffe\uffff]")  # in XML 1.0
 _BLOCK = 1 << 16  # bytes that are read at once
 _TEXTS = 10_000  # texts of expat, which divides them at line ends, in one event
-MAX_DEPTH = 200  # of elements in a wanted one
+MAX_DEPTH = 100  # of elements in a wanted one
 MAX_ELEMENT = 100_000_000  # characters of a wanted element, of which each event counts as many more
 _EVENT = 300
 
