@@ -206,6 +206,9 @@ def test_templates_and_odd_catalogs_are_read() -> None:
     assert "ONE" in run("a.po", PO.format(header + charset))[0]
     odd = 'msgid ""\nmsgid_plural ""\nmsgstr[0] ""\n\nmsgid "a"\nmsgstr ""\n'
     assert 'msgstr "A"' in run("a.po", odd)[0]
+    odd = 'domain "x"\n\nmsgid\n"a"\nmsgid_plural "b"\nmsgstr[0]\n""\nmsgstr[1]\n""\n'
+    result = 'domain "x"\n\nmsgid\n"a"\nmsgid_plural "b"\nmsgstr[0] "A"\nmsgstr[1] "B"\n'
+    assert run("a.po", odd)[0] == result
 
 
 @pytest.mark.parametrize("encoding", ["hex", "base64", "rot13", "zlib", "unheard-of"])

@@ -23,7 +23,7 @@ from nmt.errors import UserError
 
 # not the word that a template has in its place
 _DECLARED = re.compile(rb"Content-Type:[^\n]*charset=(?!CHARSET)([\w.-]+)(?=\\n|\"|\s)")
-_KEYWORD = re.compile(r"\s*(msgctxt|msgid_plural|msgid|msgstr(?:\[\d+\])?)(?=[\s\"])\s*(.*)")
+_KEYWORD = re.compile(r"\s*(msgctxt|msgid_plural|msgid|msgstr(?:\[\d+\])?)(?=[\s\"]|$)\s*(.*)")
 _QUOTED = re.compile(r'\s*"((?:[^"\\]|\\.)*)"\s*')
 _ESCAPE = re.compile(r"\\(x[0-9a-fA-F]{1,2}|[0-7]{1,3}|.)")
 _ESCAPES = {"n": "\n", "t": "\t", "r": "\r", "a": "\a", "b": "\b", "f": "\f", "v": "\v"}
@@ -108,7 +108,7 @@ def _entries(text: str, name: str) -> Iterator[_Entry]:
         at = f"{name}:{number}"
         content = line.strip().removeprefix("\ufeff")
         starts = _KEYWORD.match(content)
-        if not content or content.startswith("#"):
+        if not content or content.startswith(("#", "domain ")):
             if entry.targets:
                 yield entry
                 entry, keyword = _Entry(number), ""
@@ -121,7 +121,7 @@ def _entries(text: str, name: str) -> Iterator[_Entry]:
             keyword, content = starts[1], starts[2]
             _check_order(entry, keyword, at)
             entry.texts[keyword], entry.first[keyword] = "", len(entry.raw)
-        quoted = _QUOTED.fullmatch(content)
+        quoted = _QUOTED.fullmatch(content or '""')
         if quoted is None or not keyword:
             what = "this is not a line of a catalog: a text in double quotes, in one line"
             raise UserError(what, at=at, fix=_CHECK)
