@@ -44,7 +44,7 @@ def document(body: str) -> str:
     return f'<w:document xmlns:w="{W}" xmlns:a="{A}"><w:body>{body}</w:body></w:document>'
 
 
-def docx(body: str, **others: str) -> bytes:
+def docx(body: str, **others: str | bytes) -> bytes:
     main = {"_rels/.rels": rels(officeDocument="word/document.xml")}
     return zipped({**main, "word/document.xml": document(body), **others})
 
