@@ -230,9 +230,13 @@ def test_encodings_that_are_none_of_text_are_errors_of_the_file(encoding: str) -
         '<!DOCTYPE t [<!ENTITY % a SYSTEM "file:///etc/passwd"> %a;]><tmx/>',
         f"<tmx><tu>{'<a>' * 10_000}",
         f"<tmx>{'<a>' * 10_000}",
+        f"<tmx><!--{'-a' * 10_000}",
+        f"<tmx b='{'a' * 20_000}'/>",
     ],
 )
-def test_attacks_by_xml_are_errors_of_the_file(text: str) -> None:
+def test_attacks_by_xml_are_errors_of_the_file(text: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(xml, "MAX_TOKEN", 10_000)
+    monkeypatch.setattr(xml, "_BLOCK", 1000)
     with pytest.raises(UserError) as error:
         run("a.tmx", text)
     assert (error.value.at or "").startswith("a.tmx:1")

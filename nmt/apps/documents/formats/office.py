@@ -42,7 +42,7 @@ from nmt.data.languages import base_language, script_of, standard_code
 from nmt.errors import UserError
 from nmt.runtime.files import human_bytes
 
-MAX_SIZE = 200_000_000  # bytes of an archive, unpacked: a small one may hold a very large file
+MAX_SIZE = 200 << 20  # bytes of an archive, unpacked: a small one may hold a very large file
 _BLOCK = 1 << 16
 _OLE = bytes.fromhex("d0cf11e0a1b11ae1")  # begins old files of Word, and new ones with a password
 _DAMAGED = (

@@ -26,7 +26,10 @@ _ATTRIBUTE = re.compile(r"""(?<!\s)(\s+)([^\s=]+)(\s*=\s*)("[^"]*"|'[^']*')""")
 _INVALID = re.compile("[\0-\x08\x0b\x0c\x0e-\x1f\ud800-\udfff\ufffe\uffff]")  # in XML 1.0
 _BLOCK = 1 << 16  # bytes that are read at once
 _TEXTS = 10_000  # texts of expat, which divides them at line ends, in one event
-MAX_DEPTH = 100  # of elements in a wanted one
+CHECK = "check the file: no document needs so much"
+MAX_TOKEN = 20_000_000  # bytes of a tag, or of a line of text
+MAX_LEVELS = 1000  # of elements in each other
+MAX_DEPTH = 100  # of them in a wanted one
 MAX_ELEMENT = 100_000_000  # characters of a wanted element, of which each event counts as many more
 _EVENT = 300
 
@@ -64,11 +67,11 @@ class Reader:
         self.encoding = encoding_of(start, _DECLARED, name)
         if self.encoding.replace("_", "-") == "utf-16":  # a file without a byte-order mark
             self.encoding = "utf-16-be" if start[:1] == b"\0" else "utf-16-le"
-        self._file, self._name, self._start = file, name, start
+        self._file, self._name, self._start, self._levels = file, name, start, 0
         self._found: deque[tuple[int, tuple[Any, ...]]] = deque()  # without the raw text
         self._parser = parser = expat.ParserCreate("utf-8", " ")
         parser.StartElementHandler = self._element
-        parser.EndElementHandler = lambda name: self._add("end", *_split(name))
+        parser.EndElementHandler = self._end
         parser.CharacterDataHandler = lambda text: self._add("text", text=text)
         parser.StartCdataSectionHandler = lambda: self._add("cdata")
         parser.EndCdataSectionHandler = lambda: self._add("cdata")
@@ -84,16 +87,20 @@ class Reader:
         attributes: dict[str, str] | None = None,
         text: str = "",
     ) -> None:
+        parser = self._parser
         if kind == "text" and self._found:
-            last_kind, *_, texts, _ = self._found[-1][1]
-            if last_kind == kind and len(texts) < _TEXTS:
+            index, (last_kind, *_, texts, _) = self._found[-1]
+            is_short = len(texts) < _TEXTS and parser.CurrentByteIndex - index < MAX_TOKEN // 2
+            if last_kind == kind and is_short:
                 texts.append(text)
                 return
-        parser = self._parser
         event = kind, name, space, attributes or {}, [text], parser.CurrentLineNumber
         self._found.append((parser.CurrentByteIndex, event))
 
     def _element(self, name: str, attributes: dict[str, str]) -> None:
+        self._levels += 1
+        if self._levels > MAX_LEVELS:
+            raise self._refused(f"over {MAX_LEVELS:,} elements in each other", CHECK)
         found: dict[str, str] = {}
         for key, value in attributes.items():
             space, key = _split(key)
@@ -103,16 +110,23 @@ class Reader:
                 found[key] = value
         self._add("start", *_split(name), found)
 
+    def _end(self, name: str) -> None:
+        self._levels -= 1
+        self._add("end", *_split(name))
+
     def _entity(self, *declaration: object) -> None:
         what = "declares entities, which could make it very large"
-        fix = "save the file without a document type declaration"
-        raise UserError(what, at=f"{self._name}:{self._parser.CurrentLineNumber}", fix=fix)
+        raise self._refused(what, "save the file without a document type declaration")
+
+    def _refused(self, what: str, fix: str) -> UserError:
+        return UserError(what, at=f"{self._name}:{self._parser.CurrentLineNumber}", fix=fix)
 
     def __iter__(self) -> Iterator[Event]:
         """Yield the events.
 
         Raises:
-            UserError: the file is not well-formed, ends too early or is not in its encoding.
+            UserError: the file is not well-formed, ends too early, is not in its encoding, or would
+                need much memory.
         """
         decoder, buffer, base = codecs.getincrementaldecoder(self.encoding)(), bytearray(), 0
         block, position = self._start, 0
@@ -150,6 +164,8 @@ class Reader:
             base = position
             if not block:
                 return
+            if len(buffer) > MAX_TOKEN:
+                raise self._refused("a tag, comment or line is too long", CHECK)
             block = self._file.read(_BLOCK)
 
 
@@ -233,8 +249,7 @@ def elements(
             what = f"over {MAX_DEPTH} elements in each other"
             if size > MAX_ELEMENT:
                 what = f"the content of {stack[0].name} is too large"
-            fix = "check the file: no document needs so much"
-            raise UserError(what, at=f"{name}:{event.line}", fix=fix)
+            raise UserError(what, at=f"{name}:{event.line}", fix=CHECK)
         if event.kind == "start":
             stack.append(Node(event))
         elif event.kind == "end":
