@@ -133,6 +133,8 @@ def test_segments_of_a_divided_unit_stay_divided() -> None:
         (ONE, 'maxwidth="6" size-unit="char"', 0),
         (TWO, 'sizeRestriction="0,5"', 1),
         (TWO, 'sizeRestriction="6"', 0),
+        (TWO, 'sizeRestriction="0,*"', 0),
+        (ONE, f'maxwidth="{"9" * 5000}" size-unit="char"', 0),
     ],
 )
 def test_a_translation_that_is_too_long_is_marked(xliff: str, limit: str, problems: int) -> None:

@@ -62,6 +62,7 @@ _LANGUAGES = {
     "xliff": ("srcLang", "trgLang"),
     "header": ("srclang", ""),
 }
+_LIMIT = re.compile("[0-9]{1,9}")
 _SPACE = re.compile(r"[ \t\r\n]+")
 _MORE_SPACES = re.compile("(?<=[^ ] ) +(?=[^ ])")  # than one, inside a line
 
@@ -92,7 +93,7 @@ class _Scope(NamedTuple):
         width, unit = attributes.get("maxwidth", ""), attributes.get("size-unit", "pixel")
         size = attributes.get("sizeRestriction", "").rpartition(",")[2]
         if limit := width if unit == "char" else size:
-            scope = scope._replace(longest=int(limit) if limit.isdecimal() else 0)
+            scope = scope._replace(longest=int(limit) if _LIMIT.fullmatch(limit) else 0)
         elif width and job:
             job.report.count(f"limits of the width in the unit {unit}, which are not checked")
         return scope

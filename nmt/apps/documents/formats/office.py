@@ -208,7 +208,8 @@ class _Archive:
                 raise self.encrypted
             if info.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
                 raise self.damaged
-            if part.lower() in self.names or part.startswith("/") or ".." in part.split("/"):
+            folders = re.split(r"[/\\]", part)
+            if part.lower() in self.names or not folders[0] or ".." in folders:
                 raise self.damaged
             self.names[part.lower()] = part
 
