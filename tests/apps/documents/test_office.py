@@ -89,6 +89,11 @@ T = "<w:r><w:t>{}</w:t></w:r>"
         "<w:r><w:fldChar w:fldCharType='begin'/></w:r><w:r><w:instrText>REF a</w:instrText></w:r>"
         "<w:r><w:fldChar w:fldCharType='separate'/></w:r>{}"
         "<w:r><w:fldChar w:fldCharType='end'/></w:r>",
+        "<w:r><w:fldChar w:fldCharType='begin'/><w:instrText>IF</w:instrText>"
+        "<w:fldChar w:fldCharType='begin'/><w:fldChar w:fldCharType='separate'/>"
+        "<w:fldChar w:fldCharType='end'/><w:fldChar w:fldCharType='separate'/><w:t>in it</w:t>"
+        "</w:r>"
+        "{}<w:r><w:fldChar w:fldCharType='end'/><w:t>two</w:t></w:r>",
         "<w:r><w:pict><w:txbxContent><w:p>{}</w:p></w:txbxContent></w:pict></w:r>",
         "<w:r><w:ruby><w:rubyPr/><w:rt><w:r><w:t>1</w:t></w:r></w:rt><w:rubyBase>{}</w:rubyBase>"
         "</w:ruby></w:r>",

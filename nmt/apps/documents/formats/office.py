@@ -475,22 +475,23 @@ def _word_tokens(
     tokens: list[Token] = []
     fields = depth = 0  # that have begun: with text, and in the code of another
     code: list[str | Unit] = []  # of a field, up to its text
-    for child in children:
+    for child in _with_field_runs(children):
         if isinstance(child, Event):
             if child.kind == "other":
                 tokens.append(Mark("single", (child.raw,)))
             continue
-        field = _field_parts(child) if child.name == "r" else []
-        if "begin" in field or code:
+        mark = next(child.elements("fldChar"), None) if child.name == "r" else None
+        field = mark.start.attributes.get("fldCharType", "") if mark else ""
+        if field == "begin" or code:
             code += inside.copied(child)
-            depth += field.count("begin") - field.count("end")
-            if field[-1:] == ["separate"] and depth == 1:
+            depth += (field == "begin") - (field == "end")
+            if field == "separate" and depth == 1:
                 tokens.append(Mark("open", tuple(code), "field"))
                 code, fields, depth = [], fields + 1, 0
             elif not depth:  # without text
                 tokens.append(Mark("single", tuple(code)))
                 code = []
-        elif "end" in field and fields:
+        elif field == "end" and fields:
             fields -= 1
             tokens.append(Mark("close", inside.copied(child), "field"))
         elif child.name == "r":
@@ -513,9 +514,16 @@ def _is_properties(child: Node | Event) -> bool:
     return isinstance(child, Node) and child.name.endswith("Pr")
 
 
-def _field_parts(run: Node) -> list[str]:
-    """Return what of fields is in a run: begin, separate, end."""
-    return [c.start.attributes.get("fldCharType", "") for c in run.elements("fldChar")]
+def _with_field_runs(children: Sequence[Node | Event]) -> Iterator[Node | Event]:
+    """Yield the content of a paragraph, with the begin and end of a field in runs of their own."""
+    for child in children:
+        if isinstance(child, Node) and child.name == "r" and any(child.elements("fldChar")):
+            properties = [*child.elements("rPr")]
+            for each in child.children:
+                if isinstance(each, Node) and each not in properties:
+                    yield Node(child.start, [*properties, each], child.end)
+        else:
+            yield child
 
 
 def _run_tokens(run: Node, inside: _Inside, styles: Counter[str]) -> list[Token]:
