@@ -68,6 +68,10 @@ class Report:
         """Count something else than a translation."""
         self.others[what] = self.others.get(what, 0) + 1
 
+    def leave(self, kind: str) -> None:
+        """Count a part that a reader may see, and that stays as it is."""
+        self.count(f"left untranslated ({kind})")
+
 
 class Job:
     """The translation of one document.

@@ -54,7 +54,8 @@ def encoding_of(start: bytes, declared: re.Pattern[bytes] | None, name: str) -> 
     found = declared.search(start) if declared else None
     encoding = found[1].decode("ascii", "replace").lower() if found else "utf-8"
     try:
-        codecs.lookup(encoding)
+        if not codecs.lookup(encoding)._is_text_encoding:
+            raise LookupError
     except LookupError as error:
         fix = "write the encoding of the file, such as UTF-8"
         raise UserError(f"the encoding {encoding} is not known", at=name, fix=fix) from error
