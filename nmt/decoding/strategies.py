@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from nmt.data.vocab import EOS
-from nmt.decoding.engine import SearchInput, length_penalty
+from nmt.decoding.engine import Penalty, SearchInput
 from nmt.decoding.logits_processors import RequiredPhrases
 from nmt.decoding.options import SearchOptions
 from nmt.decoding.search import Beams, LogitsProcessor, SelectionStrategy, beam_step
@@ -72,7 +72,7 @@ class Sampling:
         self.top_k, self.top_p = top_k, top_p
 
     def __call__(
-        self, beams: Beams, logits: Tensor, log_sum_exp: Tensor, alpha: float
+        self, beams: Beams, logits: Tensor, log_sum_exp: Tensor, penalty: Penalty
     ) -> tuple[Beams, Tensor]:
         """Continue every beam by one drawn token."""
         length = beams.ids.shape[-1] + 1
@@ -87,7 +87,7 @@ class Sampling:
         finished = beams.finished
         token = token[..., 0].masked_fill(finished, EOS)
         log_prob = torch.where(finished, beams.log_prob, log_prob)
-        score = torch.where(finished, beams.score, log_prob / length_penalty(length, alpha))
+        score = torch.where(finished, beams.score, log_prob / penalty(length))
         drawn = Beams(
             ids=torch.cat([beams.ids, token[..., None]], dim=-1),
             log_prob=log_prob,
@@ -122,11 +122,11 @@ class DiverseBeams:
         self.groups, self.strength = groups, strength
 
     def __call__(
-        self, beams: Beams, logits: Tensor, log_sum_exp: Tensor, alpha: float
+        self, beams: Beams, logits: Tensor, log_sum_exp: Tensor, penalty: Penalty
     ) -> tuple[Beams, Tensor]:
         """Select the best continuations of each group, one group after the other."""
         size = logits.shape[1] // self.groups
-        penalty = length_penalty(beams.ids.shape[-1] + 1, alpha)
+        divisor = penalty(beams.ids.shape[-1] + 1)
         count = torch.zeros_like(logits[:, 0])  # [B, V], how often earlier groups have a token
         parts, parents = [], []
         for first in range(0, logits.shape[1], size):
@@ -134,13 +134,13 @@ class DiverseBeams:
             group = beams.of_columns(columns)
             cost = self.strength * count[:, None]
             expanded, origin = beam_step(
-                group, logits[:, columns] - cost, log_sum_exp[:, columns], alpha
+                group, logits[:, columns] - cost, log_sum_exp[:, columns], penalty
             )
             token = expanded.ids[..., -1]
             running = ~group.finished.gather(1, origin)  # a finished hypothesis adds no token
             paid = torch.where(running, self.strength * count.gather(1, token), 0.0)
             expanded.log_prob = expanded.log_prob + paid
-            expanded.score = torch.where(running, expanded.log_prob / penalty, expanded.score)
+            expanded.score = torch.where(running, expanded.log_prob / divisor, expanded.score)
             count = count.scatter_add(1, token, running.to(count.dtype))
             parts.append(expanded)
             parents.append(origin + first)
