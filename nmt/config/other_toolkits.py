@@ -123,7 +123,7 @@ _ROWS = {
     # search
     "decode and score, two groups": "testing",
     "decode.beam": "beam_size num_beams",
-    "decode.length_alpha (and decode.length_penalty=mean)": "lenpen length_penalty",
+    "decode.length_alpha (and decode.length_penalty=mean)": "lenpen",
     "decode.length_alpha": "length_penalty_alpha alpha beam_alpha",
     "decode.max_len_offset, in pieces (the length of the source plus this)": "max_output_length "
     "max_new_tokens max_len_a max_len_b decode.max_len decode.max_length",

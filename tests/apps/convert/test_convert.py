@@ -105,7 +105,7 @@ def test_mbart_25_is_refused(copy: Copy, refused: Refused) -> None:
     ("family", "name"),
     [
         ("marian", "config.json"), ("marian", "target.spm"), ("marian", "vocab.json"),
-        ("marian", MODEL), ("m2m100", "vocab.json"), ("nllb", "sentencepiece.bpe.model"),
+        ("marian", MODEL), ("m2m100", "vocab.json"), ("m2m100", "sentencepiece.bpe.model"),
     ],
 )  # fmt: skip
 def test_a_missing_file_is_named(family: str, name: str, copy: Copy, refused: Refused) -> None:
