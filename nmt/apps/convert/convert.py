@@ -173,14 +173,14 @@ def _recipe(
 
 
 def _search(settings: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the ``decode`` keys that search as transformers does by these settings."""
-    decode: dict[str, Any] = {"length_penalty": "mean", "length_alpha": 1.0}
+    """Return the ``decode`` keys that search as transformers does by these settings.
+
+    The rule count is that of its ``early_stopping: true``, and that of CTranslate2.
+    """
+    decode = {"length_penalty": "mean", "length_alpha": 1.0, "stop_rule": "count"}
     names = {"num_beams": "beam", "length_penalty": "length_alpha"}
     stated = {ours: settings.get(name) for name, ours in names.items()}
-    decode |= {key: value for key, value in stated.items() if value is not None}
-    if settings.get("early_stopping") is True:
-        decode["stop_rule"] = "count"
-    return decode
+    return decode | {key: value for key, value in stated.items() if value is not None}
 
 
 def _write(
