@@ -88,7 +88,7 @@ def _first(code: str) -> str:
 def _is_part(code: str, macrolanguage: str) -> bool:
     from langcodes.data_dicts import MACROLANGUAGES
 
-    whole = MACROLANGUAGES.get(_language(code))
+    whole = MACROLANGUAGES.get(_first(code), MACROLANGUAGES.get(_language(code)))
     return whole is not None and whole in (_language(macrolanguage), _first(macrolanguage))
 
 

@@ -101,7 +101,12 @@ def _has_long_character(line: str) -> bool:
 
 
 def _tokens(tokenizer: Any, **text: str) -> list[str]:
-    return tokenizer.convert_ids_to_tokens(tokenizer(**text).input_ids)
+    ids = tokenizer(**text).input_ids
+    if not getattr(tokenizer, "separate_vocabs", False):
+        return tokenizer.convert_ids_to_tokens(ids)
+    rows = tokenizer.encoder if "text" in text else tokenizer.target_encoder
+    names = {row: token for token, row in rows.items()}
+    return [names[i] for i in ids]
 
 
 def _display(vocab: Vocab, pieces: list[str]) -> list[str]:
@@ -258,6 +263,7 @@ def compare_translations(case: Case, lines: list[str], prefix: str = "", **optio
             max_new_tokens=length + offset + len(language),
             logits_processor=transformers.LogitsProcessorList([ban]),
             forced_eos_token_id=None,
+            renormalize_logits=False,  # the processor does it
             do_sample=False,
             num_return_sequences=decode.beam,
             return_dict_in_generate=True,
