@@ -176,7 +176,7 @@ def _write_tensors(path: Path, tensors: Mapping[str, Tensor]) -> FileEntry:
         file.write(start)
         for name in order:
             tensor = tensors[name].detach().to("cpu").contiguous()
-            data = memoryview(tensor.reshape(-1).view(torch.uint8).numpy())
+            data = tensor.reshape(-1).view(torch.uint8).numpy().data
             file.write(data)
             digest.update(data)
         file.flush()

@@ -114,16 +114,17 @@ def family_of(folder: HubFolder) -> Family:
     name = str(settings.get("tokenizer_class") or folder.config.get("tokenizer_class"))
     name = name.removesuffix("Fast")
     own = sorted(path.name for path in folder.path.glob("tokenization_*.py"))
-    if name in ANY_TOKENIZER and not own:
+    if own and name not in REFUSED_TOKENIZERS:
+        name = own[0]
+    if name in ANY_TOKENIZER:
         tokens = _added_tokens(folder, 0)
         chosen = [family for family in near if not family.mark or family.mark in tokens]
         reason = f"neither its class nor one of its tokens ({_marks(near)}) names its tokenizer"
     else:
         chosen = [family for family in near if family.tokenizer == name]
         fitting = ", ".join(f"{family.tokenizer} ({family.name})" for family in near)
-        what = name if name not in ANY_TOKENIZER else own[0]
         reason = REFUSED_TOKENIZERS.get(
-            name, f"its tokenizer is {what}; for model_type {kind} it must be {fitting}"
+            name, f"its tokenizer is {name}; for model_type {kind} it must be {fitting}"
         )
     if not chosen:
         fix = f"choose one of: {known}"
@@ -242,11 +243,7 @@ def _multilingual(folder: HubFolder, model: bytes, side: Side, first: int, langu
         first: row of the first of them, if the folder has only their list.
         language: pattern of a token; its group is the code.
     """
-    try:
-        tokens = _added_tokens(folder, first)
-    except (KeyError, TypeError, ValueError, AttributeError) as error:
-        what = "a file of the tokenizer does not list its tokens as transformers does"
-        raise damaged(what, folder.path) from error
+    tokens = _added_tokens(folder, first)
     found = {match[1]: row for t, row in tokens.items() if (match := re.fullmatch(language, t))}
     if not found:
         what = "no file of the tokenizer names its languages"
@@ -263,19 +260,23 @@ def _added_tokens(folder: HubFolder, first: int) -> dict[str, int]:
     They have moved between versions of transformers. A file with rows counts more than a list,
     which has its first language at row ``first``.
     """
-    settings = folder.read_json("tokenizer_config.json")
-    added = folder.read_json("tokenizer.json").get("added_tokens", [])
-    found = {_content(token): token["id"] for token in added}
-    for row, token in settings.get("added_tokens_decoder", {}).items():
-        found.setdefault(_content(token), int(row))
-    for token, row in folder.read_json("added_tokens.json").items():
-        found.setdefault(token, int(row))
-    for values in (folder.read_json("special_tokens_map.json"), settings):
-        for key in ("additional_special_tokens", "extra_special_tokens"):
-            names = dict.fromkeys(map(_content, values.get(key) or ()))
-            for row, name in enumerate(names, first):
-                found.setdefault(name, row)
-    return found
+    try:
+        settings = folder.read_json("tokenizer_config.json")
+        added = folder.read_json("tokenizer.json").get("added_tokens", [])
+        found = {_content(token): token["id"] for token in added}
+        for row, token in settings.get("added_tokens_decoder", {}).items():
+            found.setdefault(_content(token), int(row))
+        for token, row in folder.read_json("added_tokens.json").items():
+            found.setdefault(token, int(row))
+        for values in (folder.read_json("special_tokens_map.json"), settings):
+            for key in ("additional_special_tokens", "extra_special_tokens"):
+                names = dict.fromkeys(map(_content, values.get(key) or ()))
+                for row, name in enumerate(names, first):
+                    found.setdefault(name, row)
+        return found
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        what = "a file of the tokenizer does not list its tokens as transformers does"
+        raise damaged(what, folder.path) from error
 
 
 def _content(token: Any) -> str:

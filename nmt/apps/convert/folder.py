@@ -107,14 +107,16 @@ class HubFolder:
 
     def stated_languages(self, side: str) -> list[str]:
         """Return the languages of the side ``source`` or ``target`` that README.md lists."""
-        code = "[a-z]{2,3}(?:_[A-Za-z]{2,4})?"
-        pattern = rf"(?im)^\W*{side} languages?(?:\(s\))?\W*:\W*((?-i:{code}(?:[ ,]+{code})*))\W*$"
+        code = "[a-z]{2,3}(?:_[A-Za-z0-9]{2,8})*"
+        gap = r"[ \t*]*"
+        words = rf"(?i:{side} languages?(?:\(s\))?)"
+        pattern = rf"(?m)^[^\w\n]*{words}{gap}:{gap}({code}(?:[ ,]+{code})*)[^\w\n]*$"
         lines = re.findall(pattern, self.readme())
         return [one for line in lines for one in re.split("[ ,]+", line)]
 
     def digests(self) -> dict[str, str]:
         """Return the SHA-256 of the files that were read."""
-        return {name: file_digest(self.path / name) for name in self.used}
+        return {name: file_digest(self.path / name) for name in dict.fromkeys(self.used)}
 
     def weight_files(self) -> list[str]:
         """Return the files of the weights: safetensors if there are any, one or several.
