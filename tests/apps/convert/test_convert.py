@@ -14,6 +14,9 @@ import torch
 from safetensors.torch import load_file, save_file
 
 from nmt.apps.convert.command import main
+from nmt.apps.convert.convert import choose_languages
+from nmt.apps.convert.families import family_of
+from nmt.apps.convert.folder import HubFolder
 from nmt.apps.convert.languages import match_language
 from nmt.config.load import stored_recipe
 from nmt.decoding.translator import Translator
@@ -125,17 +128,14 @@ def test_a_tokenizer_of_its_own_is_refused(copy: Copy, refused: Refused) -> None
 @pytest.mark.parametrize("family", folders.FAMILIES)
 @pytest.mark.parametrize("name", [None, "TokenizersBackend", "Fast"])
 def test_a_tokenizer_without_a_class_is_known_by_its_tokens(
-    family: str, name: str | None, copy: Copy, capsys: pytest.CaptureFixture[str]
+    family: str, name: str | None, copy: Copy
 ) -> None:
     folder = copy(family)
     tokenizer = json.loads((folder / "tokenizer_config.json").read_text())["tokenizer_class"]
+    edit(folder / "config.json", tokenizer_class=None)
     name = tokenizer + name if name == "Fast" else name
     edit(folder / "tokenizer_config.json", tokenizer_class=name)
-    edit(folder / "config.json", tokenizer_class=None)
-    languages = EN_SW if family != "marian" else []
-    assert main([str(folder), "-o", str(folder.parent / "run"), *languages]) == 0
-    names = {"marian": "Marian", "nllb": "NLLB", "m2m100": "M2M", "mbart50": "mBART-50"}
-    assert f"({names[family]}" in capsys.readouterr().err
+    assert family_of(HubFolder(folder)).tokenizer == tokenizer
 
 
 def test_mbart_25_without_a_class_is_refused(copy: Copy, refused: Refused) -> None:
@@ -392,26 +392,31 @@ def test_languages_are_asked_for_and_checked(
     ],
 )
 def test_a_group_has_its_languages(
-    stated: str,
-    readme: str,
-    lang: str,
-    note: str | None,
-    copy: Copy,
-    capsys: pytest.CaptureFixture[str],
+    stated: str, readme: str, lang: str, note: str | None, copy: Copy
 ) -> None:
-    folder = copy("marian")
-    edit(folder / "tokenizer_config.json", source_lang=stated)
-    (folder / "README.md").write_bytes(readme.encode())
-    output = folder.parent / "run"
-    code = main([str(folder), "-o", str(output), "--src-lang", lang])
-    error = capsys.readouterr().err
-    refused = note is not None and "no language" in note
-    assert code == (2 if refused else 0)
-    assert (note or "whether the group") in error or note is None
-    assert note is not None or "whether the group" not in error
-    if not refused:
-        recipe = stored_recipe(RunFolder(output).config_text(), "config.yaml")
-        assert (recipe.src, recipe.tgt) == (lang, "fra")
+    path = copy("marian")
+    edit(path / "tokenizer_config.json", source_lang=stated)
+    (path / "README.md").write_bytes(readme.encode())
+    folder = HubFolder(path)
+    text = family_of(folder).text(folder)
+    if note is not None and "no language" in note:
+        with pytest.raises(UserError, match=note) as error:
+            choose_languages(folder, text, lang, None)
+        assert error.value.at == "--src-lang"
+        return
+    entry, langs, notes = choose_languages(folder, text, lang, None)
+    assert (entry, langs) == ({}, (lang, "fra"))
+    assert len(notes) == (note is not None)
+    assert note is None or note in notes[0]
+
+
+def test_a_part_of_a_language_is_named(copy: Copy) -> None:
+    folder = HubFolder(copy("m2m100"))
+    text = family_of(folder).text(folder)
+    entry, langs, notes = choose_languages(folder, text, "en", "nb")
+    assert entry == {"tag": "<en>", "tgt_tag": "<no>"}
+    assert langs == ("en", "nb")
+    assert notes == ["for nb, the model has no"]
 
 
 @pytest.mark.parametrize(
@@ -427,10 +432,7 @@ def test_a_group_has_its_languages(
 def test_the_license_is_that_of_the_readme(readme: str, license_id: str | None, copy: Copy) -> None:
     folder = copy("marian")
     (folder / "README.md").write_bytes(readme.encode())
-    assert main([str(folder), "-o", str(folder.parent / "run")]) == 0
-    origin = read_origin(RunFolder(folder.parent / "run"))
-    assert origin is not None
-    assert origin.license == license_id
+    assert ", ".join(HubFolder(folder).front_matter("license")) == (license_id or "")
 
 
 @pytest.mark.parametrize(
