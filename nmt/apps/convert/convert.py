@@ -13,8 +13,15 @@ import nmt
 from nmt.apps.convert.families import Text, family_of
 from nmt.apps.convert.folder import CONFIG, GENERATION, HubFolder
 from nmt.apps.convert.languages import differ, fitting, group_parts, match_language
-from nmt.apps.convert.weights import MadeTensors, Weights, make_vocabulary, model_keys
+from nmt.apps.convert.weights import (
+    MadeTensors,
+    Weights,
+    make_vocabulary,
+    misfits,
+    model_keys,
+)
 from nmt.config.load import dump_recipe, recipe_from_text
+from nmt.config.recipe import DecodeConfig
 from nmt.data.segmenters import save_segmenter
 from nmt.data.segmenters.sentencepiece import read_model
 from nmt.data.sentences import UsualLine
@@ -168,19 +175,27 @@ def _recipe(
         "segment": segment,
         "model": dict(keys),
     }
-    values["decode"] = _search(folder.read_json(GENERATION) or folder.config)
+    values["decode"] = _search(folder)
     return recipe_from_text(yaml.safe_dump(values, allow_unicode=True), str(folder.path / CONFIG))
 
 
-def _search(settings: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the ``decode`` keys that search as transformers does by these settings.
+def _search(folder: HubFolder) -> dict[str, Any]:
+    """Return the ``decode`` keys that search as transformers does.
 
     The rule count is that of its ``early_stopping: true``, and that of CTranslate2.
+
+    Raises:
+        UserError: the model states values that no search here has.
     """
-    decode = {"length_penalty": "mean", "length_alpha": 1.0, "stop_rule": "count"}
-    names = {"num_beams": "beam", "length_penalty": "length_alpha"}
-    stated = {ours: settings.get(name) for name, ours in names.items()}
-    return decode | {key: value for key, value in stated.items() if value is not None}
+    settings = folder.read_json(GENERATION)
+    file = GENERATION if settings else CONFIG
+    names = {"beam": "num_beams", "length_alpha": "length_penalty"}
+    stated = {key: (settings or folder.config).get(name) for key, name in names.items()}
+    stated = {key: value for key, value in stated.items() if value is not None}
+    if wrong := misfits(DecodeConfig, stated, names):
+        fix = "correct the file; num_beams 4 and length_penalty 1.0 are usual"
+        raise UserError("; ".join(wrong), at=str(folder.path / file), fix=fix)
+    return {"length_penalty": "mean", "length_alpha": 1.0, "stop_rule": "count", **stated}
 
 
 def _write(

@@ -12,12 +12,15 @@ from typing import Any
 
 import numpy as np
 import torch
+from pydantic import BaseModel, ValidationError
 from torch import Tensor
 
 import nmt
 from nmt.apps.convert.families import ACTIVATIONS, Family, Side, Text
 from nmt.apps.convert.folder import CONFIG, GENERATION, HubFolder, damaged
 from nmt.apps.share.layers import TensorPair, from_transformers, sines_first, tensor_pairs
+from nmt.config import recipe
+from nmt.config.errors import allowed
 from nmt.data.vocab import BOS, EOS, PAD, SPECIALS, TAG_MARK, UNK, Vocab
 from nmt.errors import UserError
 from nmt.model import MASKED_LOGIT
@@ -32,6 +35,9 @@ _SIZES = {
     "dim": "d_model", "ffn_dim": "encoder_ffn_dim", "heads": "encoder_attention_heads",
     "enc_layers": "encoder_layers", "dec_layers": "decoder_layers",
     "max_positions": "max_position_embeddings",
+}  # fmt: skip
+_DROPOUTS = {
+    "dropout": "dropout", "attn_dropout": "attention_dropout", "ffn_dropout": "activation_dropout"
 }  # fmt: skip
 _SINES = re.compile(r"model\.(en|de)coder\.embed_positions\.weights?")
 
@@ -53,27 +59,27 @@ def model_keys(family: Family, folder: HubFolder) -> dict[str, Any]:
              f"{config.get('encoder_attention_heads')!r}, as in the encoder"),
             ("decoder_ffn_dim", _same(config, "ffn_dim"),
              f"{config.get('encoder_ffn_dim')!r}, as in the encoder"),
-            *((key, _is_size(config.get(key)), "a number above 0") for key in _SIZES.values()),
         )
         if not fitting
     ]  # fmt: skip
+    dropout = config.get("dropout", 0.1)
+    keys = {key: config.get(name) for key, name in _SIZES.items()}
+    keys |= {key: config.get(name, dropout) for key, name in _DROPOUTS.items()}
+    if family.keys.get("positions") != "learned":
+        del keys["max_positions"]
+    wrong += misfits(recipe.ModelConfig, keys, {**_SIZES, **_DROPOUTS})
+    if not wrong and keys["dim"] % keys["heads"]:
+        wrong.append(f"encoder_attention_heads: {keys['heads']}; fits: a divisor of d_model")
     if wrong:
         what = "no model of this toolkit computes the same:\n  " + "\n  ".join(wrong)
         fix = "convert another model"
         raise UserError(what, at=str(folder.path / CONFIG), fix=fix)
-    dropout = config.get("dropout", 0.1)
-    keys = {key: config[name] for key, name in _SIZES.items()}
-    if family.keys.get("positions") != "learned":
-        del keys["max_positions"]
     return {
         **keys,
         **family.keys,
         "activation": ACTIVATIONS[config["activation_function"]],
         "norm": "layernorm",
         "fixnorm": False,
-        "dropout": dropout,
-        "attn_dropout": config.get("attention_dropout", dropout),
-        "ffn_dropout": config.get("activation_dropout", dropout),
         "word_dropout": 0.0,
     }
 
@@ -82,8 +88,23 @@ def _same(config: Mapping[str, Any], key: str) -> bool:
     return config.get(f"encoder_{key}") == config.get(f"decoder_{key}")
 
 
-def _is_size(value: Any) -> bool:
-    return type(value) is int and value > 0
+def misfits(
+    section: type[BaseModel], values: Mapping[str, Any], names: Mapping[str, str]
+) -> list[str]:
+    """Describe the values that keys of a recipe cannot have.
+
+    Args:
+        values: by key.
+        names: of the keys in transformers.
+    """
+    found = []
+    for key, value in values.items():
+        try:
+            section.model_validate({key: value})
+        except ValidationError as error:
+            if any(one["loc"][:1] == (key,) for one in error.errors()):
+                found.append(f"{names[key]}: {value!r}; fits: {allowed(section, key)}")
+    return found
 
 
 def make_vocabulary(text: Text, forbidden: Collection[int]) -> Vocab:
