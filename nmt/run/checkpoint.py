@@ -155,14 +155,14 @@ _TYPES = {
 
 def _header(tensors: Mapping[str, Tensor]) -> tuple[list[str], bytes, int]:
     """Return the order of tensors in a safetensors file, its beginning, and its size."""
-    facts = {name: (_TYPES[t.dtype], list(t.shape), t.nbytes) for name, t in tensors.items()}
-    items = {name: tensor.itemsize for name, tensor in tensors.items()}
-    order = sorted(facts, key=lambda name: (-items[name], name))  # so that all are aligned
+    facts = {name: (t.dtype, list(t.shape), t.nbytes) for name, t in tensors.items()}
+    # large items first, so that all are aligned
+    order = sorted(facts, key=lambda name: (-facts[name][0].itemsize, name))
     entries, end = {}, 0
     for name in order:
-        kind, shape, size = facts[name]
+        dtype, shape, size = facts[name]
         offsets = [end, end := end + size]
-        entries[name] = {"dtype": kind, "shape": shape, "data_offsets": offsets}
+        entries[name] = {"dtype": _TYPES[dtype], "shape": shape, "data_offsets": offsets}
     text = json.dumps(entries, separators=(",", ":"), ensure_ascii=False).encode()
     text += b" " * (-len(text) % 8)
     return order, struct.pack("<Q", len(text)) + text, 8 + len(text) + end

@@ -63,7 +63,7 @@ def model_keys(family: Family, folder: HubFolder) -> dict[str, Any]:
         if not fitting
     ]  # fmt: skip
     dropout = config.get("dropout", 0.1)
-    keys = {key: config.get(name) for key, name in _SIZES.items()}
+    keys: dict[str, Any] = {key: config.get(name) for key, name in _SIZES.items()}
     keys |= {key: config.get(name, dropout) for key, name in _DROPOUTS.items()}
     if family.keys.get("positions") != "learned":
         del keys["max_positions"]
@@ -100,7 +100,7 @@ def misfits(
     found = []
     for key, value in values.items():
         try:
-            section.model_validate({key: value})
+            section.model_validate({key: value}, strict=True)
         except ValidationError as error:
             if any(one["loc"][:1] == (key,) for one in error.errors()):
                 found.append(f"{names[key]}: {value!r}; fits: {allowed(section, key)}")

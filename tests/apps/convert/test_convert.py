@@ -85,6 +85,7 @@ def refused(capsys: pytest.CaptureFixture[str]) -> Refused:
         ({"d_model": 10**30}, "d_model: 1000000000000000000000000000000; fits: an integer"),
         ({"encoder_layers": -1}, "encoder_layers: -1; fits: an integer"),
         ({"dropout": "x"}, "dropout: 'x'; fits: a number"),
+        ({"encoder_attention_heads": "4", "decoder_attention_heads": "4"}, "heads: '4'; fits"),
         ({"encoder_attention_heads": 3, "decoder_attention_heads": 3}, "a divisor of d_model"),
         ({"d_model": 8}, "config.json says [448, 8]"),
         ({"encoder_layers": 1}, "config.json does not describe: model.encoder.layers.1"),
