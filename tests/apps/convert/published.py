@@ -1,7 +1,7 @@
 """Folders in the layout of published models: their files and settings, small random weights.
 
-The settings are those of the models on the hub, as far as public sources show them, except sizes and
-the ids that follow from them.
+The settings are those of the models on the hub, as far as public sources show them, except sizes
+and the ids that follow from them.
 """
 
 from __future__ import annotations
