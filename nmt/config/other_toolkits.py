@@ -123,8 +123,8 @@ _ROWS = {
     # search
     "decode and score, two groups": "testing",
     "decode.beam": "beam_size num_beams",
-    "decode.length_alpha (scores are divided by ((5 + length)/6)^alpha)": "lenpen length_penalty "
-    "length_penalty_alpha alpha beam_alpha",
+    "decode.length_alpha (and decode.length_penalty=mean)": "lenpen",
+    "decode.length_alpha": "length_penalty_alpha alpha beam_alpha",
     "decode.max_len_offset, in pieces (the length of the source plus this)": "max_output_length "
     "max_new_tokens max_len_a max_len_b decode.max_len decode.max_length",
     "decode.allow_unk": "unkpen ban_unk_token generate_unk",

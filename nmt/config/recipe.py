@@ -483,8 +483,11 @@ class DecodeConfig(ConfigBase):
     beam: int = key(4, "A", ge=1, le=1000)
     """beam size; 1 = greedy search"""
     length_alpha: float = key(0.6, "W, A", ge=0, le=10)
-    """exponent alpha of the length penalty: scores are divided by ((5 + length)/6)^alpha; 0 = off,
-    higher = longer translations"""
+    """exponent alpha of the length penalty, which divides scores; 0 = off, higher = longer
+    translations"""
+    length_penalty: Literal["gnmt", "mean"] = key("gnmt", "W, O")
+    """length penalty of n tokens: gnmt = ((5 + n)/6)^length_alpha; mean = n^length_alpha, as in
+    fairseq, transformers and CTranslate2, where n counts a target tag too"""
     max_len_offset: int = key(50, "V, A", ge=1, le=10_000)
     """maximum length of a translation: length of the source plus this, in pieces"""
     stop_rule: Literal["bound", "count"] = key("bound", "A")

@@ -8,7 +8,7 @@ flag of each field of ``SearchOptions``.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Set
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 from pydantic import ValidationError
 
@@ -17,7 +17,13 @@ from nmt.config.recipe import DecodeConfig
 from nmt.config.schema import key
 from nmt.data.glossary import term_problem
 from nmt.data.text import clean_line
+from nmt.data.vocab import tag_piece
 from nmt.errors import UserError
+
+if TYPE_CHECKING:
+    import torch
+
+Number = TypeVar("Number", "torch.Tensor", float)
 
 DEFAULT_REVERSE_WEIGHT = 0.5  # of a reverse model that is given without a weight
 
@@ -71,6 +77,16 @@ class SearchOptions(DecodeConfig):
     candidates: int = key(16, "O", ge=2, le=1000)
     """number of candidates that mbr or a reverse model compares"""
 
+    def penalty(self, length: Number) -> Number:
+        """Return what divides the log-probability of this many tokens, EOS included.
+
+        It is ``((5 + n) / 6)^alpha`` (W equation 14); of the kind mean, ``n^alpha`` with a target
+        tag, as in other toolkits.
+        """
+        if self.length_penalty == "mean":
+            return (length + len(tag_piece(self.tgt_tag))) ** self.length_alpha
+        return ((5 + length) / 6) ** self.length_alpha
+
     @property
     def reranks(self) -> bool:
         """Whether the best hypothesis of a search may not be the translation."""
@@ -116,7 +132,8 @@ EXCLUDES = {
 }
 # the options of given translations, which are not searched
 SCORING_OPTIONS = {
-    "length_alpha", "batch_tokens", "align", "token_scores", "tag", "tgt_tag", "src",
+    "length_alpha", "length_penalty", "batch_tokens", "align", "token_scores", "tag", "tgt_tag",
+    "src",
 }  # fmt: skip
 Spell = Callable[[str], str]
 

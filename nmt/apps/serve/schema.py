@@ -23,6 +23,8 @@ MEANINGS = {
     "more time. Default: the beam of the model in GET /models.",
     "length_alpha": "Exponent of the length penalty. 0 turns it off; a higher value prefers longer "
     "translations.",
+    "length_penalty": "Length penalty of n tokens. gnmt: ((5 + n)/6)^length_alpha. mean: "
+    "n^length_alpha. Default: that of the model.",
     "max_len_offset": "A translation has at most as many pieces as its source and this number. "
     f"Allowed: an integer of at least 1 and at most {HIGHEST_OFFSET}.",
     "stop_rule": "When the search ends. bound: when no unfinished hypothesis can become the best. "
