@@ -500,13 +500,13 @@ def _note_unknown(unknown: UnknownPieces) -> None:
     """Print how much of the source the model does not know, if it is much."""
     if unknown.share > MAX_UNKNOWN:
         _note(
-            f"{unknown.share:.1%} of the source pieces are unknown to the model, in "
+            f"{unknown.share:.1%} of the source subwords are unknown to the model, in "
             f"{unknown.lines_with_unknown:,} of {quantity(unknown.lines, 'line')}; check the "
             "language and script of the input"
         )
     if unknown.lines_all_unknown:
         lines = _lines(unknown.first, unknown.lines_all_unknown)
-        _note(f"all pieces of {lines} are unknown to the model; do not rely on the translation")
+        _note(f"all subwords of {lines} are unknown to the model; do not rely on the translation")
 
 
 def _count_terms(lines: Iterable[str], glossary: Glossary, found: Counter[str]) -> Iterator[str]:

@@ -359,7 +359,7 @@ def summary(report: CorpusReport) -> str:
                 for side, coverage in split.coverage.items()
                 if side == "src" or not report.wording.monolingual
             )
-            parts.append(f"{unknown} pieces unknown to the parent")
+            parts.append(f"{unknown} subwords unknown to the parent")
         lines.append(f"{name}: {'; '.join(parts)}")
     lines += [f"train: {text}" for text in report.draws]
     if "train" in report.splits and (augmented := report.splits["train"].augmented):

@@ -186,7 +186,7 @@ class TextCodec:
         parts = self.divide(line, "line" if prefix.ids or phrases else split, src)
         count = sum(len(pieces) for _, pieces in parts)
         if count > MAX_SOURCE_PIECES and not (split == "auto" and all(text for text, _ in parts)):
-            note = f"line {number} has {count:,} pieces; it is translated in {len(parts):,} parts"
+            note = f"line {number} has {count:,} subwords; it is translated in {len(parts):,} parts"
             print(f"note: {note}", file=sys.stderr)
         tag_ids = self.tag_ids(options.tag)
         ids = self.source_ids(number, [piece for _, pieces in parts for piece in pieces])
@@ -451,7 +451,7 @@ def too_long(line: str) -> str:
 
 def _check_size(name: str, pieces: int, at: str) -> None:
     if pieces > MAX_SOURCE_PIECES:
-        problem = f"{name} has {pieces:,} pieces, at most {MAX_SOURCE_PIECES} are allowed"
+        problem = f"{name} has {pieces:,} subwords, at most {MAX_SOURCE_PIECES} are allowed"
         raise UserError(problem, at=at, fix="give shorter text")
 
 

@@ -228,7 +228,7 @@ def _require_predictions(texts: Mapping[str, PackedText], recipe: Recipe) -> Non
     for split, text in texts.items():
         if not text.targets.sum():
             raise UserError(
-                f"task: {recipe.task} has nothing to predict: all pieces of the text are unknown",
+                f"task: {recipe.task} has nothing to predict: all subwords of the text are unknown",
                 at=f"data.{split}",
                 fix="check the file, its language and the segment keys",
             )

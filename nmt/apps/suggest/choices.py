@@ -140,7 +140,7 @@ def one_pass(facts: CorpusFacts, sample: EncodedSample, batch_tokens: int) -> tu
 
 def in_an_update(tokens_per_pass: int, updates_per_pass: float) -> str:
     """Describe how many pieces an update has."""
-    return f"about {tokens_per_pass / updates_per_pass:,.0f} target pieces in an update"
+    return f"about {tokens_per_pass / updates_per_pass:,.0f} target subwords in an update"
 
 
 def languages(paths: CorpusPaths) -> list[Choice]:

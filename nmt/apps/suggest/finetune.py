@@ -80,7 +80,7 @@ class ParentRun:
         recipe = run.recipe()
         text = TextOfParent.of(run)
         notes = [*_notes_on_languages(recipe, paths), *_notes_on_tags(recipe)]
-        size = quantity(len(text.vocab) - len(SPECIALS), "piece")
+        size = quantity(len(text.vocab) - len(SPECIALS), "subword")
         lines = [f"{path}: {recipe.src}-{recipe.tgt}, {size} ({text.segmenter.kind})"]
         if (origin := read_origin(run)) is not None:
             lines.append(f"{origin.describe()}; the license stays valid for what it becomes")
@@ -232,7 +232,7 @@ def _vocabulary(
 
     unknown = _sample(facts, parent, parent.text).unknown
     shares = " and ".join(
-        f"{share:.1%} of the {side.lang} pieces"
+        f"{share:.1%} of the {side.lang} subwords"
         for side, share in zip((facts.src, facts.tgt), unknown, strict=True)
     )
     kind = "extend" if max(unknown) > UNKNOWN else "parent"
@@ -244,7 +244,7 @@ def _vocabulary(
             text = adapted([*keys, trim])
             left = len(text.vocab) - len(SPECIALS)
             if left <= LEFT_BY_TRIM * before:
-                why = f"{left:,} of {before:,} pieces: the corpus does not need the others"
+                why = f"{left:,} of {before:,} subwords: the corpus does not need the others"
                 return [*keys, Choice(trim.key, trim.value, why)], text
     try:
         return keys, adapted(keys)

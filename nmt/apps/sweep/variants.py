@@ -125,7 +125,7 @@ class Search(ConfigBase):
     """A search over recipe keys with optuna; nmt-sweep runs one for each variant."""
 
     trials: int = key(20, "O", ge=1)
-    """number of trainings of each variant"""
+    """runs of each variant"""
     prune: bool = key(True, "O")
     """true = end a trial whose best dev score is below the median of the earlier trials at the same
     number of updates, once five trials are complete"""
