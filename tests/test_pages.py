@@ -55,7 +55,7 @@ class Page:
         recipes: recipes and their values, made small; RECIPE is from gl to en.
         corpora: folders with train, dev and test, and their languages.
         pairs: prefixes of parallel text, and its languages.
-        texts: files with text of one language.
+        texts: files with monolingual text.
         runs: finished runs of RECIPE.
         before: commands that make other runs and files.
         copies: files of the repository.

@@ -470,7 +470,7 @@ def _write(
         notes.append(f"the length limit (--max-len-offset) cut {cut:,} of {many}")
     if short:
         notes.append(
-            f"{quantity(len(short), 'translation')} far too short for the source, so text is "
+            f"{quantity(len(short), 'translation')} too short for the source, so text is "
             f"missing: {_lines(short[:MAX_NAMED_LINES], len(short))}"
         )
     return notes

@@ -142,7 +142,7 @@ class HeldOutEntry(Entry):
             yield "path: a file of corrections is for data.train; give the prefix of two files"
 
     def label(self, recipe: Recipe) -> str:
-        """Return ``name``; without one, SRC-TGT, or SRC for text of one language."""
+        """Return ``name``; without one, SRC-TGT, or SRC for monolingual text."""
         return self.name or "-".join(dict.fromkeys(self.langs(recipe)))
 
 

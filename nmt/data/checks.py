@@ -46,7 +46,7 @@ class PairCheck:
 
     Attributes:
         name: its key in report.json.
-        pair: whether a source and its target, "" in text of one language, have it.
+        pair: whether a source and its target, "" in monolingual text, have it.
         threshold: share of the pairs above which there is a message.
         meaning: follows "12 pairs" in the message.
         fix: what to do.

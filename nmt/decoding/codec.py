@@ -48,7 +48,7 @@ class Translation:
         token_log_probs: of each piece and of EOS, if requested. Each part of a line has an EOS.
         alignment: pairs (source word, target word), from 0, if requested. Words are those of
             tokenized text, or of plain text if the segmenter has no tokenizer.
-        short: whether it, or that of a part of the line, is far too short for its source.
+        short: whether it, or that of a part of the line, is too short for its source.
         eos: where the EOS are in ``token_log_probs``.
     """
 
@@ -417,10 +417,10 @@ class TextCodec:
         )
 
     def is_short(self, source: int, translation: int) -> bool:
-        """Return whether a translation is far too short for its source, so that text is missing.
+        """Return whether a translation is too short for its source, so that text is missing.
 
-        By the ratio of lengths of the training data, the source has over twice its pieces, plus
-        ten: the lengths of short texts differ more than those of sentences.
+        The expected length (source length x training length ratio) exceeds twice the actual length
+        plus ten subwords: the lengths of short texts vary more than those of sentences.
         """
         expected = source * self.usual.length_ratio
         return expected > SHORT_RATIO * translation + SHORT_SLACK

@@ -1,4 +1,4 @@
-"""The tasks on text of one language: causal and masked language models, and denoising."""
+"""The tasks on monolingual text: causal and masked language models, and denoising."""
 
 from __future__ import annotations
 

@@ -95,7 +95,7 @@ def test_a_run_that_another_training_continues_meanwhile_is_refused(here, monkey
 
     monkeypatch.setattr(TrainingFolder, "__enter__", changed)
     assert resumed(here) == MachineError.exit_code
-    assert "another training has changed this run" in capsys.readouterr().err
+    assert "another process has changed this run" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

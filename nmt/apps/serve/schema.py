@@ -39,7 +39,7 @@ MEANINGS = {
     "groups": "Number of groups of hypotheses that differ from each other (diverse beam search). "
     "Default: 1.",
     "diversity": "For groups: penalty of a token that an earlier group has at the same position.",
-    "no_repeat_ngram": "No n-gram of subwords of this length occurs twice in a translation; 0: off.",
+    "no_repeat_ngram": "No n-gram of subwords of this length occurs twice. 0 turns it off.",
     "forbid_all": f"Phrases that no translation may contain: at most {MOST_PHRASES}, each of at "
     f"most {LONGEST_PHRASE} characters.",
     "glossary": "Pairs of a source term and a target term. Where a line has a source term, its "
@@ -90,7 +90,7 @@ class Translation(BaseModel):
     score: float | None = Field(description="log_prob / length penalty; the search ranks by it")
     log_prob: float | None = Field(description="natural logarithm of the probability")
     finished: bool = Field(description="false if it was cut at the length limit")
-    short: bool = Field(description="whether it is far too short for its source: text is missing")
+    short: bool = Field(description="whether it is too short for its source: text is missing")
     pieces: list[str]
     token_log_probs: list[float] = Field(
         description="of each subword, and of the end of each part of the line"

@@ -50,12 +50,12 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         "--hours",
         type=positive,
         metavar="H",
-        help="time that the training may take on this machine; default: a short training",
+        help="hours that the run may take on this machine; default: a short run",
     )
     group.add_argument(
         "--parent",
         metavar="RUN",
-        help="the recipe trains this run further, one of nmt-train or nmt-convert",
+        help="fine-tune this run, from nmt-train or nmt-convert",
     )
     add_output(
         group, "FILE", "where to write the recipe; default: standard output", "an existing recipe"

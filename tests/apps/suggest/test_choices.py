@@ -132,7 +132,7 @@ def test_hours_that_allow_few_updates_get_a_smaller_model():
     assert recipe.model.dropout == quickstart.model.dropout == 0
     assert recipe.segment.vocab_size == quickstart.segment.vocab_size
     assert recipe.data.batch_tokens == quickstart.data.batch_tokens
-    assert "a smaller size, for a short training" in words_of(text(facts, found))
+    assert "a smaller size, for a short run" in words_of(text(facts, found))
 
 
 @pytest.mark.parametrize("updates", [50, 100, 300, 1000, 20_000])

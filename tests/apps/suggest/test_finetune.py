@@ -80,7 +80,7 @@ def test_the_recipe_passes_the_dry_run_and_trains(corpus, short_run, capsys):
     assert (
         "0.0% of the gl subwords and 0.0% of the en subwords are unknown to the parent" in words()
     )
-    assert "Nearest measured trainings without a parent" in text()
+    assert "Nearest measured runs without a parent" in text()
     assert "T below" not in text()
     keys = [line for line in text().splitlines() if re.match(r"[^#]*: \S", line)]
     assert [line for line in keys if "# " not in line] == []
