@@ -227,7 +227,7 @@ class SplitCheck:
         hashes: of the pairs that passed.
         comparable: hashes of pairs that should not be in another split, as a short line may be.
         normalized: for ``read_pairs`` to count into.
-        profiles: letter pairs of both sides, by corpus.
+        profiles: character bigrams of both sides, by corpus.
         sentences: number of sampled sources with each number of sentences.
     """
 
