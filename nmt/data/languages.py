@@ -1,9 +1,9 @@
 """Languages: their codes, words and scripts, and a check of the language of each side of a split.
 
 The frequencies of pairs of neighboring letters, including the ends of words, identify a language.
-In ten corpora, dev and test sets share 85 to 97 % of their character bigrams with the same side of the
-training text, and at most 60 % with the other side. Texts of one language from different corpora
-share at least 67 %, texts of different languages at most 64 %.
+In ten corpora, dev and test sets share 85 to 97 % of their character bigrams with the same side of
+the training text, and at most 60 % with the other side. Texts of one language from different
+corpora share at least 67 %, texts of different languages at most 64 %.
 """
 
 from __future__ import annotations
@@ -288,7 +288,7 @@ def _compare(
     if all(swapped):
         return [
             f"source and target are swapped in {split} or in {corpus}: the source side of "
-            f"{split} has {crossed[0]:.0%} of its character bigrams in common with the target side of "
+            f"{split} shares {crossed[0]:.0%} of its character bigrams with the target side of "
             f"{corpus} and {same[0]:.0%} with its source side, and the target side {crossed[1]:.0%}"
             f" and {same[1]:.0%} vice versa; swap the two files of one of them"
         ], []
@@ -297,12 +297,12 @@ def _compare(
         if swapped[side]:
             warnings.append(
                 f"{split}: the {lang} side is more like the {other} side of {corpus} "
-                f"({crossed[side]:.0%} of its character bigrams in common) than like its {lang} side "
+                f"({crossed[side]:.0%} of its character bigrams) than like its {lang} side "
                 f"({same[side]:.0%}); check that the file {split}.{lang} is right"
             )
         elif same[side] < OVERLAP_THRESHOLD:
             warnings.append(
-                f"{split}: the {lang} side has only {same[side]:.0%} of its character bigrams in common "
+                f"{split}: the {lang} side shares only {same[side]:.0%} of its character bigrams "
                 f"with the {lang} side of {corpus}; check that both are in the same language"
             )
     return [], warnings
