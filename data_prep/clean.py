@@ -73,7 +73,7 @@ def parser() -> argparse.ArgumentParser:
         nargs="+",
         default=[],
         metavar="PREFIX",
-        help="dev and test sets that the text must not have",
+        help="dev and test sets to exclude from the text",
     )
     rules.add_argument(
         "--language-model",

@@ -178,10 +178,9 @@ def _add_search_options(p: argparse.ArgumentParser) -> None:
         "--reverse",
         action="append",
         metavar="RUN",
-        help="run folder of a model of the reverse direction; output the candidate with the "
-        "highest sum of its score and --reverse-weight (default: "
-        f"{DEFAULT_REVERSE_WEIGHT}) times the score of the source given it; its best "
-        "checkpoint is used, and several are an ensemble",
+        help="rerank the candidates with the best checkpoint of a reverse model: score + "
+        f"--reverse-weight (default: {DEFAULT_REVERSE_WEIGHT}) x score of the source given the "
+        "candidate; several are an ensemble",
     )
     for name, meaning in CONSTRAINT_FILES.items():
         group_of[name].add_argument(as_flag(name), metavar="FILE", help=meaning)
@@ -192,8 +191,8 @@ def _add_search_options(p: argparse.ArgumentParser) -> None:
     scores.add_argument(
         "--confidence",
         action="store_true",
-        help="write the chrF to expect and a tab before each translation; nmt-score RUN "
-        "--calibrate prepares a run for it",
+        help="write the expected chrF and a tab before each translation; requires nmt-score RUN "
+        "--calibrate",
     )
     scores.add_argument(
         "--score-target",

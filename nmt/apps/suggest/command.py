@@ -34,7 +34,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         "--suggest",
         metavar="PREFIX",
         help="read the corpus PREFIX.SRC and PREFIX.TGT, measure the speed of this machine, and "
-        "write a recipe with the reason for each key and the time that training takes",
+        "write a recipe with the reason for each key and the expected training time",
     )
     group.add_argument(
         "--src-lang",
