@@ -1,4 +1,4 @@
-"""Choose the keys of a recipe that trains a parent further, each with its reason.
+"""Choose the keys of a recipe that fine-tunes a parent, each with its reason.
 
 The settings are those of recipes/finetune: the rate of mBART's fine-tuning (Liu et al. 2020), or
 Adafactor with that of T5's (Raffel et al. 2020) where Adam's moments would need too much memory.
@@ -187,7 +187,7 @@ def start_from(
     longest, positions = parent.recipe.data.max_pieces, parent.recipe.model.positions
     if positions == "learned" and longest < DataConfig.model_fields["max_pieces"].default:
         data.append(Choice("data.max_pieces", longest, "as the parent's, whose positions end"))
-    init = [Choice("init.from", parent.path, "the model to train further")]
+    init = [Choice("init.from", parent.path, "the model to fine-tune")]
     vocabulary, text = _vocabulary(facts, parent, [*data, *init], progress)
     init += vocabulary
     sample = _sample(facts, parent, text)

@@ -1,4 +1,4 @@
-"""nmt-train --suggest --parent: a recipe that trains another run further."""
+"""nmt-train --suggest --parent: a recipe that fine-tunes another run."""
 
 from __future__ import annotations
 
