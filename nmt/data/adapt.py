@@ -135,6 +135,6 @@ def _lines(
         f"  training text: {before:,} -> {after:,} subwords, {unknown / max(1, before):.2%} -> "
         f"{still_unknown / max(1, after):.2%} of them unknown; "
         f"{change['changed'] / max(1, change['lines']):.1%} of {change['lines']:,} sentences have "
-        "other pieces"
+        "other subwords"
     )
     return lines

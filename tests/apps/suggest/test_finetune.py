@@ -112,7 +112,9 @@ def test_an_unknown_script_extends_the_vocabulary(corpus, tagged):
         path.write_text(path.read_text().translate(GEORGIAN))
     recipe = suggested(corpus, "--parent", tagged)
     assert recipe.init.vocab == "extend"
-    unknown = r"vocab: extend (\d+\.\d)% of the gl pieces and 0\.0% of the en pieces are unknown"
+    unknown = (
+        r"vocab: extend (\d+\.\d)% of the gl subwords and 0\.0% of the en subwords are unknown"
+    )
     (share,) = re.findall(unknown, words())
     assert float(share) > 40
     assert train.main(["mine.yaml", "--dry-run"]) == 0
