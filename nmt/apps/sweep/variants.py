@@ -96,7 +96,7 @@ class Budget(ConfigBase):
 
 
 class Range(ConfigBase):
-    """The values that a search tries for a key."""
+    """The range of a key in a search."""
 
     low: float = key(..., "O")
     """lowest value"""
@@ -125,7 +125,7 @@ class Search(ConfigBase):
     """A search over recipe keys with optuna; nmt-sweep runs one for each variant."""
 
     trials: int = key(20, "O", ge=1)
-    """runs of each variant"""
+    """number of trials of each variant"""
     prune: bool = key(True, "O")
     """true = end a trial whose best dev score is below the median of the earlier trials at the same
     number of updates, once five trials are complete"""
@@ -157,7 +157,7 @@ class VariantsKeys(ConfigBase):
     budget: Budget | None = key(None, "O")
     """limits of each run of nmt-sweep: hours, tokens"""
     search: Search | None = key(None, "O")
-    """search of nmt-sweep over recipe keys: space, trials, prune"""
+    """hyperparameter search of nmt-sweep: space, trials, prune"""
 
 
 @dataclass(frozen=True)
