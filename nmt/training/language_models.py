@@ -235,7 +235,7 @@ def _require_predictions(texts: Mapping[str, PackedText], recipe: Recipe) -> Non
     tokens = len(texts["train"].stream)
     if tokens < block:
         raise UserError(
-            f"the training text has {quantity(tokens, 'subword')}, less than one block of {block:,}",
+            f"the training text has {quantity(tokens, 'subword')}, less than a block of {block:,}",
             at="data.train",
             fix=f"add text, or set data.block to at most {tokens}",
         )
