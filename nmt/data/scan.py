@@ -228,7 +228,7 @@ class SplitCheck:
         hashes: of the pairs that passed.
         comparable: hashes of pairs that should not be in another split, as a short line may be.
         normalized: for ``read_pairs`` to count into.
-        profiles: letter pairs of both sides, by corpus.
+        profiles: character bigrams of both sides, by corpus.
         sources: sampled lines of each source language, to count their sentences.
         abbreviations: counts of the words of each source language.
     """

@@ -355,7 +355,7 @@ def _segment_pair(
         problem = too_long(line)
         pieces = [] if problem else segment(line)
         if len(pieces) > limit:
-            problem = f"{len(pieces):,} pieces, at most {limit:,} are allowed"
+            problem = f"{len(pieces):,} subwords, at most {limit:,} are allowed"
         if problem:
             print(f"note: line {number} is not scored: its {side} has {problem}", file=sys.stderr)
             return None

@@ -35,17 +35,17 @@ class SearchOptions(DecodeConfig):
     """translations per line; above 1, each is written as LINE ||| TEXT ||| LOG-PROBABILITY |||
     SCORE; --json is for texts that may contain |||"""
     sample: bool = key(False, "O")
-    """draw each piece at random from the model's probabilities, without a search"""
+    """sample each token from the model's distribution, instead of searching"""
     temperature: float = key(1.0, "O", gt=0)
-    """divisor of the logits before sampling; above 1, samples vary more"""
+    """sampling temperature, which divides the logits; above 1, samples vary more"""
     top_k: int | None = key(None, "Fan 2018", ge=1, le=1_000_000)
-    """sample from this number of most likely tokens"""
+    """top-k sampling: sample from the k most likely tokens"""
     top_p: float | None = key(None, "Holtzman 2020", gt=0, le=1)
-    """sample from the most likely tokens whose probabilities together reach this"""
+    """nucleus sampling: sample from the most likely tokens whose probabilities add up to this"""
     seed: int = key(1, "O", ge=0, le=2**63 - 1)
-    """seed of the samples"""
+    """random seed of the samples"""
     no_repeat_ngram: int = key(0, "Paulus 2018", ge=0, le=1000)
-    """no sequence of this many pieces occurs twice; 0 = off"""
+    """no n-gram of subwords of this length occurs twice; 0 = off"""
     forbid_all: tuple[str, ...] = key((), "O")
     """phrases that no translation may contain"""
     glossary: tuple[tuple[str, str], ...] = key((), "O")
@@ -62,14 +62,14 @@ class SearchOptions(DecodeConfig):
     """language of the input, for the rules of the tokenizer, if data.train has several source
     languages; none = src of the recipe"""
     token_scores: bool = key(False, "O")
-    """write one JSON object per translation, with the log-probability of each piece"""
+    """write one JSON object per translation, with the log-probability of each subword"""
     align: bool = key(False, "Garg 2019")
     """add the word alignment, SOURCE-TARGET from 0: TEXT ||| 0-0 1-2"""
     mbr: Literal["chrf", "bleu"] | None = key(None, "Kumar 2004")
     """output the candidate with the highest average similarity to all candidates, by this metric"""
     reverse_weight: float = key(0.0, "Yee 2019", ge=0, le=1000)
-    """weight of the score of the source given the candidate, by a model of the reverse direction,
-    next to 1 for the score of the candidate; 0 = off"""
+    """weight of the reverse model's score of the source given the candidate; the score of the
+    candidate has weight 1; 0 = off"""
     reverse_tag: str | None = key(None, "O")
     """tag that the reverse model needs for the source language, such as <2gl>"""
     reverse_tgt_tag: str | None = key(None, "O")

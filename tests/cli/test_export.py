@@ -270,7 +270,7 @@ def test_the_exported_program_names_a_line_that_it_cannot_translate(
     assert export(run, "--output", folder)[0] == 0
     for bad, problem in (
         (b"o \xff", "not UTF-8: invalid start byte at byte 3 of the line"),
-        (b"o " * 3000, "CTranslate2 cannot translate a line of 3,000 pieces: "),
+        (b"o " * 3000, "CTranslate2 cannot translate a line of 3,000 subwords: "),
         (b"o" * 100_001, "100,001 characters, at most 100,000 are allowed"),
     ):
         ran = subprocess.run(

@@ -24,8 +24,8 @@ def parser() -> argparse.ArgumentParser:
         "nmt-convert",
         usage="%(prog)s FOLDER -o RUN [options]",
         description="Make a run folder from a public model: MarianMT (OPUS-MT), M2M-100, NLLB-200 "
-        "or mBART-50. It computes the same, and all commands that read runs can use it, also "
-        "init.from of a recipe.",
+        "or mBART-50. It computes the same function. All commands that read runs accept it, and so "
+        "does init.from of a recipe.",
         epilog=EXAMPLES,
     )
     p.add_argument("folder", metavar="FOLDER", help="folder of the model, as downloaded")

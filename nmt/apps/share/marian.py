@@ -231,7 +231,7 @@ def _token_ids(vocab: Vocab) -> dict[str, int]:
     ids |= {_token(piece): first + i for i, piece in enumerate(types)}
     if len(ids) != len(vocab):
         raise UserError(
-            f"a piece of the vocabulary is one of {', '.join(SPECIAL_NAMES.values())}, which "
+            f"an entry of the vocabulary is one of {', '.join(SPECIAL_NAMES.values())}, which "
             "transformers reserves",
             at="vocab.txt",
             fix="export with --format ctranslate2",

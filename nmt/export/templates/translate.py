@@ -173,7 +173,7 @@ class Translator:
             )
         except RuntimeError as error:
             raise ValueError(
-                f"CTranslate2 cannot translate a line of {len(pieces):,} pieces: {error}"
+                f"CTranslate2 cannot translate a line of {len(pieces):,} subwords: {error}"
             ) from error
         lang = self.settings["tag_targets"].get(tgt_tag or tag or "", self.settings["tgt"])
         return self.segmenter.decode(result.hypotheses[0][len(start) :], lang)
