@@ -81,9 +81,14 @@ class Beams:
         rows = torch.arange(len(order), device=order.device)[:, None]
         return self._map(lambda tensor: tensor[rows, order])
 
-    def _map(self, function: Callable[[Tensor], Tensor]) -> Beams:
-        tensors = (self.ids, self.log_prob, self.score, self.finished)
-        return Beams(*map(function, tensors), self.sentence)
+    def _map(self, change: Callable[[Tensor], Tensor]) -> Beams:
+        return Beams(
+            change(self.ids),
+            change(self.log_prob),
+            change(self.score),
+            change(self.finished),
+            self.sentence,
+        )
 
 
 class LogitsProcessor(Protocol):
