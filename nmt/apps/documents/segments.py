@@ -7,6 +7,7 @@ unless its format needs it, and what is not in a segment stays byte for byte.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Literal, TypeAlias
@@ -135,9 +136,9 @@ def text_unit(
 def joined(tokens: Iterable[Token]) -> list[Token]:
     """Join neighboring texts, and drop empty ones."""
     result: list[Token] = []
-    for token in tokens:
-        if isinstance(token, str) and result and isinstance(result[-1], str):
-            result[-1] += token
-        elif token:
-            result.append(token)
+    for is_text, group in itertools.groupby(tokens, lambda token: isinstance(token, str)):
+        if not is_text:
+            result += group
+        elif text := "".join(map(str, group)):
+            result.append(text)
     return result

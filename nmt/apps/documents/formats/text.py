@@ -15,7 +15,7 @@ from nmt.apps.documents.job import Job
 from nmt.apps.documents.segments import Item, Mark, Token, text_unit, written
 from nmt.errors import UserError
 
-_TAG = re.compile(r"<(/?)([A-Za-z][\w.:-]*)[^<>]*?(/?)>")
+_TAG = re.compile(r"<(/?)([A-Za-z][\w:-]*)(?:[^<>\w:-][^<>]*)?>")
 _STRING = re.compile(r'"(?:[^"\\]|\\.)*"(\s*:)?')
 _VOID = {"br", "hr", "img", "input", "wbr"}
 
@@ -25,19 +25,19 @@ def tokens_of(text: str) -> list[Token]:
     tokens: list[Token] = []
     end = 0
     for tag in _TAG.finditer(text):
-        slash, name, empty = tag[1], tag[2].lower(), tag[3]
+        name, is_empty = tag[2].lower(), tag[0].endswith("/>")
         tokens.append(text[end : tag.start()])
-        if slash:
+        if tag[1]:
             tokens.append(Mark("close", (tag[0],), name))
         else:
-            tokens.append(Mark("single" if empty or name in _VOID else "open", (tag[0],), name))
+            tokens.append(Mark("single" if is_empty or name in _VOID else "open", (tag[0],), name))
         end = tag.end()
     return [*tokens, text[end:]]
 
 
 def convert(source: BinaryIO, target: BinaryIO, job: Job) -> None:
     """Translate plain text line by line."""
-    convert_text(source, target, job, _lines)
+    convert_text(source, target, job, _lines, guess=True)
 
 
 def _lines(text: str, job: Job) -> Iterator[Item]:
