@@ -10,13 +10,13 @@ from pathlib import Path
 from typing import BinaryIO, TypeAlias
 
 from nmt.apps.documents.formats import format_of
-from nmt.apps.documents.job import Job, Reading, Report
+from nmt.apps.documents.job import USUAL, Job, Reading, Report
+from nmt.apps.documents.journal import ELSEWHERE
 from nmt.apps.documents.lines import Translate
 from nmt.errors import NmtError, UserError
-from nmt.runtime.files import AGAIN, disk_errors, open_file, sync_folder, temporary
+from nmt.runtime.files import AGAIN, disk_errors, open_file
 
 Progress: TypeAlias = Callable[[int, int], object]
-ELSEWHERE = "choose another folder with --to"
 
 
 class Nowhere(io.RawIOBase):
@@ -32,7 +32,7 @@ class Nowhere(io.RawIOBase):
 
 
 def count_segments(
-    source: BinaryIO, name: str, langs: tuple[str, str], reading: Reading = Reading()
+    source: BinaryIO, name: str, langs: tuple[str, str], reading: Reading = USUAL
 ) -> int:
     """Read a document without translating it, and return its number of segments.
 
@@ -49,7 +49,7 @@ def translate_bytes(
     name: str,
     langs: tuple[str, str],
     translate: Translate,
-    reading: Reading = Reading(),
+    reading: Reading = USUAL,
 ) -> tuple[bytes, Report]:
     """Return a translated document in the same format, and what a person should know of it.
 
@@ -71,13 +71,13 @@ def translate_bytes(
 
 def translate_file(
     path: Path,
-    target: Path,
+    draft: Path,
     langs: tuple[str, str],
     translate: Translate,
     reading: Reading,
     progress: Progress,
 ) -> Report:
-    """Write the translation of a file, which exists completely or not at all.
+    """Write the translation of a file into a new file; after an error, there is none.
 
     The other arguments, the result and the errors are those of ``translate_bytes``.
 
@@ -87,17 +87,15 @@ def translate_file(
     Raises:
         MachineError: the disk is full or not writable.
     """
-    draft, name = temporary(target), str(path)
-    with _opened(path) as source, disk_errors(target, elsewhere=ELSEWHERE, again=AGAIN):
+    with _opened(path) as source, disk_errors(draft, elsewhere=ELSEWHERE, again=AGAIN):
         try:
             with draft.open("xb") as file:
-                report = _translate(source, file, name, langs, translate, reading, progress)
+                report = _translate(source, file, str(path), langs, translate, reading, progress)
                 file.flush()
                 os.fsync(file.fileno())
-            draft.replace(target)
-            sync_folder(target.parent)
-        finally:
+        except BaseException:
             draft.unlink(missing_ok=True)
+            raise
     return report
 
 

@@ -94,6 +94,9 @@ class Reading:
     skip_keys: tuple[str, ...] = ()
 
 
+USUAL = Reading()
+
+
 class Job:
     """The translation of one document.
 
@@ -111,7 +114,7 @@ class Job:
         src: str,
         tgt: str,
         translate: Translate | None,
-        reading: Reading = Reading(),
+        reading: Reading = USUAL,
         progress: Callable[[int], object] = lambda count: None,
     ) -> None:
         self.name, self.src, self.tgt, self.reading = name, src, tgt, reading
