@@ -54,6 +54,7 @@ _SPECIAL = re.compile(r"[\\`*_\[\]<>|~]|^[#+:-](?=\s)|(?<=\d)[.)](?=\s)")
 _ENTITY = re.compile(r"&(?=#?\w+;)")
 # what begins another block
 _BLOCK = re.compile(r"(?:[#+:-]|\d+[.)])(?:\s|$)|>|:::|!!!|\?\?\?|\$\$|\+\+\+")
+_PIPE = re.compile(r"(?<!\\)\|")
 _LINE_END = re.compile(r"\r\n?|\n")
 _PREFIX = r"(\s*(?:>\s*)*)"
 # a line of a dialect -> what it is read as, with the title or text that it has, its last group
@@ -115,8 +116,9 @@ def _items(text: str, job: Job) -> Iterator[Item]:
             yield body[position : found[0]]
             place = f"line {first + token.map[0]}"
             inline = _Inline(parser, env.get("references", {}), token.content, place)
-            raw = inline.with_units(body[found[0] : found[1]])
-            yield text_unit(raw, inline.tokens, place, inline.as_markdown)
+            raw = body[found[0] : found[1]]
+            inline.is_cell = "|" in token.content and token.content not in raw
+            yield text_unit(inline.with_units(raw), inline.tokens, place, inline.as_markdown)
             position = found[1]
     yield body[position:]
 
@@ -138,6 +140,9 @@ def _find(
     begin = end = -1
     for line, low, high in zip(lines, starts[first:last], starts[first + 1 :], strict=False):
         place = text.find(line, max(start, low), high)
+        if place < 0:
+            line = _PIPE.sub(r"\|", line)
+            place = text.find(line, max(start, low), high)
         if place < 0:
             return None
         begin, end = place if begin < 0 else begin, place + len(line)
@@ -297,7 +302,10 @@ class _Inline:
 
     Attributes:
         tokens: its text and marks; text has no line end, except for a hard line break.
+        is_cell: whether a backslash stands before each vertical bar.
     """
+
+    is_cell = False
 
     def __init__(self, parser: MarkdownIt, references: Any, content: str, place: str) -> None:
         self._parser, self._references, self._place = parser, references, place
@@ -323,7 +331,9 @@ class _Inline:
         position = 0
         for token in self.tokens:
             if isinstance(token, Mark) and any(isinstance(part, Unit) for part in token.parts):
-                place = raw.index(str(token), position)
+                place = raw.find(str(token), position)
+                if place < 0:  # it has other characters in a table
+                    break
                 parts += [raw[position:place], *token.parts]
                 position = place + len(str(token))
         return [*parts, raw[position:]]
@@ -333,6 +343,8 @@ class _Inline:
         text = written(tokens, _as_text)
         same = _structure(joined(self._parse(text))) == _structure(self.tokens)
         new_cells = "|" in plain(tokens) and "|" not in plain(self.tokens)
+        if self.is_cell:
+            return _PIPE.sub(r"\|", text)
         if same and not new_cells and not _BLOCK.match(text):
             return text
         return written(tokens, lambda part: _SPECIAL.sub(r"\\\g<0>", _as_text(part)))

@@ -24,8 +24,10 @@ _LINE = re.compile(r"[^\r\n]*(?:\r\n|\r|\n)|[^\r\n]+")
 _TIME = r"\s*(?:\d+:)?\d+:\d\d(?:[.,]\d+)?\s*"
 _TIMING = re.compile(rf"\ufeff?{_TIME}-->{_TIME}")
 _BLOCK = re.compile(r"\ufeff?(?:WEBVTT|NOTE|STYLE|REGION)(?!\S)")  # of WebVTT, without a cue
-# positions and styles of SubRip, and times inside a cue
-_CODE = re.compile(r"(\{\\[^{}]*\}|\{/?[biu]\}|<\d[\d:.]*>)")
+# positions and styles of SubRip, times inside a cue, and tags of WebVTT with a name or a language
+_CODE = re.compile(
+    r"(\{\\[^{}]*\}|\{/?[biu]\}|<\d[\d:.]*>|<(?:[bciuv]|lang|ruby|rt)(?:\.[^<>\s]*)?\s[^<>]*>)"
+)
 _NEXT_LINE = re.compile(r"\n(?!\s*(?:[-\u2013\u2014\u266a\u266b]|<v[ .]))")
 
 
@@ -44,7 +46,9 @@ def _items(text: str, job: Job) -> Iterator[Item]:
     is_vtt = lines[0].lstrip("\ufeff").startswith("WEBVTT")
     in_cue, begin = False, 0  # of a paragraph of text
     for index, line in enumerate([*lines, ""]):
-        is_name = any(is_time[index + 1 : index + 2]) and (index == begin or line.strip().isdigit())
+        is_first = index == begin and not any(is_time[max(0, index - 1) : index])
+        is_name = line.strip().isdigit() or (is_vtt and is_first)
+        is_name = is_name and any(is_time[index + 1 : index + 2])
         if line.strip() and not is_name and not any(is_time[index : index + 1]):
             continue
         paragraph = "".join(lines[begin:index])
@@ -74,7 +78,12 @@ def _unit(paragraph: str, line: int) -> Unit:
 def _tokens(text: str) -> list[Token]:
     tokens: list[Token] = []
     for index, part in enumerate(_CODE.split(text)):
-        tokens += [Mark("single", (part,))] if index % 2 else tokens_of(part)
+        if index % 2 == 0:
+            tokens += tokens_of(part)
+        elif name := re.match("<([a-z]+)", part):
+            tokens.append(Mark("open", (part,), name[1]))
+        else:
+            tokens.append(Mark("single", (part,)))
     return tokens
 
 

@@ -16,7 +16,8 @@ from nmt.apps.documents.job import Job
 from nmt.apps.documents.segments import Item, Mark, Token, text_unit, written
 from nmt.errors import UserError
 
-_TAG = re.compile(r"<(/?)([A-Za-z][\w:-]*)(?:[^<>\w:-][^<>]*)?>")
+# a tag has nothing, a class, a slash or a value behind its name; <one word> is text
+_TAG = re.compile(r"<(/?)([A-Za-z][\w:-]*)(\.[^<>]*|\s*/?|\s[^<>=]*=[^<>]*)>")
 _JSON = re.compile(r'("[^"\\]*(?:\\.[^"\\]*)*")(\s*:)?|[{}\[\],]')
 # of i18next, $t(key), and of vue-i18n, @:key and @.lower:key
 _REFERENCE = re.compile(r"(\$t\([^()]*\)|@(?:\.[a-z]+)?:(?:[\w.-]*\w|\([^()]*\)))")
