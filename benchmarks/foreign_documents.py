@@ -63,6 +63,8 @@ class _Page(HTMLParser):
 def _markdown(text: str) -> str:
     from markdown_it import MarkdownIt
 
+    text = re.sub(r"(?s)\A(---|\+\+\+)\n.*?\n\1\n", "", text)  # settings
+    text = re.sub(r"(?m)^ *(!!!|\?\?\?\+?) [^\"\n]*|\[![\w-]+\]", "", text)  # kinds of boxes
     page = MarkdownIt("commonmark").enable(["table", "strikethrough"]).render(text)
     return _Page(page).text
 

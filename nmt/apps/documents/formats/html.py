@@ -95,7 +95,7 @@ class _Event(NamedTuple):
         values: attribute in small letters -> where its value is in ``raw``, with its quotes.
     """
 
-    kind: Literal["start", "end", "single", "text", "other"]
+    kind: Literal["open", "close", "single", "text", "other"]
     name: str
     values: Mapping[str, tuple[int, int]]
     raw: str
@@ -133,7 +133,7 @@ def _events(text: str, job: Job) -> Iterator[_Event]:
                 job.report.leave("in a tag or comment without an end")
         yield event
         position = begin = position + len(event.raw)
-        if event.kind == "start" and event.name in _RAW:
+        if event.kind == "open" and event.name in _RAW:
             begin = _end_of_raw(text, position, event.name)
             raw, position = text[position:begin], begin
             yield _Event("other" if event.name in UNSEEN else "text", "", {}, raw)
@@ -152,8 +152,8 @@ def _tag(text: str, tag: re.Match[str], is_xml: bool) -> _Event | None:
         if found[2]:
             values.setdefault(found[1].lower(), (found.start(2) - start, position - start))
     name, raw = tag[1].lower(), text[start : end.end()]
-    kind: Any = "end" if raw[1] == "/" else "start"
-    if kind == "start" and (name in VOID or (raw[-2] == "/" and (is_xml or name in _FOREIGN))):
+    kind: Any = "close" if raw[1] == "/" else "open"
+    if kind == "open" and (name in VOID or (raw[-2] == "/" and (is_xml or name in _FOREIGN))):
         kind = "single"
     return _Event(kind, name, values, raw)
 
@@ -214,15 +214,15 @@ class _Elements:
 
     def kept(self, event: _Event) -> _Kept | None:
         """Return the outermost element that keeps an event as it is."""
-        if event.kind in ("start", "single"):
+        if event.kind in ("open", "single"):
             self._end(*_ENDS.get(event.name, ((), ())))
             kept = _keeps(event, self._kept[-1])
-            if event.kind == "start":
+            if event.kind == "open":
                 self._places[event.name].append(len(self._names))
                 self._names.append(event.name)
                 self._kept.append(kept)
             return kept
-        if event.kind == "end":
+        if event.kind == "close":
             within = _TABLE if event.name in _CELLS else _SCOPE
             return self._end({event.name}, within - {event.name})
         return self._kept[-1]
