@@ -67,7 +67,7 @@ _LINES = [
     (re.compile(r"( {0,3})\*\[[^\[\]]+\]:\s*(.*)"), "- "),  # an abbreviation
     (re.compile(r"( {0,3}):\s+(.*)"), "- "),  # a definition
 ]
-_FENCE = re.compile(rf"{_PREFIX}(`{{3,}}|~{{3,}}|:{{3,}})\s*(.*?)\s*:*$")
+_FENCE = re.compile(rf"{_PREFIX}(`{{3,}}|~{{3,}}|:{{3,}})(.*)")
 _DIRECTIVE = re.compile(r"\{([\w:-]+)\}\s*(.*)")  # of MyST
 _CONTAINER = re.compile(r"(?:\{[^{}]*\}|[\w-]+)?\s*(?:\[(.*)\]|(.*))")
 _PROSE = set(
@@ -168,7 +168,7 @@ def _plain_rows(rows: Sequence[str]) -> tuple[list[str], dict[int, int]]:
         line, end = rows[row], row  # of the block
         stripped = line.strip(" >\t")
         if fence := _FENCE.match(line):
-            prefix, sign, info = fence.groups()
+            prefix, sign, info = fence[1], fence[2], fence[3].rstrip(": \t").strip()
             title = _title(sign, info)
             if not info and fences and sign.startswith(fences[-1]):
                 fences.pop()
