@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from nmt.apps.sweep.variants import Budget, Paper, Range, Search, VariantKeys, VariantsKeys
+from nmt.apps.sweep.variants import Budget, Paper, VariantKeys, VariantsKeys
 from nmt.config.recipe import Recipe, groups
 from nmt.config.reference import files
 from nmt.config.schema import keys_of
@@ -158,8 +158,7 @@ def keys() -> list[str]:
             title = f"{group}[{kind}]" if kind else group
             found += [f"{title}.{name}" for name in keys_of(model) if not kind or name != "kind"]
     found += keys_of(VariantsKeys)
-    for group, model in (("budget", Budget), ("search", Search), ("search.space", Range)):
-        found += [f"{group}.{name}" for name in keys_of(model)]
+    found += [f"budget.{name}" for name in keys_of(Budget)]
     found += [f"variant.{name}" for name in keys_of(VariantKeys)]
     return found + [f"variant.paper.{name}" for name in keys_of(Paper)]
 
@@ -199,9 +198,8 @@ train.validate_every train.max_validations train.min_lr train.stop_patience trai
 train.max_bad_updates train.log_every train.recompute train.shard train.tensorboard train.wandb
 decode.beam decode.length_alpha decode.max_len_offset decode.stop_rule decode.allow_unk
 decode.batch_tokens score.metrics score.select_by
-analysis.every analysis.observe base common corpora variants seeds baseline budget search
-budget.hours budget.tokens search.trials search.prune search.space
-search.space.low search.space.high search.space.log search.space.int variant.about variant.paper
+analysis.every analysis.observe base common corpora variants seeds baseline budget
+budget.hours budget.tokens variant.about variant.paper
 variant.paper.dev variant.paper.test
 variant.paper.ppl
 """

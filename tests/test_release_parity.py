@@ -77,7 +77,8 @@ def inputs() -> tuple[Tensor, Tensor]:
 
 def close(ours: Tensor | None, stored: list[float], name: str) -> None:
     assert ours is not None, name
-    np.testing.assert_allclose(ours.detach().flatten(), stored, rtol=1e-5, atol=1e-5, err_msg=name)
+    # sums of fp32 in another order differ by up to 1e-5; a wrong operation by 0.1
+    np.testing.assert_allclose(ours.detach().flatten(), stored, rtol=1e-4, atol=1e-4, err_msg=name)
 
 
 @pytest.mark.parametrize(

@@ -26,7 +26,6 @@ LM_RECIPE: dict[str, Any] = {
 LAYERS = {
     "causal_lm": {"dec_layers": 1},
     "masked_lm": {"enc_layers": 1},
-    "denoising": {"enc_layers": 1, "dec_layers": 1},
 }
 
 

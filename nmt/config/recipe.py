@@ -543,18 +543,17 @@ UNUSED_KEYS: dict[str, tuple[str, ...]] = {
     "translation": ("data.block",),
     "causal_lm": (*_NOT_FOR_TEXT, "model.enc_layers"),
     "masked_lm": (*_NOT_FOR_TEXT, "model.dec_layers"),
-    "denoising": _NOT_FOR_TEXT,
 }
 
 
 class Recipe(ConfigBase):
     """A complete recipe: the keys that a file sets, and the default of every other key."""
 
-    task: Literal["translation", "causal_lm", "masked_lm", "denoising"] = key(
-        "translation", "O; N 2.2; Liu 2019; Lewis 2020"
+    task: Literal["translation", "causal_lm", "masked_lm"] = key(
+        "translation", "O; N 2.2; Liu 2019"
     )
     """what the model learns: translation; causal_lm = predict each token from those before it;
-    masked_lm = predict masked tokens (RoBERTa); denoising = restore damaged text (BART)"""
+    masked_lm = predict masked tokens (RoBERTa)"""
     src: Language = key(..., "O")
     """source language code: file extension and rules of the tokenizer; the language of a language
     model's text"""

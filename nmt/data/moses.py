@@ -58,7 +58,7 @@ def _spaces_before(words: list[str], text: str, code: str) -> list[bool] | None:
     """Return whether a text has a space before each word; None if it has other characters."""
     found, position = [], 0
     for word in words:
-        plain = _detokenizer(code).unescape_xml(word)
+        plain = _detokenizer(code, hyphens=False).unescape_xml(word)
         space = text.startswith(" ", position)
         position += space
         if not text.startswith(plain, position):
@@ -74,7 +74,7 @@ def detokenize(words: list[str], code: str, exact: bool = False) -> str:
     Args:
         exact: the words are those of ``exact_words``; guillemets are attached too.
     """
-    text = _detokenizer(code).detokenize(words)
+    text = _detokenizer(code, hyphens=not exact).detokenize(words)
     if text.isascii():
         return text
     return _attach_marks(_attach_guillemets(text) if exact and code != "fr" else text)
@@ -82,7 +82,7 @@ def detokenize(words: list[str], code: str, exact: bool = False) -> str:
 
 def detokenize_unchanged(words: list[str], code: str) -> str:
     """Return words as plain text by sacremoses alone, as others do."""
-    return _detokenizer(code).detokenize(words)
+    return _detokenizer(code, hyphens=True).detokenize(words)
 
 
 @functools.cache
@@ -109,10 +109,14 @@ def _tokenizer(code: str) -> MosesTokenizer:
 
 
 @functools.cache
-def _detokenizer(code: str) -> MosesDetokenizer:
+def _detokenizer(code: str, hyphens: bool) -> MosesDetokenizer:
+    """Return a detokenizer; ``hyphens``: ``@-@`` is a hyphen that a tokenizer has split."""
     from sacremoses import MosesDetokenizer
 
-    return MosesDetokenizer(code)
+    detokenizer = MosesDetokenizer(code)
+    if not hyphens:
+        detokenizer.AGGRESSIVE_HYPHEN_SPLIT = re.compile("(?!)"), ""
+    return detokenizer
 
 
 @functools.cache

@@ -38,11 +38,6 @@ class SearchOptions(DecodeConfig):
     """sample from the most likely tokens whose probabilities together reach this"""
     seed: int = key(1, "O", ge=0, le=2**63 - 1)
     """seed of the samples"""
-    groups: int = key(1, "Vijayakumar 2016", ge=1, le=1000)
-    """number of groups that the beam is split into (diverse beam search); 1 = off"""
-    diversity: float = key(0.5, "Vijayakumar 2016", ge=0)
-    """penalty on the log-probability of a token for each earlier group that has it at the same
-    position"""
     no_repeat_ngram: int = key(0, "Paulus 2018", ge=0, le=1000)
     """no sequence of this many pieces occurs twice; 0 = off"""
     forbid_all: tuple[str, ...] = key((), "O")
@@ -106,20 +101,16 @@ class SearchOptions(DecodeConfig):
 # option -> the options of which it requires one
 REQUIRES = {
     "temperature": ("sample",), "top_k": ("sample",), "top_p": ("sample",), "seed": ("sample",),
-    "diversity": ("groups",), "candidates": ("mbr", "reverse_weight"),
+    "candidates": ("mbr", "reverse_weight"),
     "reverse_tag": ("reverse_weight",), "reverse_tgt_tag": ("reverse_weight",),
 }  # fmt: skip
 # pairs that exclude each other, and why
 EXCLUDES = {
     ("sample", "beam"): "samples are drawn one by one; {n_best} sets their number",
-    ("sample", "groups"): "groups divide a beam, and sampling has no beam",
     ("sample", "require"): "required phrases need a beam search",
     ("sample", "glossary"): "required phrases need a beam search",
     ("mbr", "reverse_weight"): "both choose among the candidates",
-    ("groups", "require"): "required phrases divide the beam in another way",
-    ("groups", "glossary"): "required phrases divide the beam in another way",
     ("stop_rule", "sample"): "samples end by themselves",
-    ("stop_rule", "groups"): "groups always end by the rule bound",
     ("stop_rule", "require"): "required phrases always end by the rule bound",
     ("stop_rule", "glossary"): "required phrases always end by the rule bound",
 }
@@ -176,20 +167,13 @@ def search_options(
         )
     if options.sample:  # every beam is a sample
         return options.model_copy(update={"beam": wanted})
-    beam, groups = options.beam, options.groups
-    if wanted > beam and "beam" in given:
+    if wanted > options.beam and "beam" in given:
         needs = candidates if options.reranks else spell("n_best")
         raise UserError(
-            f"{needs} ({wanted}) must not exceed {beam_name} ({beam})",
+            f"{needs} ({wanted}) must not exceed {beam_name} ({options.beam})",
             fix=f"set {beam_name} to at least {wanted}",
         )
-    beam = max(beam, wanted)
-    if beam % groups and "beam" in given:
-        raise UserError(
-            f"{beam_name} ({beam}) is not a multiple of {spell('groups')} ({groups})",
-            fix=f"set {beam_name} to a multiple of {groups}",
-        )
-    return options.model_copy(update={"beam": -(-beam // groups) * groups})
+    return options.model_copy(update={"beam": max(options.beam, wanted)})
 
 
 def check_scoring_options(given: dict[str, Any], spell: Spell = str) -> None:

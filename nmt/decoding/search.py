@@ -74,22 +74,16 @@ class Beams:
 
     def of_columns(self, columns: slice) -> Beams:
         """Keep some of the K beams of each sentence."""
-        return self._map(lambda tensors: tensors[0][:, columns])
+        return self._map(lambda tensor: tensor[:, columns])
 
     def in_order(self, order: Tensor) -> Beams:
         """Take the beams at these indices of each sentence: order [B, columns] int64."""
         rows = torch.arange(len(order), device=order.device)[:, None]
-        return self._map(lambda tensors: tensors[0][rows, order])
+        return self._map(lambda tensor: tensor[rows, order])
 
-    def concatenate(self, *others: Beams) -> Beams:
-        """Append other beams of the same sentences."""
-        return self._map(lambda tensors: torch.cat(tensors, dim=1), *others)
-
-    def _map(self, function: Callable[[list[Tensor]], Tensor], *others: Beams) -> Beams:
-        beams = (self, *others)
-        names = ("ids", "log_prob", "score", "finished")
-        tensors = {name: function([getattr(part, name) for part in beams]) for name in names}
-        return Beams(**tensors, sentence=self.sentence)
+    def _map(self, function: Callable[[Tensor], Tensor]) -> Beams:
+        tensors = (self.ids, self.log_prob, self.score, self.finished)
+        return Beams(*map(function, tensors), self.sentence)
 
 
 class LogitsProcessor(Protocol):
@@ -129,7 +123,7 @@ def beam_search(
     n_best: int = 1,
     processors: Sequence[LogitsProcessor] = (),
     strategy: SelectionStrategy | None = None,
-    groups: int = 1,
+    independent: bool = False,
     types: Tensor | None = None,
     stop: Stop = ignore,
     stop_rule: Literal["bound", "count"] = "bound",
@@ -147,8 +141,7 @@ def beam_search(
         processors: further constraints, in order; a later one can allow tokens that an earlier one
             forbids.
         strategy: selects continuations; None = the K best.
-        groups: groups of beams that start separately: ``strategy`` never lets a hypothesis of one
-            displace a hypothesis of another.
+        independent: all beams start, because ``strategy`` never lets one displace another.
         types: [A] ids of the columns of the state's logits, in order; None = all. Processors and
             strategies need all.
         stop: called before each position.
@@ -165,7 +158,7 @@ def beam_search(
     by_count = stop_rule == "count" and strategy is None
     batch, device = len(max_len), max_len.device
     first = torch.full((batch, beam), -torch.inf, device=device)
-    first[:, :: beam // groups] = 0.0  # the beams of a group start equal: one is enough
+    first[:, : beam if independent else 1] = 0.0  # beams start equal: one is enough for a search
     beams = Beams(
         ids=torch.empty(batch, beam, 0, dtype=torch.int64, device=device),
         log_prob=first,

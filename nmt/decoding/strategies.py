@@ -1,4 +1,4 @@
-"""Selection strategies other than the K best: sampling, and groups of beams that differ.
+"""Selection strategies other than the K best: sampling.
 
 To add one: a class with the ``SelectionStrategy`` protocol, a branch in ``selection_strategy``, and
 its options in ``nmt.decoding.options``.
@@ -18,7 +18,7 @@ from nmt.data.vocab import EOS
 from nmt.decoding.engine import SearchInput, length_penalty
 from nmt.decoding.logits_processors import RequiredPhrases
 from nmt.decoding.options import SearchOptions
-from nmt.decoding.search import Beams, LogitsProcessor, SelectionStrategy, beam_step
+from nmt.decoding.search import Beams, LogitsProcessor, SelectionStrategy
 
 
 def selection_strategy(
@@ -33,8 +33,6 @@ def selection_strategy(
         max_len: [S] int64, the most tokens of each output, including EOS.
         processors: of the batch; required phrases bring their own strategy.
     """
-    if options.groups > 1:
-        return DiverseBeams(options.groups, options.diversity)
     if options.sample:
         ids = [(part.line, part.part) for part in inputs]
         numbers = uniform(options.seed, ids, options.wanted, int(max_len.max()))
@@ -108,40 +106,3 @@ class Sampling:
             before = ordered.cumsum(-1) - ordered  # sum of the more likely tokens
             probs = probs.masked_fill((before >= self.top_p).gather(-1, token.argsort(-1)), 0.0)
         return probs
-
-
-class DiverseBeams:
-    """Diverse beam search (Vijayakumar et al. 2016, algorithm 1 with Hamming diversity).
-
-    Each group of K / groups beams is a beam search of its own. A token costs ``strength`` in
-    log-probability for each time that an earlier group has it at this position. The cost steers the
-    selection; log_prob and score of a hypothesis do not include it.
-    """
-
-    def __init__(self, groups: int, strength: float) -> None:
-        self.groups, self.strength = groups, strength
-
-    def __call__(
-        self, beams: Beams, logits: Tensor, log_sum_exp: Tensor, alpha: float
-    ) -> tuple[Beams, Tensor]:
-        """Select the best continuations of each group, one group after the other."""
-        size = logits.shape[1] // self.groups
-        penalty = length_penalty(beams.ids.shape[-1] + 1, alpha)
-        count = torch.zeros_like(logits[:, 0])  # [B, V], how often earlier groups have a token
-        parts, parents = [], []
-        for first in range(0, logits.shape[1], size):
-            columns = slice(first, first + size)
-            group = beams.of_columns(columns)
-            cost = self.strength * count[:, None]
-            expanded, origin = beam_step(
-                group, logits[:, columns] - cost, log_sum_exp[:, columns], alpha
-            )
-            token = expanded.ids[..., -1]
-            running = ~group.finished.gather(1, origin)  # a finished hypothesis adds no token
-            paid = torch.where(running, self.strength * count.gather(1, token), 0.0)
-            expanded.log_prob = expanded.log_prob + paid
-            expanded.score = torch.where(running, expanded.log_prob / penalty, expanded.score)
-            count = count.scatter_add(1, token, running.to(count.dtype))
-            parts.append(expanded)
-            parents.append(origin + first)
-        return parts[0].concatenate(*parts[1:]), torch.cat(parents, dim=1)

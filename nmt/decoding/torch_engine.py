@@ -37,7 +37,7 @@ from nmt.decoding.ensemble import Ensemble
 from nmt.decoding.forced import MAX_TARGET_PIECES, forced_decode
 from nmt.decoding.logits_processors import logits_processors
 from nmt.decoding.options import SearchOptions
-from nmt.decoding.search import beam_search, ranked
+from nmt.decoding.search import beam_search
 from nmt.decoding.strategies import selection_strategy
 from nmt.decoding.worker_pool import CAN_FORK, WorkerPool, check_workers
 from nmt.errors import UserError
@@ -173,24 +173,22 @@ class TorchEngine:
         # a model could produce tags of targets; without model.logit_mask, also others, and MASK
         reserved = [i for i in self.codec.vocab.reserved_ids if self.model.allowed[i]]
         forbidden = [PAD, BOS, *reserved] if options.allow_unk else [PAD, BOS, UNK, *reserved]
-        diverse = options.groups > 1  # the best of a group may be the second best of all
         try:
             with torch.no_grad():
                 positions = len(start) - 1 + int(max_len.max())
                 state = self.model.start_decoding(
                     src.to(self.device), layout, options.beam, positions, types
                 )
-                results = beam_search(
+                return beam_search(
                     state,
                     options.beam,
                     max_len,
                     options.length_alpha,
                     torch.tensor(forbidden, device=self.device),
-                    n_best=options.beam if diverse else options.wanted,
+                    n_best=options.wanted,
                     processors=processors,
                     strategy=strategy,
-                    # each sample is a group: all start, and none displaces another
-                    groups=options.beam if options.sample else options.groups,
+                    independent=options.sample,
                     types=types,
                     stop=stop,
                     stop_rule=options.stop_rule,
@@ -198,9 +196,6 @@ class TorchEngine:
                 )
         except NonFiniteScores as error:
             raise NonFiniteScores(inputs[error.number].line) from None
-        if diverse:
-            return [ranked(hypotheses, options.wanted) for hypotheses in results]
-        return results
 
 
 # ---------------------------------------------------------------- run folders

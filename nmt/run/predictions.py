@@ -17,7 +17,7 @@ PREDICTIONS = ("task", "data.block", "data.tokenized", "data.normalize")
 VOCABULARY = "vocabulary"
 
 
-def prediction_keys(keys: Iterable[str]) -> list[str]:
+def _prediction_keys(keys: Iterable[str]) -> list[str]:
     """Return the recipe keys that decide what a model predicts; ``segment`` for those of it."""
     noise = [f"segment.{key}" for key in NOISE_KEYS]
     chosen = ["segment" if key.startswith("segment.") else key for key in keys if key not in noise]
@@ -33,7 +33,7 @@ def different_predictions(folders: Sequence[str | Path]) -> list[str]:
         return []
     runs = [RunFolder(folder) for folder in folders]
     first, *others = (run.recipe() for run in runs)
-    if keys := prediction_keys(key for other in others for key in changed_keys(first, other)):
+    if keys := _prediction_keys(key for other in others for key in changed_keys(first, other)):
         return keys
     return [VOCABULARY] if len(set(_vocabularies(runs))) > 1 else []
 

@@ -1,4 +1,4 @@
-"""The tasks on text of one language: causal and masked language models, and denoising."""
+"""The tasks on text of one language: causal and masked language models."""
 
 from __future__ import annotations
 
@@ -15,32 +15,28 @@ from torch import Tensor
 
 from nmt.config.model import model_config
 from nmt.config.recipe import Recipe
-from nmt.data.batches import Batch
 from nmt.data.lm import (
     CausalText,
-    DenoisedText,
     MaskedText,
     PackedText,
     TextBatch,
     TokenStream,
-    WordEdges,
 )
 from nmt.data.prepare import EvalSet, Prepared
 from nmt.data.text import count_words, quantity
 from nmt.data.vocab import MASK, SPECIALS
 from nmt.errors import UserError
 from nmt.model.language_model import LanguageModel
-from nmt.model.transformer import Transformer
 from nmt.run.results import format_number
 from nmt.scoring.metrics import Score
 from nmt.training.evaluation import Evaluation, HeldOutLoss, score_line
 from nmt.training.loss import perplexity
-from nmt.training.task import BatchT, ModelT, Task
+from nmt.training.task import Task
 
-HELD_OUT_SEED = 0  # of the masks and the noise on dev and test: the same in all runs
+HELD_OUT_SEED = 0  # of the masks on dev and test: the same in all runs
 
 
-class TextTask(Task[ModelT, BatchT]):
+class LanguageModelTask(Task[LanguageModel, TextBatch]):
     """A task on blocks of text: the loss is over its predictions, the score is the perplexity.
 
     Raises:
@@ -49,6 +45,21 @@ class TextTask(Task[ModelT, BatchT]):
 
     unit = "block"
     predicted = "src"
+    causal: bool
+
+    @classmethod
+    def empty_model(
+        cls, recipe: Recipe, vocab_size: int, allowed: Tensor | None = None
+    ) -> LanguageModel:
+        """Return a language model."""
+        return LanguageModel(
+            model_config(recipe.model), vocab_size, cls.causal, allowed, initialize=False
+        )
+
+    @staticmethod
+    def targets(batch: TextBatch) -> Tensor:
+        """Return the predictions of a batch."""
+        return batch.targets
 
     def __init__(
         self, recipe: Recipe, prepared: Prepared, device: torch.device, precision: str
@@ -66,7 +77,7 @@ class TextTask(Task[ModelT, BatchT]):
         """Return the blocks of a text.
 
         Args:
-            seed: of the masks or the noise.
+            seed: of the masks.
         """
 
     def scores(self, losses: HeldOutLoss, text: EvalSet) -> list[Score]:
@@ -94,15 +105,18 @@ class TextTask(Task[ModelT, BatchT]):
         """Return the predictions of a batch."""
         return int(self.train.targets[self.train.rows_of(examples)].sum())
 
-    def make_batch(self, epoch: int, examples: np.ndarray, pad: bool) -> BatchT:
+    def make_batch(self, epoch: int, examples: np.ndarray, pad: bool) -> TextBatch:
         """Return a batch of blocks on the device."""
         batch_tokens = self.recipe.data.batch_tokens if pad else 0
-        batch: Any = self.train.collate(examples, epoch, batch_tokens)
-        made: BatchT = batch.pack(self.device) if pad else batch.to(self.device)
-        return made
+        batch = self.train.collate(examples, epoch, batch_tokens)
+        return batch.pack(self.device) if pad else batch.to(self.device)
 
     def evaluate_set(
-        self, model: ModelT, held_out: EvalSet, stop_requested: Callable[[], bool], intervals: bool
+        self,
+        model: LanguageModel,
+        held_out: EvalSet,
+        stop_requested: Callable[[], bool],
+        intervals: bool,
     ) -> Evaluation:
         """Return the perplexities of the model on a set; they have no intervals."""
         text = self.held_out[held_out.name]
@@ -142,26 +156,6 @@ class TextTask(Task[ModelT, BatchT]):
         )
 
 
-class LanguageModelTask(TextTask[LanguageModel, TextBatch]):
-    """A task of one stack of blocks."""
-
-    causal: bool
-
-    @classmethod
-    def empty_model(
-        cls, recipe: Recipe, vocab_size: int, allowed: Tensor | None = None
-    ) -> LanguageModel:
-        """Return a language model."""
-        return LanguageModel(
-            model_config(recipe.model), vocab_size, cls.causal, allowed, initialize=False
-        )
-
-    @staticmethod
-    def targets(batch: TextBatch) -> Tensor:
-        """Return the predictions of a batch."""
-        return batch.targets
-
-
 class CausalLM(LanguageModelTask):
     """Predict each token from those before it in its block (N section 2.2)."""
 
@@ -194,27 +188,6 @@ class MaskedLM(LanguageModelTask):
         types = np.flatnonzero(vocab.types_of("src"))
         types = types[types >= len(SPECIALS)]
         return MaskedText(stream, self.recipe.data.block, _mask(self.prepared), types, seed)
-
-
-class Denoising(TextTask[Transformer, Batch]):
-    """Restore text from which spans are missing and whose lines are permuted (BART)."""
-
-    @classmethod
-    def empty_model(
-        cls, recipe: Recipe, vocab_size: int, allowed: Tensor | None = None
-    ) -> Transformer:
-        """Return a Transformer, with the parameter names of a translation model."""
-        return Transformer(model_config(recipe.model), vocab_size, allowed, initialize=False)
-
-    def pack(self, stream: TokenStream, seed: int) -> DenoisedText:
-        """Return the text in blocks of complete lines, with other noise in each epoch."""
-        edges = WordEdges(self.prepared.segmenter, self.prepared.vocab)
-        return DenoisedText(stream, self.recipe.data.block, _mask(self.prepared), edges, seed)
-
-    @staticmethod
-    def targets(batch: Batch) -> Tensor:
-        """Return the tokens of the text without noise."""
-        return batch.tgt_out
 
 
 def _mask(prepared: Prepared) -> int:

@@ -10,7 +10,7 @@ from nmt.config.recipe import Recipe
 from nmt.data.prepare import Prepared
 from nmt.model.base import ModelBase
 from nmt.training.init import choose_trained
-from nmt.training.language_models import CausalLM, Denoising, MaskedLM
+from nmt.training.language_models import CausalLM, MaskedLM
 from nmt.training.task import Task
 from nmt.training.translation import Translation
 
@@ -18,7 +18,6 @@ TASKS: dict[str, type[Task[Any, Any]]] = {
     "translation": Translation,
     "causal_lm": CausalLM,
     "masked_lm": MaskedLM,
-    "denoising": Denoising,
 }
 
 

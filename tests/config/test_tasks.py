@@ -8,7 +8,7 @@ from nmt.config.load import dump_recipe, recipe_from_text
 from nmt.errors import UserError
 
 TEXT = "task: {}\nsrc: en\ndata: {{train: a, dev: b}}\n"
-TASKS = ("causal_lm", "masked_lm", "denoising")
+TASKS = ("causal_lm", "masked_lm")
 
 
 def errors_of(text: str) -> str:
@@ -71,4 +71,4 @@ def test_blocks_are_of_language_models():
 
 
 def test_an_unknown_task_lists_the_tasks():
-    assert "translation, causal_lm, masked_lm or denoising" in errors_of(TEXT.format("mt"))
+    assert "translation, causal_lm or masked_lm" in errors_of(TEXT.format("mt"))

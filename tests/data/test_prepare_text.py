@@ -68,7 +68,7 @@ def test_ids_encode_every_line(tmp_path: Path, segment):
 
 def test_no_text_becomes_the_mask(tmp_path: Path):
     train = [*TRAIN, " <mask>", "<mask> a"]
-    for task in ("causal_lm", "masked_lm", "denoising"):
+    for task in ("causal_lm", "masked_lm"):
         p = prepared(tmp_path, train=train, task=task, segment={"kind": "whitespace"})
         (mask,) = p.vocab.ids([MASK])
         assert not p.vocab.types_of("src")[mask]

@@ -211,6 +211,7 @@ def exactly_there_and_back(line: str, lang: str) -> str:
         ("en", "👩‍💻 and 👩🏽‍🚀, 🏳️‍🌈 🇬🇱!"),
         ("fa", "می\u200cخواهم کتاب\u200cها؟"),
         ("km", "ខ្ញុំ\u200bទៅ។"),
+        ("en", "Moses writes @-@ for a hyphen that it has split: @-@"),
     ],
 )
 def test_what_the_tokenizer_takes_apart_is_put_together_again(lang: str, line: str):

@@ -248,8 +248,6 @@ def test_translations_satisfy_their_constraints(translator, items, beam):
             "top_k": st.integers(1, 5),
             "top_p": st.sampled_from([0.2, 1.0]),
             "seed": st.integers(0, 3),
-            "groups": st.integers(1, 3),
-            "diversity": st.sampled_from([0.0, 2.0]),
             "no_repeat_ngram": st.integers(0, 3),
             "forbid_all": st.sampled_from([("the",), ("dog", "a b c")]),
         },
@@ -427,7 +425,6 @@ def test_phrases_of_bytes_are_found_like_others():
         ),
         ({"require": [["the dog"]] + [[]] * 5, "forbid_all": ["dog"]}, "'dog' is forbidden"),
         ({"require": [[]] * 6, "sample": True}, "sample cannot be combined with require"),
-        ({"require": [[]] * 6, "groups": 2}, "groups cannot be combined with require"),
     ],
 )
 def test_wrong_constraints_are_an_error(translator, options, message):

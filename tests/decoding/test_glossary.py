@@ -183,7 +183,6 @@ def test_other_constraints_and_terms_hold_together():
         ([("pan", "▁x")], {}, r"U\+2581"),
         ([("pan",)], {}, "glossary"),
         ([("pan", "x")], {"sample": True}, "sample cannot be combined with glossary"),
-        ([("pan", "x")], {"groups": 2, "beam": 2}, "groups cannot be combined with glossary"),
         ([("pan", "x")], {"stop_rule": "count"}, "stop_rule cannot be combined with glossary"),
     ],
 )

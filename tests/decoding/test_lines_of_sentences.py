@@ -21,7 +21,6 @@ OPTIONS: list[dict[str, Any]] = [
     {"mbr": "chrf", "candidates": 6},
     {"forbid_all": ["the"]},
     {"no_repeat_ngram": 2},
-    {"groups": 2, "n_best": 2},
 ]
 
 

@@ -43,7 +43,6 @@ CALLS: dict[str, Callable[[Translator], Any]] = {
     "greedy": lambda t: t.translate(LINES, beam=1),
     "n-best": lambda t: t.n_best(LINES, 3),
     "sample": lambda t: t.translate(LINES, sample=True),
-    "groups": lambda t: t.translate(LINES, groups=2),
     "require": lambda t: list(t.stream(LINES, require=[["dog"]] * len(LINES))),
     "prefix": lambda t: list(t.stream(LINES, prefix=["the"] * len(LINES))),
     "forbid": lambda t: t.translate(LINES, forbid_all=("dog",)),

@@ -1,4 +1,4 @@
-"""Sampling, diverse beams, no-repeat and prefix on hand-made scores."""
+"""Sampling, no-repeat and prefix on hand-made scores."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ import torch
 from nmt.decoding.engine import Hypothesis
 from nmt.decoding.logits_processors import NoRepeat, Prefix
 from nmt.decoding.search import Beams
-from nmt.decoding.strategies import DiverseBeams, Sampling, uniform
-from tests.decoding.exhaustive import EOS, Scores, ending_after, outputs, random_scores, search
+from nmt.decoding.strategies import Sampling, uniform
+from tests.decoding.exhaustive import EOS, Scores, outputs, random_scores, search
 from tests.decoding.exhaustive import Prefix as Ids
 
 
@@ -29,7 +29,7 @@ def sample(
     ids = ids or [(row, 0) for row in range(sentences)]
     strategy = Sampling(uniform(7, ids, draws, limit), temperature, top_k, top_p)
     rows, limits = [one[0] for one in ids], [limit] * len(ids)
-    others = {"sentences": rows, "strategy": strategy, "groups": draws}
+    others = {"sentences": rows, "strategy": strategy, "independent": True}
     return search(scores, draws, limits, 0.0, draws, **others)[0]
 
 
@@ -111,53 +111,6 @@ def test_a_draw_depends_only_on_sentence_and_draw():
     assert fewer == [of_sentence[:2] for of_sentence in every]
     reversed_order = sample(scores, 6, 5, 8, ids=[(row, 0) for row in range(5, -1, -1)])
     assert reversed_order[::-1] == every
-
-
-# ---------------------------------------------------------------- diverse beams
-
-
-def diverse(
-    scores: Scores, beam: int, groups: int, strength: float, limit: int = 6
-) -> list[Hypothesis]:
-    strategy = DiverseBeams(groups, strength)
-    (found,), _ = search(scores, beam, [limit], n_best=beam, strategy=strategy, groups=groups)
-    return found
-
-
-def plain(scores: Scores, beam: int) -> list[Hypothesis]:
-    return search(scores, beam, [6], n_best=beam)[0][0]
-
-
-@pytest.mark.parametrize("seed", range(5))
-def test_one_group_is_plain_beam_search(seed):
-    scores = random_scores(30 + seed, types=8)
-    assert diverse(scores, 4, 1, 3.0) == plain(scores, 4)
-
-
-def test_the_first_group_is_an_independent_beam_search():
-    scores = random_scores(40, types=8)
-    assert diverse(scores, 6, 3, 0.7)[:2] == plain(scores, 2)
-    without = diverse(scores, 6, 3, 0.0)
-    assert without == plain(scores, 2) * 3
-
-
-def test_with_a_very_high_strength_no_group_repeats_a_token():
-    """With one beam each, the groups differ at each position before the end."""
-    found = diverse(ending_after([4], types=9), 3, 3, 200.0)
-    for position in range(4):
-        assert len({f.ids[position] for f in found if len(f.ids) > position}) == 3
-
-
-def test_scores_do_not_include_the_cost_of_diversity():
-    scores = random_scores(41, types=6)
-    expected = {(o[0], o[3]): o for o in outputs(scores, 0, 4, 0.6, [0, 1])}
-    found = diverse(scores, 6, 3, 1.5, limit=4)
-    assert len({tuple(f.ids) for f in found}) > len(
-        {tuple(f.ids) for f in diverse(scores, 6, 3, 0)}
-    )
-    for f in found:
-        _, log_prob, score, _ = expected[tuple(f.ids), f.finished]
-        assert (f.log_prob, f.score) == pytest.approx((log_prob, score), rel=1e-4)
 
 
 # ---------------------------------------------------------------- logits processors

@@ -67,7 +67,6 @@ SEARCHES: dict[str, dict[str, Any]] = {
     "beam": {"beam": 4, "n_best": 4},
     "count": {"beam": 4, "n_best": 3, "stop_rule": "count"},
     "samples": {"sample": True, "n_best": 3},
-    "groups": {"beam": 4, "groups": 2, "n_best": 4},
     "ngrams": {"beam": 3, "n_best": 3, "no_repeat_ngram": 1},
     "forbidden": {"beam": 3, "n_best": 3, "forbid_all": ("the", "<es>")},
 }

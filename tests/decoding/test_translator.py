@@ -38,7 +38,6 @@ OPTIONS: list[dict[str, Any]] = [
     {"beam": 1},
     {"sample": True, "temperature": 1.5},
     {"sample": True, "top_k": 3, "top_p": 0.8, "seed": 4},
-    {"groups": 2, "beam": 4, "diversity": 0.8},
     {"no_repeat_ngram": 2, "beam": 2},
 ]
 
@@ -445,7 +444,7 @@ def test_the_beam_of_the_recipe_is_widened_for_n_best(translator):
     assert len(translator.n_best(["pan"], 6)[0]) == 6
 
 
-TOO_LARGE = ["beam", "n_best", "candidates", "groups", "max_len_offset", "batch_tokens", "seed"]
+TOO_LARGE = ["beam", "n_best", "candidates", "max_len_offset", "batch_tokens", "seed"]
 TOO_LARGE += ["top_k", "no_repeat_ngram"]
 
 
@@ -453,13 +452,10 @@ TOO_LARGE += ["top_k", "no_repeat_ngram"]
     ("options", "message"),
     [
         ({"sample": True, "beam": 3}, "sample cannot be combined with beam"),
-        ({"sample": True, "groups": 2}, "sample cannot be combined with groups"),
         ({"top_k": 3}, "top_k requires sample"),
         ({"top_p": 0.5}, "top_p requires sample"),
         ({"temperature": 2.0}, "temperature requires sample"),
         ({"seed": 2}, "seed requires sample"),
-        ({"diversity": 0.2}, "diversity requires groups"),
-        ({"groups": 3, "beam": 4}, r"beam \(4\) is not a multiple of groups \(3\)"),
         ({"sample": True, "top_p": 1.5}, "top_p: 1.5 is not"),
         ({"sample": True, "top_k": 0}, "top_k: 0 is not"),
         ({"beam": 0}, "beam: 0 is not"),

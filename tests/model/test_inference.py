@@ -30,8 +30,8 @@ def test_packed_linear_equals_the_linear_layer(bias, rows, packable, monkeypatch
     expected = F.linear(x, weight, shift)
     for dtype, atol in (
         (torch.float32, 1e-5),
-        (torch.bfloat16, 0.1),
-        (torch.float16, 0.02),
+        (torch.bfloat16, 0.3),  # 24 products of up to 10, of 8 and 11 significant bits
+        (torch.float16, 0.05),
         (torch.float64, 1e-5),
     ):
         for relu, result in ((False, expected), (True, expected.relu())):
@@ -73,7 +73,7 @@ def test_logits_are_padded_to_a_multiple_of_types(types, computed, dtype, monkey
     assert widths == [computed]
     assert found.shape == (9, computed)
     assert bool(found[:, types:].isneginf().all())
-    atol = 1e-5 if dtype == torch.float32 else 0.2
+    atol = 1e-5 if dtype == torch.float32 else 0.5
     torch.testing.assert_close(found[:, :types].float(), F.linear(x, rows, bias), rtol=0, atol=atol)
 
 
@@ -139,7 +139,7 @@ def test_half_precision_is_used_in_search_and_in_scores(dtype):
     for one, again, before in zip(found, scored, same, strict=True):
         if one.finished:
             assert one.log_prob == pytest.approx(again.log_prob, abs=25 * torch.finfo(dtype).eps)
-        assert again.log_prob == pytest.approx(before.log_prob, abs=64 * torch.finfo(dtype).eps)
+        assert again.log_prob == pytest.approx(before.log_prob, abs=200 * torch.finfo(dtype).eps)
     assert [h.log_prob for h in scored] != [h.log_prob for h in same]
 
 

@@ -34,9 +34,10 @@ def test_products_match_double_precision():
         y = torch.nn.functional.linear(x, weight)
         y.backward(dy.detach())
     exact = [t.double() for t in (x, weight, dy)]
-    torch.testing.assert_close(y.double(), exact[0] @ exact[1].t(), atol=1e-4, rtol=0)
-    torch.testing.assert_close(x.grad.double(), exact[2] @ exact[1], atol=1e-4, rtol=0)
-    torch.testing.assert_close(weight.grad.double(), exact[2].t() @ exact[0], atol=1e-4, rtol=0)
+    # sums of 512 fp32 products; with bf16 or TF32 they differ by 0.1 or 0.01
+    torch.testing.assert_close(y.double(), exact[0] @ exact[1].t(), atol=5e-4, rtol=0)
+    torch.testing.assert_close(x.grad.double(), exact[2] @ exact[1], atol=5e-4, rtol=0)
+    torch.testing.assert_close(weight.grad.double(), exact[2].t() @ exact[0], atol=5e-4, rtol=0)
 
 
 def test_the_setting_is_restored_after_an_error(monkeypatch):

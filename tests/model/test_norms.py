@@ -74,7 +74,7 @@ def test_scale_norm_without_gradients_equals_scale_norm_with_them(dtype):
     with torch.no_grad():
         found = norm(x)
     assert found.dtype == dtype
-    torch.testing.assert_close(found, norm(x).detach(), rtol=2 * torch.finfo(dtype).eps, atol=0)
+    torch.testing.assert_close(found, norm(x).detach(), rtol=4 * torch.finfo(dtype).eps, atol=0)
 
 
 def test_scale_norm_output_has_length_g():

@@ -37,7 +37,7 @@ from tests.text_toy import text_corpus, text_recipe
 from tests.toy import toy_corpus, toy_recipe
 from tests.training.helpers import FakeCapture, equal, gradients, records, script_values, weights
 
-TASKS = pytest.mark.parametrize("task", ["causal_lm", "masked_lm", "denoising"])
+TASKS = pytest.mark.parametrize("task", ["causal_lm", "masked_lm"])
 NO_DROPOUT = "model.dropout=0"
 CPU = torch.device("cpu")
 ROOT = Path(__file__).parents[2]
@@ -48,7 +48,7 @@ def folder(tmp_path_factory) -> Path:
     """Return a folder with a text and a recipe for each task."""
     path = tmp_path_factory.mktemp("text")
     text_corpus(path)
-    for task in ("causal_lm", "masked_lm", "denoising"):
+    for task in ("causal_lm", "masked_lm"):
         text_recipe(path, task)
     return path
 
@@ -148,23 +148,19 @@ def test_padding_for_graphs_changes_no_loss_and_no_gradient(start, task):
 def test_copies_of_a_block_fit_a_padded_batch_with_draws_of_their_own(start, folder):
     """An entry of weight 5 has each block five times in an epoch, often twice in one batch."""
     entry = f"data.train=[{{path: {folder}/train, weight: 5}}]"
-    for kind in ("masked_lm", "denoising"):
-        trainer = start(kind, NO_DROPOUT, entry)
-        task = trainer.task
-        examples = np.concatenate(task.plan(0))
-        assert sorted(examples % task.size) == np.repeat(np.arange(task.size), 5).tolist()
-        twice = next(some for some in task.plan(0) if len(set(some % task.size)) < len(some))
-        plain, padded = (task.make_batch(0, twice, pad) for pad in (False, True))
-        assert plain.rows.tolist() == padded.rows.tolist() == (twice % task.size).tolist()
-        assert padded.bucket is not None
-        sums = [float(task.loss(trainer.model, batch).nll) for batch in (plain, padded)]
-        assert sums[1] == pytest.approx(sums[0], rel=1e-5)
-        copies = [
-            task.make_batch(0, np.array([3 + copy * task.size]), pad=False) for copy in range(5)
-        ]
-        inputs = [batch.ids if kind == "masked_lm" else batch.src for batch in copies]
-        assert len({tuple(ids.tolist()) for ids in inputs}) > 2  # two draws may be equal
-        assert len({task.tokens(0, batch.rows) for batch in copies}) == 1
+    trainer = start("masked_lm", NO_DROPOUT, entry)
+    task = trainer.task
+    examples = np.concatenate(task.plan(0))
+    assert sorted(examples % task.size) == np.repeat(np.arange(task.size), 5).tolist()
+    twice = next(some for some in task.plan(0) if len(set(some % task.size)) < len(some))
+    plain, padded = (task.make_batch(0, twice, pad) for pad in (False, True))
+    assert plain.rows.tolist() == padded.rows.tolist() == (twice % task.size).tolist()
+    assert padded.bucket is not None
+    sums = [float(task.loss(trainer.model, batch).nll) for batch in (plain, padded)]
+    assert sums[1] == pytest.approx(sums[0], rel=1e-5)
+    copies = [task.make_batch(0, np.array([3 + copy * task.size]), pad=False) for copy in range(5)]
+    assert len({tuple(batch.ids.tolist()) for batch in copies}) > 2  # two draws may be equal
+    assert len({task.tokens(0, batch.rows) for batch in copies}) == 1
 
 
 @TASKS
@@ -193,21 +189,20 @@ def test_an_epoch_predicts_everything_once(start, task):
     assert again != [list(part) for part in made.plan(1)]
 
 
-@pytest.mark.parametrize("task", ["masked_lm", "denoising"])
-def test_noise_changes_from_epoch_to_epoch_but_not_on_dev(start, task):
-    made = start(task).task
+def test_masks_change_from_epoch_to_epoch_but_not_on_dev(start):
+    made = start("masked_lm").task
     rows = made.plan(0)[0]
 
     def ids(epoch: int, rows: np.ndarray = rows) -> list[int]:
         batch = made.make_batch(epoch, rows, pad=False)
-        return (batch.ids if task == "masked_lm" else batch.src).tolist()
+        return batch.ids.tolist()
 
     assert ids(0) == ids(0)
     assert ids(0) != ids(1)
-    other = start(task, "seed=7").task
+    other = start("masked_lm", "seed=7").task
     blocks = [text.held_out["dev"].collate(np.arange(3), epoch=0) for text in (made, other)]
-    noised = [(b.ids if task == "masked_lm" else b.src).tolist() for b in blocks]
-    assert noised[0] == noised[1]
+    masked = [block.ids.tolist() for block in blocks]
+    assert masked[0] == masked[1]
 
 
 @TASKS
@@ -383,8 +378,8 @@ def test_no_translation_has_the_mask_of_the_parent(tmp_path):
     """Without model.logit_mask, a model could produce the mask that the vocabulary has."""
     toy_corpus(tmp_path, {"train": 60, "dev": 6, "test": 6})
     few = {"validate_every": 1, "max_validations": 1}
-    assert main([str(text_recipe(tmp_path, "denoising", {"train": few}))]) == 0
-    init = {"from": "denoising", "vocab": "parent"}
+    assert main([str(text_recipe(tmp_path, "masked_lm", {"train": few}))]) == 0
+    init = {"from": "masked_lm", "vocab": "parent"}
     child = toy_recipe(tmp_path, {"train": few, "init": init, "model": {"logit_mask": False}})
     assert main([str(child)]) == 0
     translator = Translator.load(tmp_path / "run", "cpu")

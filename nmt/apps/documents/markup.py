@@ -14,9 +14,9 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
 from nmt.apps.documents.lines import Line, Lines, Link, Translated
-from nmt.apps.documents.protect import spans
 from nmt.apps.documents.segments import Mark, Segment, Token, joined
 from nmt.data.languages import base_language
+from nmt.data.protect import Span, spans
 from nmt.data.sentences import split_sentences
 from nmt.data.text import clean_line
 
@@ -90,13 +90,15 @@ class _Marked:
         self.text = segment.text
         self.offsets, self.nodes, self.kept = _tree(segment.tokens)
         texts = [text for _, text in self.kept]
-        self.parts = [self._part(*bounds) for bounds in _sentences(self.text, lang, texts)]
+        sentences = _sentences(self.text, lang, spans(self.text, texts, segment.flags))
+        self.parts = [self._part(*bounds) for bounds in sentences]
 
     def _part(self, start: int, end: int) -> _Part:
         align = any(start < offset < end for offset in self.offsets)
         keep = (text for place, text in self.kept if start <= place and place + len(text) <= end)
-        line = Line(clean_line(self.text[start:end]), tuple(dict.fromkeys(keep)), align)
-        return _Part(start, end, line)
+        line = clean_line(self.text[start:end])
+        kept = tuple(dict.fromkeys(keep))
+        return _Part(start, end, Line(line, kept, self.segment.flags, align))
 
     def divide_at_marks(self) -> None:
         """Replace parts with marks inside by the parts between the marks, not translated yet."""
@@ -158,14 +160,14 @@ def _tree(tokens: Sequence[Token]) -> tuple[list[int], list[_Node], list[tuple[i
     return offsets, stack[0].children, kept
 
 
-def _sentences(text: str, lang: str, keep: Sequence[str]) -> Iterator[tuple[int, int]]:
+def _sentences(text: str, lang: str, protected: Sequence[Span]) -> Iterator[tuple[int, int]]:
     """Yield where each sentence is, without white space at its ends; a line ends a sentence."""
-    protected = spans(text, keep)
+    inside = {place for span in protected for place in range(span.start + 1, span.end)}
     for line in re.finditer(r"[^\n\t]+", text):
         start = end = line.start()
         for sentence in split_sentences(clean_line(line[0]), lang):
             end += len(sentence)
-            if end < line.end() and any(span.start < end < span.end for span in protected):
+            if end < line.end() and end in inside:
                 continue  # the mark of a URL is not the end of a sentence
             yield from _trimmed(text, start, end)
             start = end

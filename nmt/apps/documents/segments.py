@@ -46,6 +46,7 @@ class Segment:
         translated: tokens of the translation; None = not translated.
         problem: why a person must look at the translation; empty = it passed the checks.
         note: how it was made, if that may have made it worse.
+        flags: as in ``protect.spans``.
     """
 
     tokens: Sequence[Token]
@@ -53,6 +54,7 @@ class Segment:
     translated: list[Token] | None = None
     problem: str = ""
     note: str = ""
+    flags: tuple[str, ...] = ()
 
     @property
     def text(self) -> str:

@@ -13,7 +13,7 @@ from nmt.decoding.options import SearchOptions
 # the operator of the server decides about memory; the server loads no reverse model
 EXCLUDED = {"batch_tokens", "reverse_weight", "reverse_tag", "reverse_tgt_tag"}
 OPTIONS = [name for name in SearchOptions.model_fields if name not in EXCLUDED]
-PER_BEAM = ("beam", "n_best", "candidates", "groups")  # memory and time grow with them
+PER_BEAM = ("beam", "n_best", "candidates")  # memory and time grow with them
 HIGHEST_OFFSET = 200  # pieces; a translation of a short line needs few more than the line
 MOST_PHRASES, LONGEST_PHRASE = 100, 100  # phrases, characters: each is compared at each position
 MOST_TERMS = 1000
@@ -36,9 +36,6 @@ MEANINGS = {
     "top_p": "For samples: draw from the most likely pieces whose probabilities together reach "
     "this value.",
     "seed": "For samples: the same seed, text and options give the same samples.",
-    "groups": "Number of groups of hypotheses that differ from each other (diverse beam search). "
-    "Default: 1.",
-    "diversity": "For groups: penalty of a piece that an earlier group has at the same position.",
     "no_repeat_ngram": "No sequence of this many pieces occurs twice in a translation; 0 turns it "
     "off.",
     "forbid_all": f"Phrases that no translation may contain: at most {MOST_PHRASES}, each of at "

@@ -6,7 +6,7 @@ import argparse
 import contextlib
 import shlex
 import sys
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -16,9 +16,9 @@ from nmt.data.text import quantity
 from nmt.errors import NmtError, RunError, Terminated, UserError
 
 if TYPE_CHECKING:
-    from nmt.apps.sweep.plan import Outcome, PlannedRun
-    from nmt.apps.sweep.pool import Pool, RunProgress
-    from nmt.apps.sweep.results import SearchResult, SweepResult
+    from nmt.apps.sweep.plan import PlannedRun
+    from nmt.apps.sweep.pool import Pool
+    from nmt.apps.sweep.results import SweepResult
     from nmt.apps.sweep.variants import Sweep
 
 FORMATS = ("text", "markdown", "latex", "csv", "json")
@@ -148,40 +148,12 @@ def body(args: argparse.Namespace) -> None:
         raise UserError(
             "is a file, so the folder of the sweep cannot be here", at=str(place), fix=ELSEWHERE
         )
-    if sweep.search:
-        bad = _search(args, sweep, out)
-        again = (
-            "a search does not repeat these trials: fix the cause, then search in another folder "
-            "with --output DIR"
-        )
-    else:
-        bad = _grid(args, sweep, out)
-        again = (
-            "the same command trains failed runs again, and a diverged one after its folder is "
-            "deleted"
-        )
-    if bad:
+    if bad := _grid(args, sweep, out):
         raise RunError(
             f"{quantity(len(bad), 'run')} ended without a result: {', '.join(bad)}",
-            fix=f"read the reasons above and in {out / 'logs'}; {again}",
+            fix=f"read the reasons above and in {out / 'logs'}; the same command trains failed "
+            "runs again, and a diverged one after its folder is deleted",
         )
-
-
-class _ListedRuns:
-    """The runs of a grid that have not ended, in their order; a source of a pool."""
-
-    def __init__(self, runs: Iterable[PlannedRun]) -> None:
-        self._waiting = list(runs)
-        self.outcomes: dict[str, Outcome] = {}  # by name
-
-    def next_run(self) -> PlannedRun | None:
-        return self._waiting.pop(0) if self._waiting else None
-
-    def should_prune(self, progress: RunProgress) -> bool:
-        return False
-
-    def ended(self, progress: RunProgress, outcome: Outcome) -> None:
-        self.outcomes[progress.run.name] = outcome
 
 
 def _grid(args: argparse.Namespace, sweep: Sweep, out: Path) -> list[str]:
@@ -197,7 +169,7 @@ def _grid(args: argparse.Namespace, sweep: Sweep, out: Path) -> list[str]:
         return []
     known = {run.name: run.outcome() for run in runs}
     waiting = [run for run in runs if known[run.name] is None]
-    source = _ListedRuns(waiting)
+    outcomes = {name: outcome for name, outcome in known.items() if outcome}
     if waiting and not args.results:
         with _training(args, out, len(runs)) as pool:
             for run in runs:
@@ -208,8 +180,7 @@ def _grid(args: argparse.Namespace, sweep: Sweep, out: Path) -> list[str]:
             for run in waiting if pool.slots > 1 else ():  # not by several processes at a time
                 with contextlib.suppress(NmtError):  # nmt-train reports it, for this run only
                     obtain_corpus(run.recipe)
-            pool.run(source)
-    outcomes = {name: outcome for name, outcome in known.items() if outcome} | source.outcomes
+            outcomes |= pool.run(waiting)
     result = collect(args.file, runs, outcomes, sweep.baseline, args.metric, args.resamples)
     _write(args, result, out)
     finished = [
@@ -223,33 +194,6 @@ def _grid(args: argparse.Namespace, sweep: Sweep, out: Path) -> list[str]:
         command = shlex.join(["nmt-report", *folders, "-o", str(report), *force])
         print(f"curves and translations side by side: {command}", file=sys.stderr)
     return [name for name, outcome in outcomes.items() if outcome.status in ("failed", "diverged")]
-
-
-def _search(args: argparse.Namespace, sweep: Sweep, out: Path) -> list[str]:
-    """Train the trials of a search; return the names of all that failed."""
-    from nmt.apps.sweep.search import SearchRuns
-
-    read_only = args.dry_run or args.results
-    source = SearchRuns(args.file, sweep, out, args.overrides, read_only)
-    assert sweep.search is not None
-    ended, total = source.ended_trials(), sweep.search.trials * len(sweep.variants)
-    if args.dry_run:
-        print(f"{len(ended)} of {quantity(total, 'trial')} ended")
-        return []
-    if len(ended) < total and not args.results:
-        with _training(args, out, total) as pool:
-            for trial in ended:
-                pool.display.skipped(trial.state)
-            pool.run(source)
-    result = source.result()
-    if not result.trials:
-        print(
-            "no trial has run yet; to start the search, run the same command without --results",
-            file=sys.stderr,
-        )
-        return []
-    _write(args, result, out)
-    return source.failed_runs()
 
 
 def _sweep(args: argparse.Namespace) -> Sweep:
@@ -266,12 +210,6 @@ def _sweep(args: argparse.Namespace) -> Sweep:
     seeds = args.seeds or sweep.seeds
     if twice := [seed for i, seed in enumerate(seeds) if seed in seeds[:i]]:
         raise UserError(f"{twice[0]} is listed twice", at="--seeds", fix="list each seed once")
-    if sweep.search is not None and len(seeds) > 1:
-        raise UserError(
-            "a search trains with one seed",
-            at="--seeds",
-            fix="give one seed; train the best values with several seeds as a variant",
-        )
     if args.metric:
         _check_metric(args.metric, sweep)
     given = {key: getattr(args, key) for key in ("hours", "tokens") if getattr(args, key)}
@@ -342,7 +280,7 @@ def _training(args: argparse.Namespace, out: Path, total: int) -> Iterator[Pool]
         raise Terminated(stop.requested)
 
 
-def _write(args: argparse.Namespace, result: SweepResult | SearchResult, out: Path) -> None:
+def _write(args: argparse.Namespace, result: SweepResult, out: Path) -> None:
     """Print the results, and write them in all formats to the folder of the sweep."""
     from nmt.apps.sweep.tables import FORMATS as RENDERERS
     from nmt.runtime.files import AGAIN, write_atomic

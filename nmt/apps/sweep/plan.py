@@ -17,7 +17,7 @@ from nmt.run.lifecycle import EXTENDS_RUN, refused_changes
 from nmt.run.parent import with_keys_of_parent
 from nmt.run.results import read_summary
 
-Status: TypeAlias = Literal["finished", "diverged", "failed", "pruned", "stopped"]
+Status: TypeAlias = Literal["finished", "diverged", "failed", "stopped"]
 """How a run ended; stopped = it saved its state and continues when the sweep does."""
 
 

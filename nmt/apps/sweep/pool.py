@@ -14,10 +14,10 @@ import subprocess
 import sys
 import time
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Protocol, TextIO
+from typing import TextIO
 
 from nmt.apps.sweep.plan import Outcome, PlannedRun
 from nmt.data.text import quantity
@@ -186,26 +186,12 @@ class Display:
             self._drawn = 0
 
 
-class Source(Protocol):
-    """The runs to train: those of a grid, or the trials of a search."""
-
-    def next_run(self) -> PlannedRun | None:
-        """Choose the run to start now; None if all have been started."""
-
-    def should_prune(self, progress: RunProgress) -> bool:
-        """Decide whether a run in training must end early."""
-
-    def ended(self, progress: RunProgress, outcome: Outcome) -> None:
-        """Take note of how a run ended."""
-
-
 @dataclass
 class _Child:
     progress: RunProgress
     process: subprocess.Popen[bytes]
     log: Path  # what it prints
     slot: int
-    pruned: bool = False  # asked to end, because its dev score is low
 
 
 @dataclass
@@ -226,37 +212,43 @@ class Pool:
     _waiting: PlannedRun | None = None  # until an earlier process has saved its state
     _deadline: float = 0.0  # of this waiting
 
-    def run(self, source: Source) -> None:
-        """Train the runs of a source until it has no more, or until a stop is requested.
+    def run(self, runs: Iterable[PlannedRun]) -> dict[str, Outcome]:
+        """Train the runs in their order, or until a stop is requested.
+
+        Returns:
+            How each run that was started ended, by name.
 
         Raises:
             KeyboardInterrupt: at a second Ctrl-C; the processes are then killed.
         """
-        stop, stopping = self.stop, False
+        stop, stopping, unstarted = self.stop, False, iter(runs)
+        outcomes: dict[str, Outcome] = {}
         try:
             while True:
                 while not stop.requested and len(self._children) < self.slots:
-                    if not self._start_next(source):
+                    if not self._start_next(unstarted):
                         break
                 if not self._children and (stop.requested or self._waiting is None):
-                    return
+                    return outcomes
                 if stop.requested and not stopping:
                     stopping = True
                     count = quantity(len(self._children), "run")
                     self.display.say(f"{stop.requested}: waiting for {count} to save and end")
-                    self._ask_to_end(self._children)
+                    for child in self._children:
+                        child.process.terminate()
                 time.sleep(POLL)
                 for child in list(self._children):
-                    self._check_child(child, source, stopping)
+                    if outcome := self._outcome(child, stopping):
+                        outcomes[child.progress.run.name] = outcome
                 self.display.draw([child.progress for child in self._children])
         finally:
             for child in self._children:
                 child.process.kill()
                 child.process.wait()
 
-    def _start_next(self, source: Source) -> bool:
+    def _start_next(self, unstarted: Iterator[PlannedRun]) -> bool:
         """Start the next run; return False if there is none, or it has to wait."""
-        run = self._waiting or source.next_run()
+        run = self._waiting or next(unstarted, None)
         if run is None:
             return False
         if RunFolder(run.folder).lock.in_use():  # by a process that a killed sweep left
@@ -290,23 +282,17 @@ class Pool:
         self._children.append(_Child(RunProgress(run), process, log, slot))
         self.display.started(run)
 
-    def _check_child(self, child: _Child, source: Source, stopping: bool) -> None:
+    def _outcome(self, child: _Child, stopping: bool) -> Outcome | None:
+        """Read the log of a process; return how it ended, None if it has not."""
         code = child.process.poll()
         child.progress.read()
         if code is None:
-            if not child.pruned and not stopping and source.should_prune(child.progress):
-                child.pruned = True
-                self._ask_to_end([child])
-            return
+            return None
         self._children.remove(child)
         outcome = _outcome(child, code, stopping)
-        source.ended(child.progress, outcome)
         others = [other.progress for other in self._children]
         self.display.ended(child.progress, outcome, others)
-
-    def _ask_to_end(self, children: Iterable[_Child]) -> None:
-        for child in children:
-            child.process.terminate()
+        return outcome
 
 
 def _outcome(child: _Child, code: int, stopping: bool) -> Outcome:
@@ -316,8 +302,8 @@ def _outcome(child: _Child, code: int, stopping: bool) -> Outcome:
         return ended or Outcome("finished")
     if ended is not None and ended.status == "diverged":
         return ended
-    if code in (128 + signal.SIGTERM, -signal.SIGTERM) and (child.pruned or stopping):
-        return Outcome("pruned" if child.pruned else "stopped")
+    if code in (128 + signal.SIGTERM, -signal.SIGTERM) and stopping:
+        return Outcome("stopped")
     return Outcome("failed", _reason(code, child.log))
 
 

@@ -7,7 +7,7 @@ from typing import Any
 from pydantic import BaseModel
 
 from nmt import Recipe
-from nmt.apps.sweep.variants import Budget, Paper, Range, Search, VariantKeys, VariantsKeys
+from nmt.apps.sweep.variants import Budget, Paper, VariantKeys, VariantsKeys
 from nmt.config.reference import SCHEMA, dump, for_editors, table
 
 
@@ -23,8 +23,6 @@ def key_tables() -> list[str]:
         "Each entry of `variants`, in addition to recipe keys": VariantKeys,
         "`paper` of a variant": Paper,
         "`budget` of a file of variants": Budget,
-        "`search` of a file of variants": Search,
-        "Each range of `search.space` in a file of variants": Range,
     }
     parts += [table(title, model, level=3) for title, model in tables.items()]
     return parts

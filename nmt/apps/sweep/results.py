@@ -118,39 +118,6 @@ class SweepResult:
         return groups
 
 
-@dataclass(frozen=True)
-class TrialResult:
-    """A trial of a search."""
-
-    variant: str
-    number: int  # from 0
-    state: str  # finished, pruned, diverged, failed or stopped
-    reason: str  # why it did not finish
-    folder: str  # of its run
-    keys: dict[str, Any]  # the values of the recipe keys
-    dev: float | None  # best score; None if it did not finish
-    validations: dict[str, float]  # update -> dev score
-
-
-@dataclass(frozen=True)
-class SearchResult:
-    """All trials of a search."""
-
-    file: str  # of variants
-    metric: str  # of the dev scores
-    keys: list[str]  # that the search chooses
-    total: int  # trials of each variant
-    trials: list[TrialResult]  # by variant and number
-
-    def ranked(self, variant: str) -> list[TrialResult]:
-        """Sort the trials of a variant, the best one first and those without a score last."""
-
-        def rank(trial: TrialResult) -> float:
-            return math.inf if trial.dev is None else -as_score(self.metric, trial.dev)
-
-        return sorted((trial for trial in self.trials if trial.variant == variant), key=rank)
-
-
 def collect(
     file: str,
     runs: Sequence[PlannedRun],

@@ -13,15 +13,12 @@ from typing import Any
 
 from nmt.apps.sweep.results import (
     SIGNIFICANT,
-    SearchResult,
     Statistics,
     SweepResult,
     SystemResult,
     problems,
 )
 from nmt.apps.tables import NOTHING, aligned, shown
-from nmt.data.text import quantity
-from nmt.run.predictions import not_comparable, prediction_keys
 from nmt.run.results import LOWER_IS_BETTER, format_number
 
 _LATEX = {
@@ -42,14 +39,8 @@ class Table:
     remarks: list[str] = field(default_factory=list)  # about single runs; comments in LaTeX
 
 
-def tables(result: SweepResult | SearchResult) -> list[Table]:
-    """Return one table for each base and corpus; of several, first one that compares them.
-
-    A search has one table for each variant.
-    """
-    if isinstance(result, SearchResult):
-        variants = dict.fromkeys(trial.variant for trial in result.trials)
-        return [_trials(result, variant) for variant in variants]
+def tables(result: SweepResult) -> list[Table]:
+    """Return one table for each base and corpus; of several, first one that compares them."""
     groups = result.groups
     shown = [_overview(result)] if len(groups) > 1 else []
     shown += [_details(result, group, systems) for group, systems in groups.items()]
@@ -58,13 +49,9 @@ def tables(result: SweepResult | SearchResult) -> list[Table]:
     return shown
 
 
-def as_csv(result: SweepResult | SearchResult) -> str:
-    """Return a line for each variant, base and corpus, or trial; numbers in full precision."""
-    if isinstance(result, SearchResult):
-        names = ("variant", "number", "state", "folder", "dev")
-        rows = [{name: getattr(t, name) for name in names} | t.keys for t in result.trials]
-    else:
-        rows = [_record(system) for system in result.systems]
+def as_csv(result: SweepResult) -> str:
+    """Return a line for each variant, base and corpus; numbers in full precision."""
+    rows = [_record(system) for system in result.systems]
     stream = io.StringIO()
     columns = list(dict.fromkeys(name for row in rows for name in row))
     writer = csv.DictWriter(stream, columns, lineterminator="\n")
@@ -73,7 +60,7 @@ def as_csv(result: SweepResult | SearchResult) -> str:
     return stream.getvalue()
 
 
-def as_json(result: SweepResult | SearchResult) -> str:
+def as_json(result: SweepResult) -> str:
     """Return everything, runs included, as a JSON object."""
     return json.dumps(dataclasses.asdict(result), indent=1, ensure_ascii=False) + "\n"
 
@@ -121,34 +108,6 @@ def _details(result: SweepResult, group: str, systems: Sequence[SystemResult]) -
     rows = [list(row) for row in zip(*kept.values(), strict=True)]
     title = " ".join(filter(None, (f"{result.file}:", group or result.split)))
     return Table(title, list(kept), rows)
-
-
-def _trials(result: SearchResult, variant: str) -> Table:
-    ranked = result.ranked(variant)
-    rows = [
-        [
-            str(trial.number),
-            trial.state,
-            shown(trial.dev),
-            *(_value(trial.keys.get(key)) for key in result.keys),
-        ]
-        for trial in ranked
-    ]
-    finished = sum(trial.dev is not None for trial in ranked)
-    notes = [f"{finished} of {quantity(result.total, 'trial')} finished"]
-    if ranked[0].dev is not None:
-        words = " ".join(f"{key}={value}" for key, value in ranked[0].keys.items())
-        notes.append(f"best: trial {ranked[0].number} with {words}")
-    if result.metric == "ppl" and (differ := prediction_keys(result.keys)):
-        notes.append(not_comparable("trials", differ))
-    remarks = [
-        f"{trial.folder}: {trial.state}: {trial.reason}"
-        for trial in ranked
-        if trial.state in ("failed", "diverged") and trial.reason
-    ]
-    title = f"{result.file}: trials of {variant}"
-    header = ["trial", "state", f"dev {result.metric}", *result.keys]
-    return Table(title, header, rows, notes, remarks)
 
 
 def _legend(result: SweepResult) -> list[str]:
@@ -285,11 +244,11 @@ def _escape_latex(text: str) -> str:
     return "".join(_LATEX.get(character, character) for character in text)
 
 
-def _each_table(render: Callable[[Table], str]) -> Callable[[SweepResult | SearchResult], str]:
+def _each_table(render: Callable[[Table], str]) -> Callable[[SweepResult], str]:
     return lambda result: "\n\n".join(map(render, tables(result))) + "\n"
 
 
-FORMATS: dict[str, tuple[str, Callable[[SweepResult | SearchResult], str]]] = {
+FORMATS: dict[str, tuple[str, Callable[[SweepResult], str]]] = {
     "text": ("txt", _each_table(_text)),
     "markdown": ("md", _each_table(_markdown)),
     "latex": ("tex", _each_table(_latex)),

@@ -14,8 +14,8 @@ for it::
 
 With a list of bases, each variant exists for each of them, under the name BASE/NAME. With corpora,
 it exists for each corpus: CORPUS/NAME, or BASE/CORPUS/NAME. A variant has a run folder of its own:
-``out`` of a base does not count. ``seeds``, ``baseline``, ``budget`` and ``search`` are for
-nmt-sweep, which trains all variants; nmt-train ignores them.
+``out`` of a base does not count. ``seeds``, ``baseline`` and ``budget`` are for nmt-sweep, which
+trains all variants; nmt-train ignores them.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from typing import Annotated, Any, Literal, TypeAlias
 from pydantic import Field
 
 from nmt import Recipe
-from nmt.config.errors import did_you_mean, format_value, kind_of, quote_value, raise_problems
+from nmt.config.errors import did_you_mean, format_value, kind_of, raise_problems
 from nmt.config.load import (
     absolute_paths,
     apply_overrides,
@@ -42,7 +42,7 @@ from nmt.config.load import (
 from nmt.config.recipe import groups
 from nmt.config.schedules import MAX_UPDATES
 from nmt.config.schema import ConfigBase, in_words, is_none, key, keys_of, list_of
-from nmt.config.yaml import Document, KeyPath, Place, Problem
+from nmt.config.yaml import Document, KeyPath, Problem
 from nmt.errors import UserError
 
 Printed: TypeAlias = Annotated[float, Field(ge=0)] | Literal["fails"]
@@ -95,45 +95,6 @@ class Budget(ConfigBase):
         return max(1, round(self.tokens / (recipe.data.batch_tokens * recipe.optim.accumulate)))
 
 
-class Range(ConfigBase):
-    """The values that a search tries for a key."""
-
-    low: float = key(..., "O")
-    """lowest value"""
-    high: float = key(..., "O")
-    """highest value"""
-    log: bool = key(False, "O")
-    """true = uniform in the logarithm, for learning rates"""
-    integer: bool = key(False, "O", alias="int")
-    """true = whole numbers only"""
-
-    def _broken_rules(self) -> Iterator[str]:
-        if self.low >= self.high:
-            yield f"low ({self.low:g}) must be below high ({self.high:g})"
-        if self.log and self.low <= 0:
-            yield f"log: true requires low ({self.low:g}) above 0"
-        if self.integer and not self.is_whole:
-            yield "int: true requires whole numbers as low and high"
-
-    @property
-    def is_whole(self) -> bool:
-        """Whether both ends are whole numbers."""
-        return self.low % 1 == self.high % 1 == 0
-
-
-class Search(ConfigBase):
-    """A search over recipe keys with optuna; nmt-sweep runs one for each variant."""
-
-    trials: int = key(20, "O", ge=1)
-    """number of trainings of each variant"""
-    prune: bool = key(True, "O")
-    """true = end a trial whose best dev score is below the median of the earlier trials at the same
-    number of updates, once five trials are complete"""
-    space: Annotated[dict[str, Any], Field(min_length=1)] = key(..., "O")
-    """recipe keys to search, such as schedule.lr, each with a list of values or a range (low, high,
-    log, int)"""
-
-
 class VariantsKeys(ConfigBase):
     """Top level of a file of variants."""
 
@@ -156,8 +117,6 @@ class VariantsKeys(ConfigBase):
     """variant that nmt-sweep compares the others with; none = the first"""
     budget: Budget | None = key(None, "O")
     """limits of each run of nmt-sweep: hours, tokens"""
-    search: Search | None = key(None, "O")
-    """search of nmt-sweep over recipe keys: space, trials, prune"""
 
 
 @dataclass(frozen=True)
@@ -186,7 +145,6 @@ class Sweep:
     seeds: list[int]  # of each variant; empty = the seed of its recipe
     baseline: str  # name of the variant that the others are compared with
     budget: Budget | None  # limits of each run
-    search: Search | None  # its trials replace seeds; space has a Range or texts for each key
 
 
 def load_variants(path: str | Path) -> list[Variant]:
@@ -202,13 +160,8 @@ def load_sweep(path: str | Path, overrides: Sequence[str] = ()) -> Sweep:
     file, variants = _read(document, problems)
     if overrides:
         variants = [replace(v, recipe=variant_recipe(v, overrides)) for v in variants]
-    search = file.search
-    if search is not None:
-        space = {key: _values_to_try(key, document, variants, problems) for key in search.space}
-        raise_problems(problems, document.file)
-        search = search.model_copy(update={"space": space})
     baseline = file.baseline or next(iter(file.variants))
-    return Sweep(variants, file.seeds, baseline, file.budget, search)
+    return Sweep(variants, file.seeds, baseline, file.budget)
 
 
 def choose_variant(
@@ -352,18 +305,6 @@ def _check_sweep_keys(file: VariantsKeys, document: Document, problems: list[Pro
         wrong(("seeds",), f"seeds: {twice[0]} is listed twice")
     if file.baseline is not None and (missing := check_baseline(file.baseline, file.variants)):
         wrong(("baseline",), f"baseline: {missing}")
-    if file.search is not None and len(seeds) > 1:
-        wrong(
-            ("seeds",), "seeds: a search trains with one seed; remove the others, or remove search"
-        )
-    for name in file.search.space if file.search else ():
-        path = ("search", "space", name)
-        given = document.get(path)
-        if isinstance(given, dict):
-            check(Range, document, problems, path)
-        elif not isinstance(given, list) or not given:
-            text = f"search.space.{name}: {quote_value(given)} is not a list of values"
-            wrong(path, f"{text}, or a range {{low: 1e-4, high: 1e-2}}")
 
 
 def _check_recipe(
@@ -380,35 +321,6 @@ def _check_recipe(
             return None
         document = merge(document, nest(key, str(budget.updates(anything)), place))
     return check(Recipe, document, problems)
-
-
-def _values_to_try(
-    name: str, document: Document, variants: Sequence[Variant], problems: list[Problem]
-) -> Range | list[str]:
-    """Return the values of a key in a search; each must give a valid recipe by itself."""
-    path, key = ("search", "space", name), tuple(name.split("."))
-    at = document.place(path)
-    listed = document.get(path)
-    limits = check(Range, document, problems, path) if isinstance(listed, dict) else None
-    inner: list[Any] = ["low", "high"] if limits else list(range(len(listed)))
-    folder = Path(document.file).resolve().parent
-    values = absolute_paths(nest(key, [listed[i] for i in inner], at), folder).get(key)
-    before = len(problems)
-
-    def try_value(value: Any, place: Place, problems: list[Problem]) -> None:
-        for variant in variants:
-            changed = merge(variant.document, nest(key, value, place))
-            _check_recipe(changed, variant.budget, problems)
-
-    for i, value in zip(inner, values, strict=True):
-        try_value(value, Place(at.key, document.place((*path, i)).value), problems)
-    if limits and limits.is_whole and not limits.integer and len(problems) == before:
-        wrong: list[Problem] = []
-        try_value(f"{(limits.low + limits.high) // 2 + 0.5}", at, wrong)
-        if wrong:
-            text = f"search.space.{name}: the key takes whole numbers only; add int: true"
-            problems.append(Problem(at.value, text))
-    return limits or list(map(format_value, values))
 
 
 def _part_of_recipe(document: Document, path: KeyPath, omit: Collection[str] = ()) -> Document:

@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from nmt.apps.documents.document import translate_bytes
 from nmt.apps.documents.lines import (
     Line,
     Lines,
@@ -20,39 +21,10 @@ from nmt.apps.documents.lines import (
     from_function,
 )
 from nmt.apps.documents.markup import translate_segments
-from nmt.apps.documents.protect import has_words, missing, repair, spans
 from nmt.apps.documents.segments import Mark, Segment, Token, joined, plain
+from nmt.data.protect import compare, spans
 from tests.apps.documents.translators import Reversing, upper
-
-PROTECTED = [
-    "%s", "%(name)s", "%1$d", "%.2f", "%%", "{name}", "{0:.2f}", "{{ user }}", "${path}",
-    "%{count}", "{n, plural, one {# file} other {# files}}", "&amp;", "&#160;",
-    "https://x.org/a?b=1&c=2", "www.x.org/a", "me.too@x-y.org", "1,000.5",
-    "2026", "\u0663\u0664", "%1", "$HOME",
-]  # fmt: skip
-
-
-@pytest.mark.parametrize("part", PROTECTED)
-def test_each_kind_is_found_as_a_whole(part: str) -> None:
-    line = f"See {part}, then ({part}) or {part}."
-    assert [span.text for span in spans(line)] == [part] * 3
-    assert missing(line, line.replace(part, "x", 1)) == [part]
-    assert not has_words(f"{part} - {part}")
-
-
-def test_what_only_looks_protected_is_text() -> None:
-    line = "100% sure, 50% or 100%, AT&T { a b }, H2O and <b>"
-    assert [span.text for span in spans(line)] == ["100", "50", "100"]
-    assert missing("page 2", "seite 2, teil 1") == []  # two -> 2 is a translation
-    assert missing("1,000.5 m", "1.000,5 m") == []
-    assert missing("one %s", "one %s %s") == ["%s"]
-
-
-def test_spaces_and_case_are_repaired() -> None:
-    assert repair("Hi {name}, %s at www.x.org", "HALLO { NAME }, % S BEI WWW . X . ORG") == (
-        "HALLO {name}, %s BEI www.x.org"
-    )
-    assert repair("%s sure", "100 % sicher") == "100 % sicher"
+from tests.data.test_protect import PROTECTED
 
 
 def hostile(seed: int, required: bool) -> Translate:
@@ -85,13 +57,89 @@ words = st.sampled_from(["one", "two", "three.", "Four", "five,", "(six)", *PROT
 lines = st.lists(words, min_size=1, max_size=8).map(" ".join)
 
 
+@given(lines, lines, lines, lines)
+def test_a_second_translation_never_lacks_more(
+    source: str, first: str, searched: str, part: str
+) -> None:
+    [best] = attempts(first, searched, part).translate([Line(source)])
+    before, after = compare(source, first), compare(source, best.text)
+    assert best.text in (first, source) or after.errors < before.errors
+    assert bool(after.problems) == bool(best.problem)
+
+
 @given(lines, st.integers(0, 1000), st.booleans())
 def test_protected_parts_survive_or_the_line_has_a_problem(
     line: str, seed: int, required: bool
 ) -> None:
     [result] = Lines(hostile(seed, required)).translate([Line(line)])
-    assert bool(missing(line, result.text)) <= bool(result.problem)
+    assert bool(compare(line, result.text).problems) <= bool(result.problem)
     assert result.text.strip()
+
+
+def attempts(first: str, searched: str | None, parts: str = "") -> Lines:
+    """Return lines of a translator of one line: as it is, with required parts, and of each part."""
+    calls = iter([first] if searched is None else [first, searched])
+
+    def translate(lines: Sequence[str], require: Phrases, align: bool) -> list[Translated] | None:
+        if require is not None and searched is None:
+            return None
+        text = next(calls, parts)
+        return [Translated(text) for _ in lines]
+
+    return Lines(translate)
+
+
+@pytest.mark.parametrize(
+    ("source", "first", "searched", "result"),
+    [
+        # the first one has it in other words
+        ("12 apples.", "사과 12개.", "사과 12 92개.", "사과 12개."),
+        ("1 000 people", "1,000 persone", "1 000 1 000", "1,000 persone"),
+        ("Suyun %50 geldi.", "50% of the water came.", "x", "50% of the water came."),
+        # better
+        ("12 apples.", "사과 92개.", "사과 12개.", "사과 12개."),
+        ("two of {a}, 12", "2 di, 12", "2 di {a}, 12", "2 di {a}, 12"),
+        ("now {a}", "{a} {b}", "ora {a}", "ora {a}"),
+    ],
+)
+def test_the_better_translation_stays(source: str, first: str, searched: str, result: str) -> None:
+    [best] = attempts(first, searched).translate([Line(source)])
+    assert best == (result, None, "", "")
+
+
+@pytest.mark.parametrize(
+    ("source", "first", "searched", "lost"),
+    [
+        ("12 apples.", "사과 92개.", "사과 12 92개.", "12"),  # the wrong number is still there
+        ("12 apples.", "사과.", "사과 12 12개.", "12"),
+        ("12 apples.", "le mele.", "le mele le mele 12.", "12"),
+        ("12 apples.", "le mele.", "le altre.", "12"),
+        ("{a} and {b}", "e {a}", "{a} e {b} {b}", "{b}"),
+        (
+            "Call +34 600-123-456",
+            "tel 600 123",
+            "tel 3460060060060060060060060060123456",
+            "34 600-123-456",
+        ),
+        ("{a} and {b}", "e {a}", "", "{b}"),
+    ],
+)
+def test_a_worse_translation_never_replaces_the_first(
+    source: str, first: str, searched: str, lost: str
+) -> None:
+    [best] = attempts(first, searched, "7").translate([Line(source)])
+    assert best.text == first
+    assert lost in best.problem
+    assert not best.note
+
+
+def test_text_between_the_parts_is_the_last_attempt() -> None:
+    [best] = attempts("la casa", None, "casa").translate([Line("The house {a}.")])
+    assert best.text == "casa {a}."
+    assert (best.problem, bool(best.note)) == ("", True)
+    [best] = attempts("la casa", None, "casa casa").translate([Line("The house {a}.")])
+    assert best.text == "la casa"
+    assert "{a}" in best.problem
 
 
 @given(lines)
@@ -99,6 +147,16 @@ def test_an_honest_translator_needs_no_second_attempt(line: str) -> None:
     [result] = Lines(Reversing()).translate([Line(line)])
     if len(spans(line)) == sum(word in PROTECTED for word in line.split()):
         assert sorted(result.text.split()) == sorted(line.split())
+
+
+def test_flags_of_a_catalog_say_what_is_protected() -> None:
+    flags = ["", "c-format", "no-c-format", "fuzzy, qt-format"]
+    units = (f'#, {flag}\nmsgid "The {i} %s %n"\nmsgstr ""\n\n' for i, flag in enumerate(flags))
+    data, langs = "".join(units), ("en", "it")
+    translate = from_function(lambda lines: ["x" if "%s" in line else "" for line in lines])
+    _, report = translate_bytes(data.encode(), "a.po", langs, translate)
+    lost = [remark.problem.partition(": ")[2] for remark in report.problems]
+    assert lost == ["%s, 0", "%s, %n, 1", "2", "%n, 3"]
 
 
 @st.composite
@@ -146,7 +204,7 @@ def test_each_mark_is_there_once_and_pairs_are_nested(
     assert len([t for t in segment.result if isinstance(t, Mark)]) == len(marks[0])
     assert nesting(segment.result) == nesting(tokens)
     if not segment.problem:
-        assert missing(segment.text, plain(segment.result)) == []
+        assert compare(segment.text, plain(segment.result)).problems == []
 
 
 @given(marked_text())

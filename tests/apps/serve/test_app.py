@@ -203,10 +203,6 @@ def test_concurrent_requests_share_batches_and_each_gets_its_answer(
         ({"text": "a", "beam": 0}, (422, "bad_option", "beam: 0 is not an integer")),
         ({"text": "a", "beam": 6}, (422, "bad_option", "beam: 6 is above 5, the limit of this")),
         ({"text": "a", "mbr": "chrf"}, (422, "bad_option", "these options need a beam of 16")),
-        (
-            {"text": "a", "n_best": 5, "groups": 4},
-            (422, "bad_option", "these options need a beam of 8, above 5"),
-        ),
         ({"text": "a", "tag": "<x>"}, (422, "bad_option", "the model has no tag <x>")),
         ({"text": "a", "model": "x"}, (404, "no_such_model", "no model has this name")),
         ({"text": "a\n" * 8}, (422, "too_many_lines", "the text has 9 lines, at most 8")),

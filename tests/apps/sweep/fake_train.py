@@ -1,14 +1,12 @@
 """Stands in for nmt-train: writes the files of a run at once; a variant's name says how it ends.
 
 ``diverges``, ``fails`` and ``killed`` end so. ``slow`` waits for SIGTERM, saves, and finishes when
-it is started again. Any other finishes. In a search the dev score is best for a learning rate of
-0.003; trial 3 waits until it is stopped once, and trial 6 has the lowest score and waits.
+it is started again. Any other finishes.
 """
 
 from __future__ import annotations
 
 import json
-import math
 import os
 import signal
 import sys
@@ -39,10 +37,7 @@ def main() -> int:
     (run / "environment.json").write_text(json.dumps(dict(os.environ)))
     write_checkpoint(run / "checkpoints" / "u000008")
     (run / "best").write_text("u000008\n")
-    trial = run.name.partition(".trial-")[2]
     dev = 10.0 + recipe.seed
-    if trial:
-        dev = 1.0 if trial == "6" else 20 - abs(math.log(recipe.schedule.lr(1, (), 1) / 0.003))
     records: list[dict[str, Any]] = [
         {"kind": "train", "update": 4, "seconds_left": 3.0},
         {"kind": "dev", "update": 4, recipe.score.select_by: dev / 2, "ppl": 9.0},
@@ -53,7 +48,7 @@ def main() -> int:
     if own == "diverges":
         write(run, status="diverged", reason="the loss exploded")
         return 3
-    if (not resumed and (own == "slow" or trial == "3")) or trial == "6":
+    if own == "slow" and not resumed:
         return wait(run)
     if recipe.data.test and recipe.translates:
         for name in ("test.hyp", "test.words"):

@@ -22,10 +22,6 @@ from nmt.apps.sweep import command as sweep
 from nmt.apps.sweep import pool
 from nmt.apps.sweep.plan import PlannedRun
 from nmt.apps.sweep.pool import Display
-from nmt.apps.sweep.search import SearchRuns
-from nmt.apps.sweep.variants import load_sweep
-from nmt.config.load import load_recipe
-from nmt.errors import UserError
 from nmt.run.lock import FolderLock
 from nmt.runtime.signals import PARENT
 from nmt.scoring.metrics import score
@@ -259,7 +255,7 @@ def when_said(monkeypatch: pytest.MonkeyPatch) -> Callable[[str, Callable[[], No
 def test_a_run_whose_earlier_process_still_saves_is_waited_for(
     folder, capsys, monkeypatch, when_said
 ):
-    """nmt-train would end with "in use", and a search would count the trial as failed for good."""
+    """nmt-train would end with "in use"."""
     file, run = variants("good"), Path("runs/v/good.seed-1")
     run.mkdir(parents=True)
     lock = FolderLock(run)
@@ -369,10 +365,6 @@ def test_the_table_says_which_perplexities_do_not_compare(folder, capsys):
     assert "does not compare" not in capsys.readouterr().out
     assert sweep.main([variants(variants={"a": a, "b": b}), "--output", "other"]) == 0
     assert f"the variants {other_pieces}; use --metric word_ppl\n" in capsys.readouterr().out
-    pytest.importorskip("optuna")
-    search = {"trials": 1, "space": {"segment.min_count": [1, 2]}}
-    assert sweep.main([variants(variants={"a": a}, search=search), "--output", "search"]) == 0
-    assert f"the trials {other_pieces}\n" in capsys.readouterr().out
 
 
 def test_perplexities_next_to_bleu_do_not_compare_either(folder, capsys):
@@ -451,218 +443,6 @@ def test_a_dry_run_lists_the_runs_that_nmt_train_refuses_to_continue(folder, cap
     assert listed() == ["to train", "finished", "to train"]
 
 
-SPACE = {"schedule.lr": {"low": 1e-4, "high": 1e-1, "log": True}, "model.norm": ["rmsnorm"]}
-
-
-def search(file: str, out: Path) -> SearchRuns:
-    return SearchRuns(file, load_sweep(file), out, [])
-
-
-def test_a_search_prunes_and_continues_where_it_was_stopped(folder, capsys, stop_when):
-    pytest.importorskip("optuna")
-    file = variants("a", search={"trials": 7, "space": SPACE})
-    stop_when("runs/v/a.trial-3/waiting", signal.SIGTERM)
-    assert sweep.main([file]) == 143
-    assert started(capsys.readouterr().err) == [f"a.trial-{n}" for n in range(4)]
-    assert sweep.main([file, "--results"]) == 0
-    assert result()["trials"][3]["state"] == "stopped"
-    capsys.readouterr()
-    assert sweep.main([file]) == 0
-    out, err = capsys.readouterr()
-    assert started(err) == [f"a.trial-{n}" for n in range(3, 7)]
-    assert "6 finished + 1 pruned of 7 runs" in err
-    trials = result()["trials"]
-    assert [trial["state"] for trial in trials] == ["finished"] * 6 + ["pruned"]
-    best = max(trials, key=lambda trial: trial["dev"] or 0)
-    assert out.splitlines()[3].split()[:2] == [str(best["number"]), "finished"]
-    assert f"best: trial {best['number']} with schedule.lr={best['keys']['schedule.lr']}" in out
-    for trial in trials:
-        recipe = load_recipe(f"{trial['folder']}/config.yaml")
-        assert recipe.schedule.lr(1, (), 1) == trial["keys"]["schedule.lr"]
-        assert recipe.model.norm == "rmsnorm"
-    assert sweep.main([file, "--format", "csv"]) == 0
-    out, err = capsys.readouterr()
-    assert (len(out.splitlines()), started(err)) == (8, [])
-    assert sweep.main([file, "--results", "model.dec_layers=2"]) == 2
-    assert "search with another recipe: model.dec_layers: 1 -> 2" in capsys.readouterr().err
-    other = {**SPACE, "model.norm": ["layernorm"]}
-    assert sweep.main([variants("a", search={"trials": 7, "space": other})]) == 2
-    assert "search over other keys or values" in capsys.readouterr().err
-
-
-def kill(*_: object, **__: object) -> None:
-    """Stand in for a function during which the process is killed."""
-    raise KeyboardInterrupt
-
-
-@pytest.mark.parametrize("where", ["suggest_float", "suggest_categorical"])
-def test_a_trial_that_was_killed_while_it_got_its_values_gets_them_later(
-    folder, monkeypatch, where
-):
-    optuna = pytest.importorskip("optuna")
-    file = variants("a", search={"trials": 2, "space": SPACE})
-    with monkeypatch.context() as patched:
-        patched.setattr(optuna.Trial, where, kill)
-        with pytest.raises(KeyboardInterrupt):
-            search(file, folder / "runs").next_run()
-    trials = search(file, folder / "runs")
-    first, second = trials.next_run(), trials.next_run()
-    assert (first.name, second.name, trials.next_run()) == ("a.trial-0", "a.trial-1", None)
-    uninterrupted = search(file, folder / "other").next_run()
-    assert first.recipe.schedule == uninterrupted.recipe.schedule
-    assert first.recipe.model.norm == second.recipe.model.norm == "rmsnorm"
-
-
-def test_a_trial_that_was_killed_before_its_result_was_stored_is_continued(folder, monkeypatch):
-    optuna = pytest.importorskip("optuna")
-    impossible = {"model.dim": [30], "model.heads": [4]}  # 30 is not a multiple of 4
-    for space, state, code in ((SPACE, "finished", 0), (impossible, "failed", 3)):
-        command = [variants("a", search={"trials": 1, "space": space}), "--output", state]
-        with monkeypatch.context() as patched:
-            patched.setattr(optuna.Study, "tell", kill)
-            assert sweep.main(command) == 130
-        assert sweep.main(command) == code
-        (trial,) = json.loads(Path(f"{state}/results.json").read_text())["trials"]
-        assert trial["state"] == state
-        assert (trial["dev"] is None) == (state == "failed")
-
-
-def test_a_kill_while_the_study_is_written_does_not_block_the_next_command(folder):
-    """Optuna's own lock is a file that a killed process leaves."""
-    pytest.importorskip("optuna")
-    file = variants("a", search={"trials": 1, "space": SPACE})
-    first_run = (
-        "from pathlib import Path\n"
-        "from tests.apps.sweep.test_command import search\n"
-        f"search({file!r}, Path('runs')).next_run()\n"
-    )
-    script = f"import os\nos.fsync = lambda file: os.kill(os.getpid(), 9)\n{first_run}"
-    killed = subprocess.run([sys.executable, "-c", script], check=False)
-    assert killed.returncode == -signal.SIGKILL
-    again = subprocess.run([sys.executable, "-c", first_run], timeout=20, check=False)
-    assert again.returncode == 0
-
-
-def test_a_study_whose_last_line_is_incomplete_is_continued(folder, capsys):
-    pytest.importorskip("optuna")
-    file = variants("a", search={"trials": 2, "space": SPACE})
-    assert sweep.main([file]) == 0
-    journal = Path("runs/v/search.log")
-    lines = journal.read_bytes().splitlines(keepends=True)
-    journal.write_bytes(b"".join(lines[:-1]) + lines[-1][:-9])  # as after a full disk
-    for _ in range(2):
-        capsys.readouterr()
-        assert sweep.main([file]) == 0
-    assert [trial["state"] for trial in result()["trials"]] == ["finished"] * 2
-    assert started(capsys.readouterr().err) == []
-
-
-def test_every_trial_has_the_tokens_of_the_budget(folder):
-    pytest.importorskip("optuna")
-    space = {"data.batch_tokens": [64, 128], "optim.accumulate": [1, 2]}
-    linear = {"kind": "linear", "lr": 1e-3, "warmup_updates": 1, "total_updates": 9}
-    budget = {"tokens": 256 * 5}
-    file = variants("a", common={"schedule": linear}, budget=budget, search={"space": space})
-    trials = search(file, folder / "runs")
-    recipes = [trials.next_run().recipe for _ in range(8)]
-    sizes = [recipe.data.batch_tokens * recipe.optim.accumulate for recipe in recipes]
-    assert set(sizes) == {64, 128, 256}
-    updates = [recipe.schedule.total_updates for recipe in recipes]
-    assert [size * number for size, number in zip(sizes, updates, strict=True)] == [256 * 5] * 8
-
-
-def test_values_that_do_not_fit_each_other_are_failed_trials(folder, capsys):
-    pytest.importorskip("optuna")
-    space = {"model.dim": [16, 30], "model.heads": [2, 4]}  # 30 is not a multiple of 4
-    assert sweep.main([variants("a", search={"trials": 3, "space": space})]) == 0
-    for trial in result()["trials"]:
-        fits = int(trial["keys"]["model.dim"]) % int(trial["keys"]["model.heads"]) == 0
-        assert trial["state"] == ("finished" if fits else "failed")
-        assert fits or "model.heads (4) must divide model.dim (30)" in trial["reason"]
-
-
-def test_a_search_says_that_it_does_not_repeat_failed_trials(folder, capsys):
-    pytest.importorskip("optuna")
-    search = {"trials": 1, "space": {"model.dropout": [0.1, 0.2]}}
-    command = [variants("fails", search=search)]
-    for options, trained in (([], ["fails.trial-0"]), ([], []), (["--results"], [])):
-        assert sweep.main([*command, *options]) == 3
-        err = capsys.readouterr().err
-        assert started(err) == trained
-        assert "1 run ended without a result: fails.trial-0\n" in err
-        assert "does not repeat these trials: fix the cause, then search in" in err
-
-
-def test_a_search_without_any_score_has_failed(folder, capsys):
-    pytest.importorskip("optuna")
-    impossible = {"model.dim": [30], "model.heads": [4]}  # 30 is not a multiple of 4
-    for name, space in (("diverges", SPACE), ("a", impossible)):
-        command = [variants(name, search={"trials": 2, "space": space}), "--output", name]
-        for option in ([], ["--results"]):
-            assert sweep.main([*command, *option]) == 3
-            out, err = capsys.readouterr()
-            assert "0 of 2 trials finished" in out
-            trials = f"{name}.trial-0, {name}.trial-1"
-            assert f"2 runs ended without a result: {trials}\n" in err
-    both = variants("diverges", "a", search={"trials": 1, "space": SPACE})
-    assert sweep.main([both]) == 3
-    out, err = capsys.readouterr()
-    assert "1 run ended without a result: diverges.trial-0\n" in err
-    assert "\n0 of 1 trial finished\n" in out
-    assert sweep.main([both, "--dry-run"]) == 0
-    assert capsys.readouterr().out == "2 of 2 trials ended\n"
-
-
-def test_the_space_of_a_search_may_change_until_a_trial_starts(folder, capsys):
-    pytest.importorskip("optuna")
-    both = {"train.validate_every": [2, 4], "model.norm": ["rmsnorm", "layernorm"]}
-    file = variants("a", budget={"tokens": 999}, search={"space": both})
-    assert sweep.main([file, "--dry-run"]) == 2
-    assert "search.space has train.validate_every" in capsys.readouterr().err
-    for space in (SPACE, {"model.norm": ["rmsnorm"]}):
-        trials = search(variants("a", search={"space": space}), folder / "runs")
-    assert trials.next_run().recipe.model.norm == "rmsnorm"
-    with pytest.raises(UserError, match="search over other keys or values"):
-        search(variants("a", search={"space": SPACE}), folder / "runs")
-
-
-def test_a_search_that_is_only_looked_at_stays_as_it_is(folder, capsys):
-    pytest.importorskip("optuna")
-    file = variants("a", search={"trials": 2, "space": SPACE})
-    for option in ("--dry-run", "--results"):
-        assert sweep.main([file, option]) == 0
-        assert not Path("runs").exists()
-    out, err = capsys.readouterr()
-    assert out == "0 of 2 trials ended\n"
-    assert err == (
-        "no trial has run yet; to start the search, run the same command without --results\n"
-    )
-    assert sweep.main([file]) == 0
-    journal = Path("runs/v/search.log")
-    content = journal.read_bytes() + b'{"op_code"'  # another command writes the next line
-    journal.write_bytes(content)
-    results = result()
-    capsys.readouterr()
-    assert sweep.main([file, "--dry-run"]) == 0
-    assert capsys.readouterr().out == "2 of 2 trials ended\n"
-    assert sweep.main([file, "--results"]) == 0
-    assert result() == results
-    assert journal.read_bytes() == content
-
-
-def test_a_search_needs_optuna_and_keys_of_its_own(folder, capsys, monkeypatch):
-    file = variants("a", search={"trials": 2, "space": SPACE})
-    assert sweep.main([file, "schedule.lr=1e-3"]) == 2
-    assert "schedule.lr is chosen by the search" in capsys.readouterr().err
-    assert sweep.main([file, "seed=2"]) == 2
-    assert "seed: nmt-sweep sets seed of each run" in capsys.readouterr().err
-    assert sweep.main([file, "--seeds", "1", "2"]) == 2
-    assert "--seeds: a search trains with one seed" in capsys.readouterr().err
-    monkeypatch.setitem(sys.modules, "optuna", None)
-    assert sweep.main([file]) == 2
-    assert 'pip install -c constraints.txt -e ".[sweep]"' in capsys.readouterr().err
-
-
 ERRORS = {
     ("--baseline", "x"): '--baseline: there is no variant "x"; the variants are a, b',
     ("--seeds", "1", "1"): "--seeds: 1 is listed twice",
@@ -680,11 +460,10 @@ def test_wrong_arguments_are_errors_before_anything_is_trained(folder, capsys, o
     assert not Path("runs").exists()
 
 
-@pytest.mark.parametrize("search", [{}, {"search": {"space": {"model.norm": ["rmsnorm"]}}}])
-def test_an_out_that_is_a_file_is_an_error(folder, capsys, search):
+def test_an_out_that_is_a_file_is_an_error(folder, capsys):
     Path("file").write_text("text")
     for out in ("file", "file/sweep"):
-        assert sweep.main([variants("a", **search), "--output", out, "--dry-run"]) == 2
+        assert sweep.main([variants("a"), "--output", out, "--dry-run"]) == 2
         assert capsys.readouterr().err == (
             f"nmt-sweep: {folder / 'file'}: is a file, so the folder of the sweep cannot be here\n"
             "  -> choose another folder with --output DIR\n"

@@ -83,11 +83,3 @@ def test_a_sweep_and_a_search_of_language_models(tmp_path):
     for system in result["systems"]:
         values = [run["test"]["ppl"] for run in system["runs"]]
         assert system["test"]["mean"] == pytest.approx(sum(values) / 2)
-    pytest.importorskip("optuna")
-    search = "search:\n  trials: 2\n  space: {schedule.lr: {low: 1e-3, high: 1e-1, log: true}}\n"
-    (tmp_path / "s.yaml").write_text(variants + search)
-    process = start(tmp_path, "s.yaml")
-    out, err = process.communicate(timeout=300)
-    assert process.returncode == 0, err
-    first, second = (line.split() for line in out.splitlines()[3:5])
-    assert float(first[2]) <= float(second[2])

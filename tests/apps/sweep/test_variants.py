@@ -13,7 +13,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from nmt.apps.sweep.reference import variants_schema
-from nmt.apps.sweep.variants import Budget, Range, load_sweep, load_variants
+from nmt.apps.sweep.variants import Budget, load_sweep, load_variants
 from nmt.cli import prepare, train
 from nmt.config.load import dump_recipe, load_recipe, recipe_from_text
 from nmt.config.schedules import InverseSqrt, Linear, NoWarmup
@@ -62,16 +62,6 @@ variants:
 seeds: [1, 2]
 baseline: pre
 budget: {hours: 0.5, tokens: 2e6}
-"""
-SEARCH = """\
-base: s.yaml
-variants: {pre: {about: PreNorm}}
-search:
-  trials: 7
-  space:
-    schedule.lr: {low: 1e-4, high: 1e-2, log: true}
-    model.enc_layers: {low: 2, high: 6, int: true}
-    model.norm: [layernorm, rmsnorm]
 """
 
 
@@ -186,30 +176,6 @@ def test_overrides_change_every_variant(folder):
     assert {v.recipe.model.dim for v in sweep.variants} == {64}
 
 
-def test_paths_of_a_search_are_relative_to_its_file(folder, monkeypatch):
-    path = write(SEARCH + "    segment.codes: [a.codes, sub/b.codes]\n")
-    monkeypatch.chdir("/")
-    search = load_sweep(folder / path).search
-    assert search is not None
-    assert search.space["segment.codes"] == [f"{folder}/a.codes", f"{folder}/sub/b.codes"]
-
-
-def test_a_search_has_ranges_and_lists(folder):
-    search = load_sweep(write(SEARCH)).search
-    assert search is not None
-    assert (search.trials, search.prune) == (7, True)
-    assert search.space == {
-        "schedule.lr": Range(low=1e-4, high=1e-2, log=True),
-        "model.enc_layers": Range(low=2, high=6, int=True),
-        "model.norm": ["layernorm", "rmsnorm"],
-    }
-
-
-def test_ends_that_are_whole_numbers_do_not_make_a_range_one_of_whole_numbers(folder):
-    search = load_sweep(write(SEARCH + "    optim.clip_norm: {low: 1, high: 4}\n")).search
-    assert search.space["optim.clip_norm"] == Range(low=1, high=4)
-
-
 def test_without_a_choice_the_error_lists_the_variants(folder):
     with pytest.raises(UserError) as error:
         load_recipe(write(FILE))
@@ -262,15 +228,6 @@ FAULTS = {
     SWEEP.replace("hours: 0.5, tokens: 2e6", ""): "13:1: budget: set hours, tokens or both",
     SWEEP.replace("{src: sk, data:", "{model: {dim: 8}, data:"): '4:12: corpora.slovak: a corpus sets src, tgt, data, segment, but not "model"; set it in common or in a variant',
     SWEEP.replace("{small: 3.5, slovak: fails}", "{smal: 3}"): '8:20: variants.post.paper.test: "smal" is not a base or corpus of this file; did you mean "small"?',
-    SWEEP + "search: {space: {model.dim: [64, 128]}}": "11:8: seeds: a search trains with one seed; remove the others, or remove search",
-    SEARCH.replace("high: 1e-2", "high: 1e-5"): "6:5: search.space.schedule.lr: low (0.0001) must be below high (1e-05)",
-    SEARCH.replace("low: 1e-4", "low: 0"): "6:44: search.space.schedule.lr.log: true requires low (0) above 0",
-    SEARCH.replace("low: 2", "low: 2.5"): "7:48: search.space.model.enc_layers.int: true requires whole numbers as low and high",
-    SEARCH.replace(", int: true", ""): "7:23: search.space.model.enc_layers: the key takes whole numbers only; add int: true",
-    SEARCH.replace("[layernorm, rmsnorm]", "rmsnorm"): '8:17: search.space.model.norm: "rmsnorm" is not a list of values, or a range {low: 1e-4, high: 1e-2}',
-    SEARCH.replace("[layernorm, rmsnorm]", "[layernorm, rmsnrm]"): '8:29: model.norm: "rmsnrm" is not layernorm, rmsnorm or scalenorm; did you mean "rmsnorm"?',
-    SEARCH.replace("model.norm:", "model.nrm:"): '8:5: unknown key "model.nrm"; did you mean "norm"?',
-    "base: s.yaml\nvariants: {pre: {about: PreNorm}}\nsearch: {trials: 3}": '3:1: required key "search.space" is missing',
 }  # fmt: skip
 
 

@@ -23,9 +23,9 @@ from nmt.apps.documents.formats.xml import (
     with_attribute,
 )
 from nmt.apps.documents.job import Job
-from nmt.apps.documents.protect import has_words
 from nmt.apps.documents.segments import Item, Mark, Segment, Token, Unit, joined, written
 from nmt.data.languages import base_language
+from nmt.data.protect import has_words
 from nmt.errors import UserError
 
 # markup with text inside; that in other elements is code of the document

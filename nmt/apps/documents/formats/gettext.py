@@ -16,8 +16,8 @@ from typing import BinaryIO
 from nmt.apps.documents.formats.encoding import convert_text, lines_of
 from nmt.apps.documents.formats.text import tokens_of
 from nmt.apps.documents.job import Job
-from nmt.apps.documents.protect import has_words
 from nmt.apps.documents.segments import Item, Segment, Unit, written
+from nmt.data.protect import has_words
 from nmt.errors import UserError
 
 _DECLARED = re.compile(rb"Content-Type:[^\n]*charset=([\w.-]+)(?=\\n|\"|\s)")
@@ -56,6 +56,11 @@ class _Entry:
         """What its comments say for programs, such as fuzzy."""
         lines = (line[2:] for line in self.raw if line.startswith("#,"))
         return [flag.strip() for line in lines for flag in line.split(",")]
+
+    @property
+    def formats(self) -> tuple[str, ...]:
+        """The flags that say what its placeholders look like, such as c-format."""
+        return tuple(sorted(flag for flag in self.flags if flag.endswith("-format")))
 
 
 def convert(source: BinaryIO, target: BinaryIO, job: Job) -> None:
@@ -169,7 +174,7 @@ def _unit(entry: _Entry, singular: int) -> Unit:
     """Return the unit of a message: the form for 1 is from msgid, others from msgid_plural."""
     place = f"line {entry.line + entry.first['msgid']}"
     one, many = (
-        Segment(tokens_of(entry.texts.get(keyword, "")), place)
+        Segment(tokens_of(entry.texts.get(keyword, "")), place, flags=entry.formats)
         for keyword in ("msgid", "msgid_plural")
     )
     sources = dict.fromkeys(entry.targets, one)
@@ -179,7 +184,7 @@ def _unit(entry: _Entry, singular: int) -> Unit:
     segments = [one, many] if "msgid_plural" in entry.texts else [one]
 
     def render() -> str:
-        worded = [segment for segment in segments if has_words(segment.text)]
+        worded = [segment for segment in segments if has_words(segment.text, flags=segment.flags)]
         if not worded or all(s.translated is None and not s.problem for s in worded):
             return "".join(entry.raw)
         texts = {keyword: written(s.result) for keyword, s in sources.items()}

@@ -1,0 +1,196 @@
+"""What is protected, and what a translation does to it: placeholders, URLs, numbers."""
+
+from __future__ import annotations
+
+import itertools
+import re
+import sys
+import time
+import unicodedata
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from nmt.data.protect import compare, has_words, repair, spans
+
+PROTECTED = [
+    "%s", "%(name)s", "%1$d", "%.2f", "%05d", "%%", "%name%", "{name}", "{0:.2f}", "{{ user }}",
+    "${path}", "%{count}", "{n, plural, one {# file} other {# files}}",
+    "{g, select, a {{n, plural, one {# file} other {# files}}} other {x}}", "&amp;", "&#160;",
+    "https://x.org/a?b=1&c=2", "www.x.org/a", "me.too@x-y.org", "1,000.5",
+    "2026", "\u0663\u0664", "$HOME", "$USER$", "$t(files:save)",
+]  # fmt: skip
+CHARACTERS = [*map(chr, range(sys.maxunicode + 1))]
+ZEROS = [c for c in CHARACTERS if unicodedata.decimal(c, None) == 0]
+SPACES = [c for c in CHARACTERS if unicodedata.category(c) == "Zs"]
+SIGNS = [*".,:/'-\u2019\u02bc\u00b7\u066b\u066c\u2010\u2011\u2013\u2212\uff0c\uff0e"]
+SIGNS += ["\u200f,\u200f", "\u200b"]  # invisible
+
+
+def texts_of(line: str, *flags: str) -> list[str]:
+    return [span.text for span in spans(line, flags=flags)]
+
+
+@pytest.mark.parametrize("part", PROTECTED)
+def test_each_kind_is_found_as_a_whole(part: str) -> None:
+    line = f"See {part}, then ({part}) or {part}."
+    assert texts_of(line) == [part] * 3
+    assert compare(line, line.replace(part, "x", 1)).problems == [part]
+    assert not has_words(f"{part} - {part}")
+
+
+@pytest.mark.parametrize("part", ["https://x.org/a", "me@x.org", "{name}", "$HOME", "%s", "12"])
+def test_text_without_spaces_may_stand_next_to_it(part: str) -> None:
+    assert texts_of(f"これは{part}です。") == [part]
+    assert texts_of(f"{part}에서") == [part]
+
+
+@pytest.mark.parametrize(
+    ("line", "parts"),
+    [
+        ("100% sure, 50% or 100%, AT&T { a b } and <b>", ["100", "50", "100"]),
+        ("50% of the, 50 % of, 50 %of, 50%of", ["50"] * 4),
+        ("%50 daha, %50si, %6s\u0131, %20den, %30u, 20 %-ige", ["50", "50", "6", "20", "30", "20"]),
+        ("%2d:%2d, %5.2f, %-10s, %+d", ["%2d", "%2d", "%5.2f", "%-10s", "%+d"]),
+        ("%ds, %dpx, %d%%, 5 %s", ["%d", "%d", "%d", "%%", "5", "%s"]),
+        ("12個 2024年5月 10kg A4 H2O №5", ["12", "2024", "5", "10", "4", "2", "5"]),
+        ("5 apples @3.50", ["5", "3.50"]),
+        ("from 5 to 10, 15; (20) 25", ["5", "10", "15", "20", "25"]),
+    ],
+)
+def test_numbers_and_percentages(line: str, parts: list[str]) -> None:
+    assert texts_of(line) == parts
+
+
+@pytest.mark.parametrize(
+    ("flags", "parts"),
+    [
+        ("", ["%s", "5", "1", "50", "{x}"]),
+        ("fuzzy", ["%s", "5", "1", "50", "{x}"]),
+        ("c-format", ["%s", "%n", "%5i", "1", "50", "{x}"]),
+        ("no-c-format", ["5", "1", "50", "{x}"]),
+        ("no-c-format python-format", ["%s", "%n", "%5i", "1", "50", "{x}"]),
+        ("qt-format", ["%n", "%5", "%1", "50", "{x}"]),
+        ("kde-format", ["%n", "%5", "%1", "50", "{x}"]),
+        ("python-brace-format", ["5", "1", "50", "{x}"]),
+    ],
+)
+def test_flags_say_what_a_percent_sign_means(flags: str, parts: list[str]) -> None:
+    assert texts_of("%s %n %5i %1, 50% of {x}", *flags.split()) == parts
+
+
+@pytest.mark.parametrize(
+    ("source", "translation", "problems"),
+    [
+        ("page 2", "Seite 2, Teil 1", []),  # two -> 2 is a translation
+        ("one %s", "one %s %s", ["%s"]),
+        ("12 apples", "사과 12개", []),
+        ("12 apples", "사과 92개", ["12"]),
+        ("1 000", "1,000", []),
+        ("1 000", "1000", []),
+        ("1 000", "1", ["1 000"]),
+        ("100,000", "1,00,000", []),  # as in India
+        ("1.5 and 1.5", "1,5", ["1.5"]),
+        ("10", "1 0 0", []),
+        ("1", "10", ["1"]),
+        ("2024-05-03", "03/05/2024", []),
+        ("2024-05-03", "03/2024", ["2024-05-03"]),
+        ("5 to 10", "5-10", []),
+        ("5 to 10", "510", ["5", "10"]),
+        ("1 000 to 2 000", "1000-2000", []),
+        ("1000-2000", "1 000 bis 2 000", []),
+        ("5 1 000", "1000 5", []),
+        ("1 2 and 12", "12, 1 and 2", []),
+        ("12, 1 and 2", "1 2 and 12", []),
+        ("+34 600-123-456", "+34 600 123 456", []),
+        ("+34 600-123-456", "+34600123456", []),
+        ("\u0663\u0664", "34", []),
+    ],
+)
+def test_what_a_translation_lacks(source: str, translation: str, problems: list[str]) -> None:
+    assert compare(source, translation).problems == problems
+
+
+def test_spaces_and_case_are_repaired() -> None:
+    assert repair("Hi {name}, %s at www.x.org", "HALLO { NAME }, % S BEI WWW . X . ORG") == (
+        "HALLO {name}, %s BEI www.x.org"
+    )
+    assert repair("%s sure", "100 % sicher") == "100 % sicher"
+    assert repair("12 apples", "1 and 2 apples") == "1 and 2 apples"
+
+
+words = st.text(st.characters(categories=["Lu", "Ll", "Lo"]), min_size=1, max_size=4)
+digits = st.text("0123456789", min_size=1, max_size=10)
+numbers = st.lists(digits, min_size=1, max_size=4)
+
+
+@st.composite
+def spelled(draw: st.DrawFn, digits: str) -> str:
+    """Draw a way to write a number: its digits of a script, in groups."""
+    zero = ord(draw(st.sampled_from(ZEROS)))
+    text = chr(zero + int(digits[0]))
+    for digit in digits[1:]:
+        if draw(st.integers(0, 3)) == 0:
+            text += draw(st.sampled_from(SPACES) | st.sampled_from(SIGNS))
+        text += chr(zero + int(digit))
+    return text
+
+
+@st.composite
+def line_with(draw: st.DrawFn, numbers: list[str]) -> str:
+    """Draw a line with numbers in any order, letters next to them."""
+    shuffled = draw(st.permutations(numbers))
+    return draw(words) + "".join(draw(spelled(number)) + draw(words) for number in shuffled)
+
+
+@given(st.data(), numbers)
+def test_script_grouping_order_and_neighbors_do_not_matter(
+    data: st.DataObject, numbers: list[str]
+) -> None:
+    source, translation = data.draw(line_with(numbers)), data.draw(line_with(numbers))
+    difference = compare(source, translation)
+    assert difference.problems == difference.added_numbers == []
+    assert len(spans(source)) == len(numbers)
+
+
+@given(st.data(), numbers)
+def test_each_dropped_row_of_digits_is_reported(data: st.DataObject, numbers: list[str]) -> None:
+    source = data.draw(line_with(numbers))
+    start, end = data.draw(st.sampled_from([row.span() for row in re.finditer(r"\d+", source)]))
+    between = data.draw(st.sampled_from(["", " ", "x"]))
+    assert compare(source, source[:start] + between + source[end:]).problems
+
+
+pieces = st.sampled_from([*PROTECTED, *"%&.@:{}$#,1 as\u0661\u3042", "% S", "{ NAME }", "%1"])
+texts = st.lists(pieces, max_size=12).map("".join) | st.text()
+
+
+@given(texts, texts, st.sampled_from(["", "c-format", "qt-format", "no-c-format"]))
+def test_a_text_that_misses_nothing_stays(source: str, translation: str, flag: str) -> None:
+    assert compare(source, source, flags=[flag]).problems == []
+    if not compare(source, translation, flags=[flag]).lost:
+        assert repair(source, translation, flags=[flag]) == translation
+
+
+def seconds(text: str, flag: str = "") -> float:
+    start = time.process_time()
+    spans(text, flags=[flag])
+    return time.process_time() - start
+
+
+# a quadratic pattern takes minutes, ours at most half a second
+@pytest.mark.parametrize(
+    "unit", ["a.", "{a,", "{a,{b}", "@a.", "1\u200f", "%0", "{{", "www..", "&a"]
+)
+def test_hostile_text_takes_linear_time(unit: str) -> None:
+    assert seconds(unit * (100_000 // len(unit))) < 10
+
+
+@pytest.mark.slow
+def test_all_pairs_of_special_characters_take_linear_time() -> None:
+    for pair in itertools.combinations_with_replacement("{}%&.@:/$(-1a ", 2):
+        assert seconds("".join(pair) * 50_000) < 10, pair
+    for flag in ("c-format", "qt-format", "boost-format"):
+        for other in "1*.(<|":
+            assert seconds(f"%{other}" * 50_000, flag) < 10, (flag, other)
