@@ -151,14 +151,13 @@ def main() -> None:
     p = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     p.add_argument("folders", nargs="+", type=Path, metavar="FOLDER")
     p.add_argument("--verbose", action="store_true", help="print the places")
-    p.add_argument("--only", metavar="SUFFIX", help="one format, such as .md")
+    p.add_argument("--only", nargs="+", default=[*FORMATS], metavar="SUFFIX", help="such as .md")
     args = p.parse_args()
     formats: dict[str, Counter[str]] = {suffix: Counter() for suffix in FORMATS}
     for folder in args.folders:
         for path in sorted(folder.rglob("*")):
             suffix = path.suffix.lower()
-            wanted = suffix in FORMATS and args.only in (None, suffix)
-            if wanted and path.is_file() and path.stat().st_size <= LARGEST:
+            if suffix in args.only and path.is_file() and path.stat().st_size <= LARGEST:
                 examine(path, formats[suffix], args.verbose)
     print("| format |", " | ".join(COLUMNS), "|")
     print("|---|" + "---:|" * len(COLUMNS))

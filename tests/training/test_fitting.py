@@ -116,7 +116,9 @@ def test_recomputing_does_not_change_the_gradients(start, monkeypatch: pytest.Mo
     largest = max(float(gradient.abs().max()) for gradient in results[0].values())
     for name, gradient in results[0].items():
         # sums of logits' gradients are added in another order, with rounding of 1e-7 each
-        torch.testing.assert_close(gradient, results[1][name], rtol=0, atol=1e-4 * largest, msg=name)
+        torch.testing.assert_close(
+            gradient, results[1][name], rtol=0, atol=1e-4 * largest, msg=name
+        )
 
 
 @pytest.mark.parametrize("bf16", [False, True])
