@@ -20,6 +20,7 @@ from torch import Tensor
 
 from nmt.data.batches import collate_sources
 from nmt.data.vocab import BOS, PAD, UNK
+from nmt.decoding.options import SearchOptions
 from nmt.decoding.search import beam_search
 from nmt.decoding.translator import Translator
 from nmt.model.config import ModelConfig
@@ -84,7 +85,7 @@ def main() -> None:
                     else PrefixState(model, src, layout, args.beam)
                 )
                 forbidden = torch.tensor([PAD, BOS, UNK])
-                results = beam_search(state, args.beam, limit, 0.6, forbidden)
+                results = beam_search(state, args.beam, limit, SearchOptions().penalty, forbidden)
                 found += [n_best[0].ids for n_best in results]
         return found, time.perf_counter() - begin
 

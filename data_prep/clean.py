@@ -1,4 +1,4 @@
-"""nmt clean: drop bad pairs from a parallel text, and show what went and why.
+"""nmt clean: drop bad pairs from parallel text, and show what went and why.
 
 The text is read twice. The first pass applies the rules of a pair and finds out what is typical of
 the text. The second one applies the rules that compare a pair with the text, and writes. The input
@@ -73,7 +73,7 @@ def parser() -> argparse.ArgumentParser:
         nargs="+",
         default=[],
         metavar="PREFIX",
-        help="dev and test sets that the text must not have",
+        help="dev and test sets to exclude from the text",
     )
     rules.add_argument(
         "--language-model",

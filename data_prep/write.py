@@ -27,7 +27,7 @@ class Request:
     Attributes:
         out: folder to write.
         src, tgt: languages as the recipe calls them; they become the suffixes of the files. An
-            empty ``tgt`` stands for text of one language, without translations.
+            empty ``tgt`` stands for monolingual text, without translations.
         force: replace ``out`` if it exists.
         local: file or folder to read; None downloads.
         options: further words of the command, for corpora that have some.
@@ -55,7 +55,7 @@ class Corpus:
     drops: Drops
     sources: Sequence[RemoteFile] = ()
     notes: list[str] = field(default_factory=list)
-    monolingual: bool = False  # text of one language: only the sources of its pairs are written
+    monolingual: bool = False  # monolingual text: only the sources of its pairs are written
 
 
 class _WrittenSplit(NamedTuple):
@@ -68,7 +68,7 @@ def check_request(request: Request, monolingual: bool = False) -> None:
     """Check that a corpus can be written, before anything is downloaded.
 
     Args:
-        monolingual: whether the corpus is text of one language.
+        monolingual: whether the corpus is monolingual text.
 
     Raises:
         UserError: ``out`` is a file, or a folder with content and ``force`` is not set; or the

@@ -338,7 +338,7 @@ class Training:
             log.text(f"note: {emulated}")
         if (run.checkpoints() if run.resuming else []) != (resumed.existing if resumed else []):
             raise MachineError(
-                "another training has changed this run meanwhile",
+                "another process has changed this run meanwhile",
                 at=str(run.path),
                 fix="start the command again",
             )

@@ -25,6 +25,7 @@ import torch
 
 from nmt.data.batches import Batch, collate_sources
 from nmt.data.vocab import BOS, EOS, PAD
+from nmt.decoding.options import SearchOptions
 from nmt.decoding.search import beam_search
 from nmt.model.config import ModelConfig
 from nmt.model.layout import Layout
@@ -112,7 +113,9 @@ def test_our_numbers_equal_those_of_the_authors(case: dict[str, Any]):
         limit = layout.lengths + 50
         with torch.no_grad():
             state = model.start_decoding(src, layout, 4, int(limit.max()))
-            (found,) = beam_search(state, 4, limit, 0.6, torch.tensor([PAD, BOS]), n_best=4)
+            (found,) = beam_search(
+                state, 4, limit, SearchOptions().penalty, torch.tensor([PAD, BOS]), n_best=4
+            )
         assert [f.ids for f in found] == [ids for ids, _ in stored]
         assert [f.score for f in found] == pytest.approx([s for _, s in stored], abs=1e-4)
 

@@ -44,7 +44,7 @@ train = nmt.train
 small = ["model.dim=16", "model.ffn_dim=32", "model.heads=2", "model.enc_layers=1",
          "model.dec_layers=1", "train.validate_every=2", "train.max_validations=1", "device=cpu"]
 nmt.train = lambda recipe, overrides=(), **options: train(recipe, [*overrides, *small], **options)
-"""  # before the Python blocks of a page: its trainings take a second
+"""  # before the Python blocks of a page: its runs take a second
 
 
 @dataclass(frozen=True)
@@ -55,7 +55,7 @@ class Page:
         recipes: recipes and their values, made small; RECIPE is from gl to en.
         corpora: folders with train, dev and test, and their languages.
         pairs: prefixes of parallel text, and its languages.
-        texts: files with text of one language.
+        texts: files with monolingual text.
         runs: finished runs of RECIPE.
         before: commands that make other runs and files.
         copies: files of the repository.
@@ -91,7 +91,7 @@ PAGES = {
         changed={"-o corpus": "--dev-size 10 --test-size 10 -o corpus"},
         not_run={
             "nmt-train --suggest": SUGGEST,
-            "nmt-sweep recipes/": "eighteen trainings; tests/apps/sweep",
+            "nmt-sweep recipes/": "eighteen runs; tests/apps/sweep",
             "nmt-serve": SERVER,
             "nmt-clean": "docs/howto/get-and-clean.md",
             "nmt-translate runs/gl-en letter.docx": "docs/howto/documents.md",
@@ -231,8 +231,8 @@ PAGES = {
         recipes={"gl-en.yaml": {**RECIPE, "schedule": {"kind": "inverse_sqrt"}}},
         before="nmt-sweep --dry-run two-corpora.yaml\nnmt-sweep --dry-run tuned.yaml",
         not_run={
-            "nmt-sweep norms.yaml": "six trainings; tests/apps/sweep",
-            "nmt-sweep recipes/ablations/t-table3.yaml": "sixty trainings of hours",
+            "nmt-sweep norms.yaml": "six runs; tests/apps/sweep",
+            "nmt-sweep recipes/ablations/t-table3.yaml": "sixty runs of hours",
         },
     ),
     "docs/howto/transfer.md": Page(

@@ -24,7 +24,8 @@ from nmt.data.batches import collate_sources
 from nmt.data.prepare import Prepared, prepare
 from nmt.data.vocab import BOS, EOS, UNK, tag_piece
 from nmt.decoding.codec import Translation
-from nmt.decoding.engine import ignore, length_penalty
+from nmt.decoding.engine import ignore
+from nmt.decoding.options import SearchOptions
 from nmt.errors import UserError
 from nmt.export.folder import export
 from nmt.model.layout import Layout
@@ -212,8 +213,8 @@ def test_an_exported_model_finds_and_scores_the_same(learned, corpus, tmp_path, 
             for b in theirs:
                 log_probs = log_probs_without_banned(translator, line, b, options["tgt_tag"])
                 assert b.log_prob == pytest.approx(sum(log_probs), abs=1e-4)  # fp32
-                penalty = length_penalty(len(log_probs), translator.info.decode.length_alpha)
-                assert b.score == pytest.approx(b.log_prob / penalty)
+                decode = SearchOptions(**translator.info.decode.model_dump())
+                assert b.score == pytest.approx(b.log_prob / decode.penalty(len(log_probs)))
     with pytest.raises(UserError, match="its target tags are <en>, <fr>"):
         exported.translate(lines)
 

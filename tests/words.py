@@ -67,7 +67,7 @@ def words(lang: str, digits: Sequence[str]) -> list[str]:
 
 
 def text(path: Path, lang: str, count: int = SIZES["test"]) -> None:
-    """Write text of one language; no line of it is in a corpus."""
+    """Write monolingual text; no line of it is in a corpus."""
     write_lines(path, words(lang, lines_of_digits(count, seed=9, shortest=9, longest=12)))
 
 

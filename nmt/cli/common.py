@@ -171,6 +171,6 @@ def add_model_options(group: argparse._ArgumentGroup) -> None:
         "--precision",
         choices=["fp32", "bf16", "fp16", "auto"],
         default="fp32",
-        help="number format of matrix products with weights; auto = bf16 if the device has "
+        help="precision of matrix products with weights; auto = bf16 if the device has "
         "instructions for it, fp16 on a V100 or T4, else fp32; default: %(default)s",
     )

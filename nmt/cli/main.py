@@ -47,7 +47,7 @@ examples:
 exit codes:
   0    success
   2    wrong arguments, recipe or input
-  3    failure during the run, for example a diverged training
+  3    failure during the run, for example a diverged run
   4    environment error: disk, device, permission, a folder in use
   129  terminated (SIGHUP)
   130  interrupted (Ctrl-C)
@@ -114,7 +114,7 @@ def program(module: str) -> Program:
 def commands() -> dict[str, tuple[str, str]]:
     """Return all commands: name -> (module, what it does)."""
     own = {name: (f"nmt.cli.{name}", meaning) for name, meaning in COMMANDS.items()}
-    return {**own, "clean": (CLEAN, "drop bad pairs from a parallel text"), **hooks.commands()}
+    return {**own, "clean": (CLEAN, "drop bad pairs from parallel text"), **hooks.commands()}
 
 
 def importers() -> dict[str, str]:

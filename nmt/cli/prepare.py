@@ -59,9 +59,9 @@ def body(args: argparse.Namespace) -> None:
     train = prepared.train
     if recipe.translates:
         found = f"{quantity(len(train), 'training pair')} with a mean of "
-        found += f"{train.src_len.mean():.1f} source and {train.tgt_len.mean():.1f} target pieces"
+        found += f"{train.src_len.mean():.1f} source and {train.tgt_len.mean():.1f} target subwords"
     else:
-        found = f"{quantity(len(train), 'training line')} with {train.src_len.sum():,} pieces"
+        found = f"{quantity(len(train), 'training line')} with {train.src_len.sum():,} subwords"
     print(f"{len(prepared.vocab):,} types; {found}")
     print(f"next: {shlex.join(['nmt-train', *recipe_words(args)])}", file=sys.stderr)
 

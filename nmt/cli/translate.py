@@ -178,10 +178,9 @@ def _add_search_options(p: argparse.ArgumentParser) -> None:
         "--reverse",
         action="append",
         metavar="RUN",
-        help="run folder of a model of the reverse direction; output the candidate with the "
-        "highest sum of its score and --reverse-weight (default: "
-        f"{DEFAULT_REVERSE_WEIGHT}) times the score of the source given it; its best "
-        "checkpoint is used, and several are an ensemble",
+        help="rerank the candidates with the best checkpoint of a reverse model: score + "
+        f"--reverse-weight (default: {DEFAULT_REVERSE_WEIGHT}) x score of the source given the "
+        "candidate; several are an ensemble",
     )
     for name, meaning in CONSTRAINT_FILES.items():
         group_of[name].add_argument(as_flag(name), metavar="FILE", help=meaning)
@@ -192,8 +191,8 @@ def _add_search_options(p: argparse.ArgumentParser) -> None:
     scores.add_argument(
         "--confidence",
         action="store_true",
-        help="write the chrF to expect and a tab before each translation; nmt-score RUN "
-        "--calibrate prepares a run for it",
+        help="write the expected chrF and a tab before each translation; requires nmt-score RUN "
+        "--calibrate",
     )
     scores.add_argument(
         "--score-target",
@@ -470,7 +469,7 @@ def _write(
         notes.append(f"the length limit (--max-len-offset) cut {cut:,} of {many}")
     if short:
         notes.append(
-            f"{quantity(len(short), 'translation')} far too short for the source, so text is "
+            f"{quantity(len(short), 'translation')} too short for the source, so text is "
             f"missing: {_lines(short[:MAX_NAMED_LINES], len(short))}"
         )
     return notes
@@ -500,13 +499,13 @@ def _note_unknown(unknown: UnknownPieces) -> None:
     """Print how much of the source the model does not know, if it is much."""
     if unknown.share > MAX_UNKNOWN:
         _note(
-            f"{unknown.share:.1%} of the source pieces are unknown to the model, in "
+            f"{unknown.share:.1%} of the source subwords are unknown to the model, in "
             f"{unknown.lines_with_unknown:,} of {quantity(unknown.lines, 'line')}; check the "
             "language and script of the input"
         )
     if unknown.lines_all_unknown:
         lines = _lines(unknown.first, unknown.lines_all_unknown)
-        _note(f"all pieces of {lines} are unknown to the model; do not rely on the translation")
+        _note(f"all subwords of {lines} are unknown to the model; do not rely on the translation")
 
 
 def _count_terms(lines: Iterable[str], glossary: Glossary, found: Counter[str]) -> Iterator[str]:

@@ -49,10 +49,10 @@ class Entry(ConfigBase):
     tgt: Language | None = key(None, "O")
     """target language of the corpus; none = the recipe's tgt"""
     tag: Tag | None = key(None, "Johnson 2017, Caswell 2019")
-    """special piece that is put before each source; text can never produce it; nmt-translate --tag
+    """special token before each source; text can never produce it; nmt-translate --tag
     puts it before the lines to translate"""
     tgt_tag: Tag | None = key(None, "Fan 2020")
-    """special piece that each target begins with, such as the target language; nmt-translate
+    """special token that each target begins with, such as the target language; nmt-translate
     --tgt-tag forces it, and no output shows it"""
     tokenized: bool | None = key(None, "O")
     """true = the files are Moses-tokenized, false = they are plain text; if data.tokenized differs,
@@ -142,7 +142,7 @@ class HeldOutEntry(Entry):
             yield "path: a file of corrections is for data.train; give the prefix of two files"
 
     def label(self, recipe: Recipe) -> str:
-        """Return ``name``; without one, SRC-TGT, or SRC for text of one language."""
+        """Return ``name``; without one, SRC-TGT, or SRC for monolingual text."""
         return self.name or "-".join(dict.fromkeys(self.langs(recipe)))
 
 

@@ -44,13 +44,13 @@ _ROWS = {
     "nmt-train --fresh, an option of the command": "overwrite overwrite_output_dir",
     # batches
     "data.batch_tokens": "max_tokens",
-    "data.batch_tokens, in tokens (sentences x pieces of a typical sentence)": "batch_size "
+    "data.batch_tokens, in tokens (sentences x subwords of a typical sentence)": "batch_size "
     "batch_type max_sentences train_batch_size per_device_train_batch_size",
-    "decode.batch_tokens, in source pieces x beam": "eval_batch_size valid_batch_size "
+    "decode.batch_tokens, in source subwords x beam": "eval_batch_size valid_batch_size "
     "per_device_eval_batch_size decode.batch_size",
     "optim.accumulate, in batches per update": "batch_multiplier update_freq update_interval "
     "accum_count gradient_accumulation_steps",
-    "data.max_pieces, in pieces, or data.max_len, in words": "max_sent_length max_length "
+    "data.max_pieces, in subwords, or data.max_len, in words": "max_sent_length max_length "
     "max_seq_len src_seq_length tgt_seq_length max_source_positions max_target_positions "
     "max_source_length max_target_length",
     # learning rate and optimizer
@@ -123,9 +123,9 @@ _ROWS = {
     # search
     "decode and score, two groups": "testing",
     "decode.beam": "beam_size num_beams",
-    "decode.length_alpha (scores are divided by ((5 + length)/6)^alpha)": "lenpen length_penalty "
-    "length_penalty_alpha alpha beam_alpha",
-    "decode.max_len_offset, in pieces (the length of the source plus this)": "max_output_length "
+    "decode.length_alpha (and decode.length_penalty=mean)": "lenpen",
+    "decode.length_alpha": "length_penalty_alpha alpha beam_alpha",
+    "decode.max_len_offset, in subwords (the length of the source plus this)": "max_output_length "
     "max_new_tokens max_len_a max_len_b decode.max_len decode.max_length",
     "decode.allow_unk": "unkpen ban_unk_token generate_unk",
     "nmt-translate --n-best, an option of the command": "nbest n_best nbest_size "

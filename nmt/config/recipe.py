@@ -59,31 +59,28 @@ class DataConfig(ConfigBase):
     """path prefix of the test set, or a list of sets; each set is scored once, at the end of
     training"""
     terms: TermsEntries | None = key(None, "O")
-    """glossary whose terms are training pairs too, or a list of glossaries: files with a source
-    term, a tab and a target term in each line; an entry has the keys of those of data.train, and
-    its path is the file"""
+    """glossary whose terms are added to the training pairs, or a list of glossaries: files with a
+    source term, a tab and a target term per line; entries have the keys of data.train"""
     temperature: float = key(1.0, "Arivazhagan 2019", ge=1, le=100)
-    """sampling temperature T: an epoch draws each entry of data.train in proportion to (number of
-    pairs)^(1/T), the largest entry once; 1 = off, higher = small entries more often; the weight of
-    an entry multiplies this"""
+    """sampling temperature T: corpora are sampled in proportion to size^(1/T), and the largest is
+    seen once an epoch; 1 = off; the weight of an entry multiplies this"""
     download: str | None = key(None, "O")
-    """public corpus that is downloaded for src and tgt if its files are missing: its name in nmt
-    import; after the name mtdata, also IDs and options, as that command takes them"""
+    """public corpus to download for src and tgt if its files are missing: a name of nmt import;
+    mtdata is followed by its IDs and options"""
     tokenized: bool = key(False, "T, A")
     """true = the corpus files are Moses-tokenized: they are not tokenized again, and output is
     detokenized"""
     max_len: int = key(250, "A", ge=1)
-    """maximum length of a training sentence, in words before segmentation; longer pairs are
+    """maximum length of a training sentence in words, before segmentation; longer pairs are
     dropped"""
     max_pieces: int = key(1000, "O", ge=1)
-    """maximum length of a training sentence, in pieces after segmentation; longer pairs are
-    dropped"""
+    """maximum length of a training sentence in subwords; longer pairs are dropped"""
     batch_tokens: int = key(4096, "T, A", ge=8)
-    """maximum size of a batch: number of sentences x length in pieces of the longest one, source or
+    """maximum batch size: number of sentences x length of the longest one in subwords, source or
     target"""
     block: int = key(512, "N 3.1; Liu 2019", ge=8)
-    """length in pieces of the blocks that a language model reads; a batch has data.batch_tokens /
-    data.block blocks; N uses 2048 for causal models"""
+    """context length of a language model in subwords; a batch has data.batch_tokens / data.block
+    blocks; N uses 2048 for causal models"""
     rebatch: bool = key(True, "T, A")
     """true = form new batches in every epoch; false = form them once and shuffle their order, as A
     does"""
@@ -94,18 +91,18 @@ class DataConfig(ConfigBase):
     """maximum share of dev or test pairs that also occur in the training corpus; a larger share is
     a failed check"""
     normalize: Literal["clean", "nfc", "none"] = key("clean", "O")
-    """Unicode form of training and input text: clean = NFC without characters that have no shape,
+    """Unicode normalization of training and input text: clean = NFC without invisible characters,
     as docs/data.md lists them; references are scored unaltered"""
     augment: dict[AugmentKind, Annotated[float, Field(ge=0, le=1)]] = key(
         {},
         "Belinkov 2018, Bogoychev 2023, Nguyen 2021",
         form=f"a mapping of {', '.join(get_args(AugmentKind))} to numbers from 0 to 1",
     )
-    """share of the training pairs that each kind changes, drawn again in each epoch: case =
-    capitals, initial capitals or small letters on both sides; accents = none in the source; typos =
-    of the source, by keyboard neighbors; punctuation = no mark at the end of both sides; quotes =
-    other marks in the source; copies = the same URL, e-mail address, emoji or placeholder in both
-    sides; join = followed by another pair; a kind without a share is off"""
+    """share of the training pairs that each kind of noise changes, drawn anew each epoch: case =
+    all caps, title case or lowercase on both sides; accents = stripped from the source; typos = in
+    the source, by keyboard neighbors; punctuation = final mark removed from both sides; quotes =
+    other quotation marks in the source; copies = the same URL, e-mail address, emoji or placeholder
+    added to both sides; join = concatenated with another pair; a kind without a share is off"""
 
     @property
     def entries(self) -> dict[str, Sequence[CorpusEntry | HeldOutEntry]]:
@@ -158,16 +155,15 @@ class FastBpeConfig(SegmentBase):
     merges: int = key(8000, "T table 1", ge=1, le=MAX_VOCAB)
     """number of BPE merges, learned on both sides together; T uses 3000 for gl-en"""
     codes: str = key("learn", "O")
-    """learn = learn the merges; otherwise the path of a file with the codes of fastBPE or
-    subword-nmt 0.2"""
+    """learn = learn the merges; otherwise a file of BPE codes from fastBPE or subword-nmt 0.2"""
     learn_from: CorpusEntries | None = key(None, "O")
-    """corpora to learn the segmentation from, in any languages; each is an entry as in data.train;
-    none = data.train"""
+    """corpora to learn the segmentation on, in any languages; entries as in data.train; none =
+    data.train"""
     vocab_threshold: int = key(0, "O", ge=0)
-    """pieces that occur less often than this in training are split further; 0 = off"""
+    """subwords that occur less often than this in the training data are split further; 0 = off"""
     dropout: Probability = key(0.0, "O")
     """BPE-dropout (Provilkov et al. 2020): probability of skipping a merge in training text, drawn
-    again in each epoch; 0 = off, 0.1 = the authors' value"""
+    anew each epoch; 0 = off, 0.1 = the authors' value"""
 
 
 class SentencePieceConfig(SegmentBase):
@@ -176,22 +172,21 @@ class SentencePieceConfig(SegmentBase):
     file_key = "model"
     kind: Literal["sentencepiece"] = "sentencepiece"
     vocab_size: int = key(8000, "O", ge=16, le=MAX_VOCAB)
-    """number of pieces in the vocabulary, learned on both sides together"""
+    """vocabulary size, learned on both sides together"""
     model_type: Literal["bpe", "unigram"] = key("bpe", "O")
-    """algorithm of SentencePiece"""
+    """SentencePiece model type"""
     model: str = key("learn", "O")
     """learn = learn the model; otherwise the path of a .model file"""
     learn_from: CorpusEntries | None = key(None, "O")
-    """corpora to learn the segmentation from, in any languages; each is an entry as in data.train;
-    none = data.train"""
+    """corpora to learn the segmentation on, in any languages; entries as in data.train; none =
+    data.train"""
     byte_fallback: bool = key(False, "O")
-    """true = rare and unseen characters become UTF-8 bytes and never UNK; adds 256 pieces"""
+    """true = rare and unseen characters become UTF-8 bytes and never UNK; adds 256 subwords"""
     dropout: Probability = key(0.0, "O")
     """BPE-dropout for model_type: bpe, as in fastbpe; 0 = off"""
     sampling_alpha: float | None = key(None, "O", ge=0)
-    """subword regularization (Kudo 2018) for model_type: unigram: each epoch draws the segmentation
-    of training text in proportion to probability^alpha; 0 = all segmentations are equally probable,
-    0.2 = the author's value; none = off"""
+    """subword regularization (Kudo 2018) for model_type: unigram: each epoch samples segmentations
+    in proportion to probability^alpha; 0 = uniformly, 0.2 = the author's value; none = off"""
 
     def _broken_rules(self) -> Iterator[str]:
         learned, sampling = self.file is None, self.sampling_alpha is not None
@@ -208,7 +203,7 @@ class WhitespaceConfig(SegmentBase):
 
     kind: Literal["whitespace"] = "whitespace"
     min_count: int = key(1, "O", ge=1)
-    """words that occur less often than this in training become UNK"""
+    """words that occur less often than this in the training data become UNK"""
 
 
 SegmentConfig = Annotated[
@@ -221,7 +216,7 @@ PRESET = ("head_scale", "post_attn_norm", "ffn_norm")
 
 
 class ModelConfig(ConfigBase):
-    """The encoder-decoder transformer, with the choices of normalization of both papers."""
+    """The encoder-decoder transformer, with the normalization variants of both papers."""
 
     dim: int = key(512, "T appendix A", ge=2, le=16_384)
     """model dimension d; must be even"""
@@ -241,21 +236,20 @@ class ModelConfig(ConfigBase):
     bias: bool = key(True, "A")
     """true = linear layers have biases"""
     positions: Literal["sinusoidal", "fairseq", "learned"] = key("sinusoidal", "V 3.5; O")
-    """position vectors: sinusoidal = sines of the paper; fairseq = sines from position 2 with other
-    frequencies, as in M2M-100 and NLLB-200; learned = a learned vector for each position, as in
-    mBART-50"""
+    """positional encoding: sinusoidal = as in the paper; fairseq = sinusoidal from position 2 with
+    other frequencies, as in M2M-100 and NLLB-200; learned = learned embeddings, as in mBART-50"""
     max_positions: int = key(1024, "O", ge=640)
-    """number of learned positions; longer sentences do not fit"""
+    """number of learned positional embeddings; longer sentences do not fit"""
     embed_norm: bool = key(False, "O")
-    """true = a norm of the sum of words and positions, as in mBART-50"""
+    """true = a norm after the sum of token and positional embeddings, as in mBART-50"""
     norm: Literal["layernorm", "rmsnorm", "scalenorm"] = key("scalenorm", "T 2.3, table 7")
     """norm of the sublayers and of the encoder and decoder output"""
     norm_place: Literal["pre", "post"] = key("pre", "T 2.1")
     """pre = norm before each sublayer (PreNorm, equation 3); post = norm after each residual sum
     (PostNorm, equation 2)"""
     norm_eps: float = key(1e-5, "T appendix C", gt=0)
-    """epsilon of the norms, which is added to the variance or mean square; for ScaleNorm, the
-    smallest length that it divides by"""
+    """epsilon of the norms, added to the variance or mean square; for ScaleNorm, the lower bound of
+    the divisor"""
     scalenorm_gain: Literal["learned", "fixed"] = key("learned", "T table 7")
     """gain g of ScaleNorm in residual connections and at the end of a stack; fixed = sqrt(d),
     except in the norm before the logits; that norm, embed_norm and extra_norm learn theirs"""
@@ -344,7 +338,7 @@ class InitConfig(ConfigBase):
 
     parent: str | None = key(None, "O", form="the path of a run folder", min_length=1, alias="from")
     """run folder of the parent, the trained model that this run starts from; none = random
-    weights"""
+    initialization"""
     checkpoint: str = key(
         "best",
         "O",
@@ -353,27 +347,27 @@ class InitConfig(ConfigBase):
     )
     """checkpoint of the parent: best, latest, a name, or avg for its newest average"""
     vocab: Literal["new", "parent", "extend"] = key("new", "O")
-    """new = make a vocabulary from this corpus as segment says; pieces that the parent also has
-    take its embedding rows; parent = use the segmentation and vocabulary of the parent; pieces that
-    it does not have become UNK; extend = those of the parent, and new pieces for text that they do
-    not fit, learned from segment.learn_from or data.train"""
+    """new = learn a vocabulary on this corpus as segment says; subwords that the parent also has
+    take its embeddings; parent = the segmentation and vocabulary of the parent; subwords that it
+    lacks become UNK; extend = those of the parent, plus new subwords for text that it segments
+    poorly, learned on segment.learn_from or data.train"""
     new_pieces: int = key(2000, "O", ge=1, le=MAX_VOCAB)
-    """maximum number of new pieces of vocab: extend, for each SentencePiece model of the parent;
-    their rows start as the mean of the rows that they replace"""
+    """maximum number of new subwords of vocab: extend, for each SentencePiece model of the parent;
+    their embeddings start as the mean of those that they replace"""
     trim: bool = key(False, "O")
-    """true = with vocab: parent or extend, keep only the pieces of the corpora (data.train,
-    data.dev, data.test, segment.learn_from), single characters, bytes, tags, new pieces, and the
-    most frequent pieces of the parent"""
+    """true = with vocab: parent or extend, keep only the subwords of the corpora (data.train,
+    data.dev, data.test, segment.learn_from), single characters, bytes, tags, new subwords, and the
+    parent's most frequent subwords"""
     keep_pieces: int = key(8000, "O", ge=0, le=MAX_VOCAB)
-    """number of the most frequent pieces of the parent that trim keeps even if the corpora do not
-    have them"""
+    """number of the parent's most frequent subwords that trim always keeps"""
     tag_rows: dict[Tag, Tag] = key(
         {}, "O", form="a mapping of tags to tags, such as {<glg_Latn>: <por_Latn>}"
     )
-    """new tag -> tag of the parent whose rows it starts from, such as {<glg_Latn>: <por_Latn>};
-    without, a tag that the parent lacks starts as the mean of its tags, or of all its rows"""
+    """new tag -> tag of the parent whose embedding it starts from, such as {<glg_Latn>:
+    <por_Latn>}; other tags that the parent lacks start as the mean of its tags, or of all its
+    embeddings"""
     freeze: Patterns = key([], "O")
-    """patterns of the names of parameters that do not train; * stands for any text; the words
+    """patterns of the names of parameters that are not trained; * matches any text; the words
     embeddings, encoder and decoder stand for these parts"""
 
     @property
@@ -391,7 +385,7 @@ class InitConfig(ConfigBase):
         if "new_pieces" in changed and self.vocab != "extend":
             yield "init.new_pieces requires init.vocab: extend"
         if self.trim and self.vocab == "new":
-            yield "init.trim requires init.vocab: parent or extend; new has no other pieces"
+            yield "init.trim requires init.vocab: parent or extend; new has no other subwords"
         if "keep_pieces" in changed and not self.trim:
             yield "init.keep_pieces requires init.trim: true"
 
@@ -403,23 +397,21 @@ class OptimConfig(ConfigBase):
         "adam", "T appendix A, section 5; O"
     )
     """optimizer; muon = Muon for the weight matrices of the layers and AdamW for all other weights;
-    adafactor = Adafactor, with little memory, whose steps are learning rate x the root mean square
-    of a tensor's weights"""
+    adafactor = Adafactor, which needs little memory; its steps are learning rate x RMS of the
+    tensor"""
     betas: tuple[Probability, Probability] = key((0.9, 0.999), "T appendix A")
-    """decay rates of Adam's running means of the gradient and of its square; with muon, of the
-    AdamW part"""
+    """Adam's betas: decay rates of the first and second moments; with muon, of the AdamW part"""
     eps: float = key(1e-8, "T appendix A", gt=0)
     """Adam's epsilon; with muon, of the AdamW part"""
     weight_decay: float = key(0.0, "T appendix C", ge=0)
-    """weight decay: with adam and radam, L2 regularization, whose gradient is added after clipping;
-    with adamw, muon and adafactor, decoupled: an
-    update subtracts learning rate x this x weights"""
+    """weight decay: for adam and radam, L2 regularization, added to the gradient after clipping;
+    for adamw, muon and adafactor, decoupled"""
     clip_norm: float = key(1.0, "T appendix A", ge=0)
-    """maximum global norm of the gradient; a larger gradient is scaled down; 0 = off"""
+    """maximum global gradient norm; larger gradients are scaled down; 0 = off"""
     label_smoothing: Probability = key(0.1, "T appendix A")
-    """probability spread evenly over the vocabulary of the target side"""
+    """label smoothing: probability mass spread evenly over the target vocabulary"""
     accumulate: int = key(1, "T appendix C", ge=1, le=10_000)
-    """batches per update, in each process"""
+    """gradient accumulation: batches per update, in each process"""
 
     def _broken_rules(self) -> Iterator[str]:
         for name in ("betas", "eps") if self.kind == "adafactor" else ():
@@ -433,9 +425,9 @@ class LoraConfig(ConfigBase):
     rank: int = key(0, "O", ge=0, le=4096)
     """rank of the updates; 0 = off: all parameters train; the paper uses 4 to 64"""
     alpha: float | None = key(None, "O", gt=0)
-    """the updates are multiplied by alpha / rank; none = 2 x rank"""
+    """the updates are scaled by alpha / rank; none = 2 x rank"""
     targets: Patterns = key(["*"], "O")
-    """patterns of the names of linear layers that get an update, such as decoder.*.qkv; * = all"""
+    """patterns of the names of linear layers that LoRA adapts, such as decoder.*.qkv; * = all"""
 
 
 class TrainConfig(ConfigBase):
@@ -449,24 +441,24 @@ class TrainConfig(ConfigBase):
     min_lr: float = key(1e-6, "T appendix A", ge=0)
     """training ends when the learning rate falls below this"""
     stop_patience: int = key(20, "T appendix A", ge=1)
-    """training ends after this many validations in a row without a new best score; T uses 50 for
-    gl-en"""
+    """early stopping: training ends after this many validations in a row without a new best score;
+    T uses 50 for gl-en"""
     keep: int = key(1, "O", ge=1)
     """number of newest checkpoints to keep, in addition to the best one"""
     average: int = key(0, "V 6.1", ge=0)
-    """number of newest checkpoints to average when training ends; the average is used if its dev
-    score is not worse than the best; 0 = off, otherwise at least 2"""
+    """checkpoint averaging: number of newest checkpoints to average when training ends; the average
+    is used if its dev score is not worse than the best; 0 = off, otherwise at least 2"""
     max_bad_updates: int = key(10, "O", ge=1)
     """training stops with an error after this many updates in a row with an infinite or NaN
     gradient; such an update is skipped and counted"""
     log_every: int = key(100, "O", ge=1)
     """updates between log lines"""
     recompute: bool = key(False, "O")
-    """true = the backward pass computes the activations of each layer, and the logits, again
-    instead of keeping them: less memory, about a third more time; on a GPU without CUDA graphs"""
+    """activation checkpointing: true = the backward pass recomputes the activations of each layer
+    and the logits: less memory, about a third more time; on a GPU without CUDA graphs"""
     shard: Literal["off", "full"] = key("off", "N released code")
-    """with several processes: off = each process has the complete model; full = each has a part of
-    the weights, gradients and optimizer state, for a model that is too large for one GPU"""
+    """with several processes: off = each process has the complete model; full = weights, gradients
+    and optimizer state are sharded, for a model that is too large for one GPU"""
     tensorboard: Literal["auto", "on", "off"] = key("auto", "O")
     """write metrics for TensorBoard to RUN/tensorboard; auto = if the package tensorboard is
     installed; on = a missing package is an error"""
@@ -478,15 +470,18 @@ class TrainConfig(ConfigBase):
 
 
 class DecodeConfig(ConfigBase):
-    """Search: for validation, for the test set, and as defaults of nmt-translate."""
+    """Beam search, for validation and test and as defaults of nmt-translate."""
 
     beam: int = key(4, "A", ge=1, le=1000)
     """beam size; 1 = greedy search"""
     length_alpha: float = key(0.6, "W, A", ge=0, le=10)
-    """exponent alpha of the length penalty: scores are divided by ((5 + length)/6)^alpha; 0 = off,
-    higher = longer translations"""
+    """exponent alpha of the length penalty, which divides scores; 0 = off, higher = longer
+    translations"""
+    length_penalty: Literal["gnmt", "mean"] = key("gnmt", "W, O")
+    """length penalty of n tokens: gnmt = ((5 + n)/6)^length_alpha; mean = n^length_alpha, as in
+    fairseq, transformers and CTranslate2, where n counts a target tag too"""
     max_len_offset: int = key(50, "V, A", ge=1, le=10_000)
-    """maximum length of a translation: length of the source plus this, in pieces"""
+    """maximum length of a translation in subwords: length of the source plus this"""
     stop_rule: Literal["bound", "count"] = key("bound", "A")
     """when the search of a sentence ends: bound = when no unfinished hypothesis can become the
     best; count = when as many hypotheses as the beam size have ended, as in fairseq and
@@ -494,7 +489,7 @@ class DecodeConfig(ConfigBase):
     allow_unk: bool = key(False, "A")
     """true = translations may contain UNK"""
     batch_tokens: int = key(16384, "O", ge=1, le=1_000_000_000)
-    """maximum size of a batch: source pieces with padding x beam; affects speed and memory; in bf16
+    """maximum batch size: source subwords with padding x beam; affects speed and memory; in bf16
     and fp16, it can also change translations"""
 
 
@@ -565,13 +560,13 @@ class Recipe(ConfigBase):
     out: str = key("", "O")
     """run folder; empty = runs/NAME in the working directory, for the recipe NAME.yaml"""
     seed: int = key(1, "O", ge=0, le=2**32 - 1)
-    """seed of all random numbers: initial weights, batches, dropout, noise"""
+    """random seed of initial weights, batches, dropout and noise"""
     device: str = key(
         "auto", "O", form="auto, cpu, cuda or cuda:N", pattern=r"^(auto|cpu|cuda(:\d+)?)$"
     )
     """where to train; auto = a GPU if torch finds one, otherwise the CPU"""
     precision: Literal["auto", "fp32", "bf16", "fp16"] = key("auto", "O")
-    """number format of matrix products; auto = bf16 if the GPU or CPU has instructions for it, fp16
+    """precision of matrix products; auto = bf16 if the GPU or CPU has instructions for it, fp16
     on V100 and T4, otherwise fp32"""
     graphs: Literal["auto", "off"] = key("auto", "O")
     """auto = on a GPU, record updates as CUDA graphs; off = launch each kernel"""
@@ -735,7 +730,7 @@ class Recipe(ConfigBase):
                     "data.rebatch: true"
                 )
         if data.augments and segment.kind == "whitespace":
-            yield "data.augment needs pieces smaller than words; choose another segment.kind"
+            yield "data.augment needs subwords; choose another segment.kind"
         if segment.learning_entries and segment.file is not None and not self.init.adapts:
             yield f"segment.learn_from has no effect with segment.{segment.file_key}; remove one"
         with_task = f" with task: {self.task}"

@@ -44,7 +44,7 @@ class InverseSqrt(ScheduleBase):
     scale: float = key(1.0, "T equation 7", gt=0)
     """factor on the learning rate, lambda of equation 7; 2 is the paper's 2xLR"""
     warmup_updates: int = key(8000, "T 3.3", ge=0, le=MAX_UPDATES)
-    """updates until the learning rate is highest; 0 = no warm-up"""
+    """number of warm-up updates; 0 = no warm-up"""
 
     def lr(self, update: int, history: History, dim: int) -> float:
         """Return the learning rate of this update."""
@@ -58,7 +58,7 @@ class ValDecay(ScheduleBase):
     scale: float = key(1.0, "T 3.3", gt=0)
     """factor on the learning rate, lambda of equation 7"""
     warmup_updates: int = key(8000, "T 3.3", ge=1, le=MAX_UPDATES)
-    """updates until the learning rate is highest"""
+    """number of warm-up updates"""
     decay: float = key(0.8, "T 3.3", gt=0, lt=1)
     """factor on the learning rate at each decay"""
     patience: int = key(3, "T 3.3", ge=1)
@@ -101,9 +101,9 @@ class Linear(ScheduleBase):
     peak: float = key(..., "N table 1", gt=0, alias="lr")
     """highest learning rate, at the end of the warm-up"""
     warmup_updates: int = key(500, "N table 7", ge=0, le=MAX_UPDATES)
-    """updates until the learning rate is highest; 0 = no warm-up"""
+    """number of warm-up updates; 0 = no warm-up"""
     total_updates: int = key(..., "N", ge=1, le=MAX_UPDATES)
-    """updates until the learning rate is end_lr; then training ends"""
+    """updates until the learning rate reaches end_lr; then training ends"""
     end_lr: float = key(0.0, "N table 7", ge=0)
     """learning rate of the last update"""
 

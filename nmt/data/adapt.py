@@ -93,7 +93,7 @@ def _pieces_of(segmenter: Segmenter, chunk: Chunk) -> set[str]:
 
 
 def _pieces(segmenter: Segmenter, texts: Sequence[TrainingText]) -> set[str]:
-    chunks = chain.from_iterable(text.read("finding pieces") for text in texts)
+    chunks = chain.from_iterable(text.read("finding subwords") for text in texts)
     return set().union(*map_chunks(functools.partial(_pieces_of, segmenter), chunks))
 
 
@@ -126,15 +126,15 @@ def _lines(
     if recipe.init.vocab == "extend":
         shown = ", ".join(itertools.islice(parts, SHOWN)) + (", ..." if len(parts) > SHOWN else "")
         lines.append(
-            f"  new pieces: {len(parts):,}"
-            + (f" ({shown})" if parts else "; the pieces of the parent fit this text")
+            f"  new subwords: {len(parts):,}"
+            + (f" ({shown})" if parts else "; the subwords of the parent fit this text")
         )
-    lines.append(f"  pieces: {types[0]:,} in the parent, {types[1]:,} here")
+    lines.append(f"  subwords: {types[0]:,} in the parent, {types[1]:,} here")
     (before, after), (unknown, still_unknown) = change["pieces"], change["unknown"]
     lines.append(
-        f"  training text: {before:,} -> {after:,} pieces, {unknown / max(1, before):.2%} -> "
+        f"  training text: {before:,} -> {after:,} subwords, {unknown / max(1, before):.2%} -> "
         f"{still_unknown / max(1, after):.2%} of them unknown; "
         f"{change['changed'] / max(1, change['lines']):.1%} of {change['lines']:,} sentences have "
-        "other pieces"
+        "other subwords"
     )
     return lines

@@ -22,7 +22,7 @@ from typing import TypeAlias
 import numpy as np
 import regex
 
-from nmt.data import moses
+from nmt.data import letters, moses
 from nmt.data.bitext import Chunk
 from nmt.data.languages import base_language
 from nmt.data.sentences import join_translations
@@ -63,7 +63,7 @@ class Context:
 
     Attributes:
         draws: of this pair.
-        langs: shortest codes of the source and the target language.
+        langs: codes of the source and the target language.
         tokenized: the lines are words of Moses, without escapes.
         other: draws another pair of the same corpus.
     """
@@ -89,7 +89,7 @@ def join(pair: Pair, context: Context) -> Pair:
 
 def case(pair: Pair, context: Context) -> Pair:
     """Write both sides in capitals, with capital initials, or in small letters."""
-    change = (_upper, _title, _lower)[context.draws.below(3)]
+    change = (letters.upper, _title, letters.lower)[context.draws.below(3)]
     src, tgt = (
         _outside_protected(line, lambda text, lang=lang: change(text, lang))  # type: ignore[misc]
         for line, lang in zip(pair, context.langs, strict=True)
@@ -105,16 +105,16 @@ def accents(pair: Pair, context: Context) -> Pair:
 def typos(pair: Pair, context: Context) -> Pair:
     """Put typing errors into the source: one in each tenth long word, and at least one.
 
-    A letter is replaced by a neighbor on the keyboard, followed by one, left out, or exchanged with
-    the letter before it (Belinkov & Bisk 2018). No word loses its first letter.
+    A letter is replaced by a neighbor on the language's keyboard, followed by one, left out, or
+    exchanged with the letter before it (Belinkov & Bisk 2018). A letter without known neighbors is
+    written twice, left out or exchanged. No word loses its first letter.
     """
-    neighbors = _neighbors(context.langs[0])
     parts = _split_protected(pair[0])
     places = []
     for part in range(0, len(parts), 2):
         for word in _LONG_WORD.finditer(parts[part]):
             i = 1 + context.draws.below(len(word[0]) - 1)
-            if _base(word[0][i]) in neighbors and not unicodedata.combining(word[0][i - 1]):
+            if _OF_ALPHABET.match(word[0][i]) and not unicodedata.combining(word[0][i - 1]):
                 places.append((part, word.start() + i))
     if not places:
         return pair
@@ -122,7 +122,7 @@ def typos(pair: Pair, context: Context) -> Pair:
     for number in reversed(range(len(places))):  # from the end, so that places stay valid
         if number == certain or context.draws.happens(TYPO_RATE):
             part, i = places[number]
-            parts[part] = _typo(parts[part], i, neighbors, context.draws)
+            parts[part] = _typo(parts[part], i, context.langs[0], context.draws)
     return "".join(parts), pair[1]
 
 
@@ -177,12 +177,13 @@ KINDS: dict[str, Kind] = {
 
 # ---------------------------------------------------------------- what the kinds need
 
-_INITIAL = regex.compile(r"(?:^|(?<=[\s(\[\"“„«]))\p{Ll}")
-_UNUSUAL_CAPITALS = re.compile("[\u10d0-\u10ff]")  # Georgian: Unicode has them, writers do not
-_TURKIC = ("tr", "az", "crh", "gag")  # two letters i
+_SMALL_WORD = regex.compile(r"(?:^|(?<=[\s(\[\"“„«]))\p{Ll}[\p{L}\p{M}]*")
 _MARKS = regex.compile(r"(?<=[\p{Latin}\p{Greek}])\p{Mn}+")
 _VOWEL_SIGNS = re.compile("[\u0591-\u05bd\u05bf\u05c1\u05c2\u05c7\u064b-\u0652\u0670]")
 _BARE = str.maketrans("đĐłŁøØħĦ\u0131\u0451\u0401", "dDlLoOhHi\u0435\u0415")
+_OF_ALPHABET = regex.compile(
+    r"(?V1)[[\p{Latin}\p{Greek}\p{Cyrillic}\p{Armenian}\p{Georgian}\p{Arabic}\p{Hebrew}]&&\p{L}]"
+)
 _LONG_WORD = regex.compile(r"[\p{L}\p{M}]{4,}")
 _END_MARKS = regex.compile(r"\s*(?:\p{Sentence_Terminal}|…)+\s*$")
 QUOTE_STYLES = ('""', "“”", "„“", "«»")
@@ -192,20 +193,8 @@ _APOSTROPHE = regex.compile(r"(?<=\p{L})['\u2019](?=\p{L})")
 _INNER_MARK = regex.compile(r"[,;:\u060c\u3001\uff0c\uff1b\uff1a](?=\s)")
 
 
-def _upper(text: str, lang: str) -> str:
-    if _UNUSUAL_CAPITALS.search(text):
-        return text
-    return (text.replace("i", "\u0130") if lang in _TURKIC else text).upper()
-
-
 def _title(text: str, lang: str) -> str:
-    return _INITIAL.sub(lambda found: _upper(found[0], lang), text)
-
-
-def _lower(text: str, lang: str) -> str:
-    if lang in _TURKIC:
-        text = text.replace("I", "\u0131").replace("\u0130", "i")
-    return text.lower()
+    return _SMALL_WORD.sub(lambda found: letters.capitalized(found[0], lang), text)
 
 
 def _split_protected(line: str) -> list[str]:
@@ -228,15 +217,32 @@ def without_accents(text: str) -> str:
     return unicodedata.normalize("NFC", _VOWEL_SIGNS.sub("", bare)).translate(_BARE)
 
 
-_QWERTY = ("qwertyuiop", "asdfghjkl", "zxcvbnm")
-_QWERTZ = ("qwertzuiop", "asdfghjkl", "yxcvbnm")
-_AZERTY = ("azertyuiop", "qsdfghjklm", "wxcvbn")
-_LATIN = dict.fromkeys(("de", "cs", "sk", "hu", "sl", "hr", "bs", "sq"), _QWERTZ) | {"fr": _AZERTY}
-_OTHER_SCRIPTS = (
-    ("йцукенгшщзх", "фывапролджэ", "ячсмитьбю"),
-    ("ςερτυθιοπ", "ασδφγηξκλ", "ζχψωβνμ"),
-    ("ضصثقفغعهخحج", "شسيبلاتنمكط", "ئءؤرىةوزظ"),
-    ("קראטוןםפ", "שדגכעיחלךף", "זסבהנמצתץ"),
+# the rows of the keyboards of languages; "" = of all others of the script
+_LATIN = {
+    "": "qwertyuiop asdfghjkl zxcvbnm",
+    "de cs sk hu sl hr bs sq": "qwertzuiop asdfghjkl yxcvbnm",
+    "fr": "azertyuiop qsdfghjklm wxcvbn",
+}
+_CYRILLIC = {
+    "ru ba bua ce cv kk kv ky mdf mhr mrj myv os sah tt tyv udm": (
+        "йцукенгшщзх фывапролджэ ячсмитьбю"
+    ),
+    "uk rue": "йцукенгшщзхї фівапролджє ячсмитьбю",
+    "be": "йцукенгшўзх фывапролджэ ячсмітьбю",
+    "bg": "явертъуиопшщ асдфгхйкл зьцжбнмч",
+    "sr sh bs hr": "љњертзуиопшђ асдфгхјклчћ ѕџцвбнм",
+    "mk": "љњертѕуиопшѓ асдфгхјклчќ зџцвбнм",
+    "mn": "фцужэнгшүзкъ йыбөахролдп ячёсмитьвю",
+}
+_ARABIC = {
+    "ar arz": "ضصثقفغعهخحج شسيبلاتنمكط ئءؤرىةوزظ",
+    "fa": "ضصثقفغعهخحجچ شسیبلاتنمکگ ظطزرذدئو",
+    "ur": "قوعرتےءیہپ اسدفغھجکل زشچطبنم",
+}
+_OTHERS = (
+    {"": "ςερτυθιοπ ασδφγηξκλ ζχψωβνμ"},
+    {"": "קראטוןםפ שדגכעיחלךף זסבהנמצתץ"},
+    {"": "ქწერტყუიოპ ასდფგჰჯკლ ზხცვბნმ"},
 )
 
 
@@ -244,7 +250,9 @@ _OTHER_SCRIPTS = (
 def _neighbors(lang: str) -> dict[str, str]:
     """Return the letters next to each key of a language's keyboards; rows are half a key apart."""
     found: dict[str, str] = {}
-    for rows in (_LATIN.get(lang, _QWERTY), *_OTHER_SCRIPTS):
+    for keyboards in (_LATIN, _CYRILLIC, _ARABIC, *_OTHERS):
+        of_language = (keys for langs, keys in keyboards.items() if lang in langs.split())
+        rows = next(of_language, keyboards.get("", "")).split()
         for r, row in enumerate(rows):
             for i, letter in enumerate(row):
                 near = [
@@ -263,14 +271,18 @@ def _neighbors(lang: str) -> dict[str, str]:
 
 def _base(letter: str) -> str:
     """Return the key of a letter: small, and without accent."""
-    return without_accents(letter.lower())
+    return without_accents(letters.lower(letter))
 
 
-def _typo(text: str, i: int, neighbors: Mapping[str, str], draws: Draws) -> str:
+def _typo(text: str, i: int, lang: str, draws: Draws) -> str:
     letter = text[i]
-    near = draws.choice(neighbors[_base(letter)])
-    near = near.upper() if letter.isupper() else near
-    changed = (near, letter + near, "", None)[draws.below(4)]
+    keys = _neighbors(base_language(lang)).get(_base(letter), "")
+    changes: list[str | None] = [letter + letter, "", None]
+    if keys:
+        near = draws.choice(keys)
+        near = letters.upper(near, lang) if letter.isupper() else near
+        changes[:1] = [near, letter + near]
+    changed = changes[draws.below(len(changes))]
     if changed is None:
         return text[: i - 1] + letter + text[i - 1] + text[i + 1 :]
     return text[:i] + changed + text[i + 1 :]
@@ -322,7 +334,7 @@ TOKENS: tuple[Callable[[Draws], str], ...] = (
 def _words(token: str, lang: str, context: Context) -> str:
     if not context.tokenized:
         return token
-    return unescaped(" ".join(moses.words_of(token, lang)))
+    return unescaped(" ".join(moses.words_of(token, base_language(lang))))
 
 
 # ---------------------------------------------------------------- a pair, and a corpus
@@ -384,8 +396,7 @@ class Augmenter:
             src, tgt = other(draws)
             return (unescaped(src), unescaped(tgt)) if self._tokenized else (src, tgt)
 
-        short = _short(langs[0]), _short(langs[1])
-        context = Context(draws, short, self._tokenized, another)
+        context = Context(draws, langs, self._tokenized, another)
         plain = (unescaped(pair[0]), unescaped(pair[1])) if self._tokenized else pair
         changed = plain
         for kind in kinds:
@@ -434,7 +445,6 @@ class Augmenter:
         return self.change(pairs[i], kinds, draws, langs, other)
 
 
-_short = functools.cache(base_language)
 _GOLDEN = np.uint64(0x9E3779B97F4A7C15)
 
 

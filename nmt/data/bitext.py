@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from nmt.config.recipe import Recipe
 
 Split: TypeAlias = Literal["dev", "test"]
-# source file and target file; text of one language, for a language model, has only the first
+# source file and target file; monolingual text, for a language model, has only the first
 Sides: TypeAlias = tuple[Path, ...]
 Result = TypeVar("Result")
 
@@ -51,7 +51,7 @@ Result = TypeVar("Result")
 class Bitext:
     """The files of a corpus, and how their lines become sources and targets.
 
-    The targets of text of one language are empty.
+    The targets of monolingual text are empty.
 
     Attributes:
         name: short name for messages.
@@ -76,7 +76,7 @@ class Bitext:
 
     @property
     def monolingual(self) -> bool:
-        """Whether this is text of one language, for a language model."""
+        """Whether this is monolingual text, for a language model."""
         return len(self.sides) == 1
 
     def __str__(self) -> str:
@@ -111,7 +111,7 @@ def _locate(entry: CorpusEntry | HeldOutEntry, recipe: Recipe) -> list[Path | Us
         path = entry.path
         if not recipe.translates:
             fix = "remove this entry of data.train"
-            return [UserError("corrections are pairs, not text of one language", at=path, fix=fix)]
+            return [UserError("corrections are pairs, not monolingual text", at=path, fix=fix)]
         if not Path(path).is_file():
             return [UserError("is not a file", at=path, fix=missing_fix(path))]
         return [Path(path)] * 2

@@ -46,7 +46,7 @@ class PairCheck:
 
     Attributes:
         name: its key in report.json.
-        pair: whether a source and its target, "" in text of one language, have it.
+        pair: whether a source and its target, "" in monolingual text, have it.
         threshold: share of the pairs above which there is a message.
         meaning: follows "12 pairs" in the message.
         fix: what to do.
@@ -177,8 +177,9 @@ def _unknown_sources(checked: Checked, name: str, split: SplitReport) -> Found:
     if name != "train" and split.coverage:
         side, coverage = next(iter(split.coverage.items()))
         message = (
-            f"{name}: {coverage.unknown:.0%} of the {checked.report.wording.sides[side]}pieces are "
-            f"unknown (UNK), for example {' '.join(coverage.pieces)}; {_cause_of_unknown(checked)}"
+            f"{name}: {coverage.unknown:.0%} of the {checked.report.wording.sides[side]}subwords "
+            f"are unknown (UNK), for example {' '.join(coverage.pieces)}; "
+            f"{_cause_of_unknown(checked)}"
         )
         yield coverage.unknown, message
 
@@ -202,7 +203,7 @@ def _cause_of_unknown(checked: Checked) -> str:
     pairs = quantity(size, checked.report.wording.unit)
     return (
         f"segment.vocab_size ({segment.vocab_size:,}) is probably too large for {pairs}, so most "
-        f"pieces are complete words: set segment.vocab_size={smaller}; if that does not help, "
+        f"subwords are complete words: set segment.vocab_size={smaller}; if that does not help, "
         f"{check}"
     )
 
@@ -293,8 +294,8 @@ def _lacked_by_parent(checked: Checked, name: str, split: SplitReport) -> Found:
     for side, coverage in (split.coverage or {}).items() if name == "train" else ():
         message = (
             f"train: the vocabulary of the parent lacks {coverage.unknown:.1%} of the "
-            f"{checked.report.wording.sides[side]}pieces, for example {' '.join(coverage.pieces)}; "
-            "they become UNK; set init.vocab=new or init.vocab=extend"
+            f"{checked.report.wording.sides[side]}subwords, for example "
+            f"{' '.join(coverage.pieces)}; they become UNK; set init.vocab=new or init.vocab=extend"
         )
         yield coverage.unknown, message
 
@@ -302,8 +303,8 @@ def _lacked_by_parent(checked: Checked, name: str, split: SplitReport) -> Found:
 def _lacked_by_training(checked: Checked, name: str, split: SplitReport) -> Found:
     for side, coverage in (split.coverage or {}).items() if name != "train" else ():
         message = (
-            f"{name}: {coverage.lacking:.0%} of the {checked.report.wording.sides[side]}pieces are "
-            f"not in the training data, for example {' '.join(coverage.pieces)}; expect lower "
+            f"{name}: {coverage.lacking:.0%} of the {checked.report.wording.sides[side]}subwords "
+            f"are not in the training data, for example {' '.join(coverage.pieces)}; expect lower "
             "scores, or add training data of this kind"
         )
         yield coverage.lacking, message
@@ -325,7 +326,7 @@ def _over_batch(checked: Checked, *_: Any) -> Found:
     if over := checked.report.over_batch_tokens:
         share = over / checked.report.splits["train"].kept
         are = "is" if over == 1 else "are"
-        limit = quantity(checked.data.batch_tokens, "piece")
+        limit = quantity(checked.data.batch_tokens, "subword")
         message = (
             f"train: {quantity(over, 'pair')} ({share:.1%}) {are} longer than data.batch_tokens "
             f"({limit}), so each is a batch of its own; raise data.batch_tokens or lower "

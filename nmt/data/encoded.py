@@ -355,7 +355,7 @@ def encode_held_out(
         ]
         rows = Ragged.of([vocab.ids(pieces) for pieces in sentences])
         encoded.append(rows)
-        if not len(rows.ids):  # text of one language has no targets
+        if not len(rows.ids):  # monolingual text has no targets
             continue
         known = vocab.types_of(side)
         known[UNK] = False

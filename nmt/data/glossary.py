@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TypeAlias
 
+from nmt.data.letters import compared
 from nmt.data.text import Pair, clean_line, is_blank, quantity, read_lines
 from nmt.errors import UserError
 
@@ -66,13 +67,14 @@ def read_term_pairs(path: Path) -> Iterator[Pair]:
 
 def term_problem(source: str, target: str) -> str:
     """Return why two texts cannot be a term, or an empty text if they can."""
-    for side, text in (("source", source), ("target", target)):
+    for side, text in (("source", compared(source).text), ("target", target)):
         if is_blank(text):
             return f"the {side} term is blank"
         if len(text) > LONGEST_TERM:
             size = f"{len(text):,} characters, at most {LONGEST_TERM} are allowed"
             return f"the {side} term has {size}"
-    if any(is_blank(word.strip(STAR)) for word in source.split() if word.endswith(STAR)):
+    beginnings = (word.strip(STAR) for word in source.split() if word.endswith(STAR))
+    if any(is_blank(compared(beginning).text) for beginning in beginnings):
         return f"{STAR} stands alone; it is allowed after the beginning of a word"
     if _SPACE_SIGN in target:
         return "the target term contains U+2581, which SentencePiece uses for a space"

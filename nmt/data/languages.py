@@ -1,9 +1,9 @@
 """Languages: their codes, words and scripts, and a check of the language of each side of a split.
 
 The frequencies of pairs of neighboring letters, including the ends of words, identify a language.
-In ten corpora, dev and test sets share 85 to 97 % of their letter pairs with the same side of the
-training text, and at most 60 % with the other side. Texts of one language from different corpora
-share at least 67 %, texts of different languages at most 64 %.
+In ten corpora, dev and test sets share 85 to 97 % of their character bigrams with the same side of
+the training text, and at most 60 % with the other side. Texts of one language from different
+corpora share at least 67 %, texts of different languages at most 64 %.
 """
 
 from __future__ import annotations
@@ -160,7 +160,7 @@ def _is_of_script(char: str, script: str) -> bool:
     return script_of_letter(char) in script.split()
 
 
-# ---------------------------------------------------------------- letter pairs
+# ---------------------------------------------------------------- character bigrams
 
 MIN_LETTER_PAIRS = 500  # fewer do not identify a language
 SWAPPED_THRESHOLD = 0.05  # sides are swapped if the other side overlaps by this much more
@@ -169,7 +169,7 @@ SAME_THRESHOLD = 0.8  # above it, source and target are in the same language, or
 
 
 class LanguageProfile:
-    """Counts of the letter pairs of a text."""
+    """Counts of the character bigrams of a text."""
 
     def __init__(self) -> None:
         self.pairs: Counter[str] = Counter()
@@ -184,7 +184,7 @@ class LanguageProfile:
 
     @property
     def size(self) -> int:
-        """Number of letter pairs counted."""
+        """Number of character bigrams counted."""
         return self.pairs.total()
 
     @property
@@ -193,7 +193,7 @@ class LanguageProfile:
         return self.size >= MIN_LETTER_PAIRS
 
     def overlap(self, other: LanguageProfile) -> float:
-        """Return the share of letter pairs that two texts have in common, 0 to 1."""
+        """Return the share of character bigrams that two texts have in common, 0 to 1."""
         size, other_size = max(1, self.size), max(1, other.size)
         return sum(min(n / size, other.pairs[p] / other_size) for p, n in self.pairs.items())
 
@@ -248,7 +248,7 @@ def check_languages(
         if is_pair and (common := sides[0].overlap(sides[1])) > SAME_THRESHOLD:
             warnings.append(
                 f"{name}: source and target seem to be the same language ({common:.0%} of their "
-                "letter pairs are the same); check that the two files are different"
+                "character bigrams are the same); check that the two files are different"
             )
     for corpus, trained in train.items():
         for split, sides in held_out.items():
@@ -288,7 +288,7 @@ def _compare(
     if all(swapped):
         return [
             f"source and target are swapped in {split} or in {corpus}: the source side of "
-            f"{split} has {crossed[0]:.0%} of its letter pairs in common with the target side of "
+            f"{split} shares {crossed[0]:.0%} of its character bigrams with the target side of "
             f"{corpus} and {same[0]:.0%} with its source side, and the target side {crossed[1]:.0%}"
             f" and {same[1]:.0%} vice versa; swap the two files of one of them"
         ], []
@@ -297,12 +297,12 @@ def _compare(
         if swapped[side]:
             warnings.append(
                 f"{split}: the {lang} side is more like the {other} side of {corpus} "
-                f"({crossed[side]:.0%} of its letter pairs in common) than like its {lang} side "
+                f"({crossed[side]:.0%} of its character bigrams) than like its {lang} side "
                 f"({same[side]:.0%}); check that the file {split}.{lang} is right"
             )
         elif same[side] < OVERLAP_THRESHOLD:
             warnings.append(
-                f"{split}: the {lang} side has only {same[side]:.0%} of its letter pairs in common "
+                f"{split}: the {lang} side shares only {same[side]:.0%} of its character bigrams "
                 f"with the {lang} side of {corpus}; check that both are in the same language"
             )
     return [], warnings

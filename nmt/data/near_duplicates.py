@@ -17,6 +17,7 @@ from typing import TypeAlias
 import regex
 
 from nmt.data.languages import WORD, WORD_OR_NUMBER
+from nmt.data.letters import fold
 
 Words: TypeAlias = tuple[str, ...]
 
@@ -35,13 +36,13 @@ LINES_PER_COMPARISON = 50
 
 @functools.lru_cache(maxsize=8)  # several checks of a pair need the same lines
 def normalized(text: str) -> Words:
-    """Return the lowercased words without digits, placeholders and punctuation."""
-    return tuple(WORD.findall(PLACEHOLDER.sub(" ", text.lower())))
+    """Return the words in any case, without digits, placeholders and punctuation."""
+    return tuple(WORD.findall(PLACEHOLDER.sub(" ", fold(text))))
 
 
 def words_and_numbers(text: str) -> list[str]:
-    """Return the lowercased words and numbers, without punctuation."""
-    return WORD_OR_NUMBER.findall(text.lower())
+    """Return the words in any case and the numbers, without punctuation."""
+    return WORD_OR_NUMBER.findall(fold(text))
 
 
 def _one_word_less(words: Words) -> Iterator[Words]:

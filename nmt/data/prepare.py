@@ -183,7 +183,7 @@ def _write(
     train_report.coverage = unknown or None
     if augmenter:
         train_report.augmented = check_augmented(augmenter, segmenter, vocab, training)
-    train_report.drop(f"longer than {quantity(data.max_pieces, 'piece')}", left_out)
+    train_report.drop(f"longer than {quantity(data.max_pieces, 'subword')}", left_out)
     require_training_pairs(train_report, files)
     vocab.save(folder)
     report.types = len(vocab)

@@ -21,7 +21,7 @@ MIN_HELD_OUT = 100  # pairs; scores of a smaller split are unreliable
 
 
 class Wording(NamedTuple):
-    """The words for pairs, or for lines of text of one language, in sentences of a report.
+    """The words for pairs, or for lines of monolingual text, in sentences of a report.
 
     Attributes:
         unit: "pair" or "line".
@@ -38,7 +38,7 @@ class Wording(NamedTuple):
 
     @classmethod
     def of(cls, monolingual: bool) -> Wording:
-        """Return the words for text of one language, or for pairs."""
+        """Return the words for monolingual text, or for pairs."""
         if monolingual:
             return cls("line", {"src": "", "tgt": ""}, "", "are blank", True)
         sides = {"src": "source ", "tgt": "target "}
@@ -145,7 +145,7 @@ class CorpusForm:
 
 @dataclass
 class SplitReport:
-    """The numbers of a split. The pairs of text of one language are its lines.
+    """The numbers of a split. The pairs of monolingual text are its lines.
 
     Attributes:
         pairs, kept: pairs in the files, and pairs that passed the filters.
@@ -156,11 +156,12 @@ class SplitReport:
         coverage: by side, "src" and "tgt": of a held-out split, by the training data; of the
             training data, by the vocabulary of the parent (``init.vocab: parent``).
         forms: of each training corpus, if there are several.
-        blank: blank lines of text of one language, which stay; None = this is a parallel corpus.
+        blank: blank lines of monolingual text, which stay; None = this is a parallel corpus.
         dropped_later: pairs that were dropped after the checks, which ``suspicious`` includes.
         round_trip: of plain training text; None = not checked.
         sentences: number of sources with each number of sentences, in a sample of a parallel
             training corpus.
+        abbreviations: source language -> words whose stop ends no sentence, in small letters.
         augmented: what each kind of ``data.augment`` does to the training data; None = it is off.
     """
 
@@ -179,6 +180,7 @@ class SplitReport:
         default_factory=dict
     )
     sentences: dict[int, int] | None = None
+    abbreviations: dict[str, list[str]] | None = None
     augmented: dict[str, Augmented] | None = None
 
     @property
@@ -320,10 +322,12 @@ def usual_line(text: str) -> UsualLine:
     values = json.loads(text)
     try:
         lengths = values.get("lengths", {}).get("train", {})
-        counts = values["splits"]["train"].get("sentences", {})
+        train = values["splits"]["train"]
+        counts = train.get("sentences", {})
         return UsualLine(
             usual_sentences({int(number): int(lines) for number, lines in counts.items()}),
             lengths["tgt"]["total"] / lengths["src"]["total"] if "tgt" in lengths else 1.0,
+            dict(train.get("abbreviations", {})),
         )
     except (AttributeError, LookupError, TypeError, ZeroDivisionError) as error:
         raise ValueError(f"a value is missing or has another type: {error}") from error
@@ -359,7 +363,7 @@ def summary(report: CorpusReport) -> str:
                 for side, coverage in split.coverage.items()
                 if side == "src" or not report.wording.monolingual
             )
-            parts.append(f"{unknown} pieces unknown to the parent")
+            parts.append(f"{unknown} subwords unknown to the parent")
         lines.append(f"{name}: {'; '.join(parts)}")
     lines += [f"train: {text}" for text in report.draws]
     if "train" in report.splits and (augmented := report.splits["train"].augmented):

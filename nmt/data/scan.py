@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 from array import array
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple
@@ -34,7 +34,7 @@ from nmt.data.report import (
     Wording,
 )
 from nmt.data.segmenters.base import Segmenter
-from nmt.data.sentences import split_sentences
+from nmt.data.sentences import AbbreviationCounts, split_sentences
 from nmt.data.text import SIDES, Pair, is_blank, quantity
 from nmt.data.vocab import Vocab
 from nmt.errors import UserError
@@ -46,6 +46,7 @@ if TYPE_CHECKING:
 MAX_PIECE_LENGTH = 20  # characters per allowed piece; a longer line has too many pieces
 PROFILED_PAIRS = 5000  # the letters of so many pairs are counted, then of 1 in PROFILED_ONE_IN
 PROFILED_ONE_IN = 64
+COUNTED_PAIRS = 50_000  # of a corpus: abbreviations are learned from their sources and the same few
 LENGTHS = "data.max_len and data.max_pieces"
 ROUND_TRIPS = 2000  # pairs that are segmented and joined again
 AUGMENTED = 500  # pairs that each kind of data.augment changes for the report
@@ -227,8 +228,9 @@ class SplitCheck:
         hashes: of the pairs that passed.
         comparable: hashes of pairs that should not be in another split, as a short line may be.
         normalized: for ``read_pairs`` to count into.
-        profiles: letter pairs of both sides, by corpus.
-        sentences: number of sampled sources with each number of sentences.
+        profiles: character bigrams of both sides, by corpus.
+        sources: sampled lines of each source language, to count their sentences.
+        abbreviations: counts of the words of each source language.
     """
 
     def __init__(
@@ -252,7 +254,8 @@ class SplitCheck:
             other_form={side: OtherForm() for side in SIDES},
         )
         self.forms: list[CorpusForm] = []
-        self.sentences: Counter[int] = Counter()
+        self.sources: defaultdict[str, list[str]] = defaultdict(list)
+        self.abbreviations: defaultdict[str, AbbreviationCounts] = defaultdict(AbbreviationCounts)
         self.profiles: dict[str, Profiles] = {}
         # hashes of the pairs of each split that occur here, with the first place and its text
         self._shared: dict[str, dict[int, str]] = {name: {} for name in self.held_out}
@@ -272,6 +275,8 @@ class SplitCheck:
             split.blank = split.blank or 0
         new = (LanguageProfile(),) if monolingual else (LanguageProfile(), LanguageProfile())
         profiles = self.profiles.setdefault(corpus.name, new)
+        language = base_language(corpus.langs[0])
+        splits = self.limits is not None and not monolingual  # translation may split such sources
         form = CorpusForm(corpus.name, corpus.tokenized)
         self.forms.append(form)
         for found in pairs:
@@ -291,12 +296,14 @@ class SplitCheck:
             self.hashes.append(key)
             if not (self.limits or (monolingual and is_short(src))):
                 self.comparable.add(key)
-            if form.kept <= PROFILED_PAIRS or not key % PROFILED_ONE_IN:
+            sampled = not key % PROFILED_ONE_IN
+            if splits and (sampled or form.kept <= COUNTED_PAIRS):
+                self.abbreviations[language].add(src)
+            if sampled or form.kept <= PROFILED_PAIRS:
                 for profile, line in zip(profiles, (src, tgt), strict=False):
                     profile.add(line)
-                if self.limits and not monolingual:
-                    count = len(split_sentences(src, base_language(corpus.langs[0])))
-                    self.sentences[count] += 1
+                if splits:
+                    self.sources[language].append(src)
             self._compare(key, src, tgt, place)
             if both_ways:
                 self._compare(pair_hash(tgt, src), tgt, src, place)
@@ -306,13 +313,20 @@ class SplitCheck:
         """Return the numbers of the split."""
         hashes = np.sort(np.frombuffer(self.hashes, np.int64)) if self.hashes else np.empty(0)
         split = self.split
+        learned = {lang: counts.learned() for lang, counts in self.abbreviations.items()}
+        sentences = Counter(
+            len(split_sentences(line, lang, learned[lang]))
+            for lang, lines in self.sources.items()
+            for line in lines
+        )
         return replace(
             split,
             suspicious={name: f for name, f in split.suspicious.items() if f.count},
             duplicates=int(np.count_nonzero(hashes[1:] == hashes[:-1])),
             other_form={side: form for side, form in split.other_form.items() if form.changes},
             forms=self.forms if len(self.forms) > 1 else None,
-            sentences=dict(sorted(self.sentences.items())) or None,
+            sentences=dict(sorted(sentences.items())) or None,
+            abbreviations={lang: words for lang, words in learned.items() if words} or None,
         )
 
     def overlap(self) -> dict[str, Overlap]:

@@ -27,6 +27,8 @@ tatweel                         dropped between two Arabic letters, which it onl
                                 9.2); stays where it carries a mark, or stands at the end of a word
 ==============================  ===============================================================
 
+Of the marks on one letter, 30 stay in both forms.
+
 Signs with a shape stay, although they are of category Cf: U+0600 ARABIC NUMBER SIGN, U+06DD ARABIC
 END OF AYAH, the controls of Egyptian hieroglyphs and others.
 """
@@ -38,6 +40,7 @@ import re
 import unicodedata
 
 FORMS = ("none", "nfc", "clean")
+MOST_MARKS = 30  # on one letter (Stream-Safe Text Format, UAX #15); to sort more takes seconds
 NOT_NFC = "not in Unicode NFC"
 
 # without a shape everywhere; U+17B4 and U+17B5 are deprecated vowels of Khmer
@@ -54,6 +57,7 @@ _DEPENDENT = (
 _ANY = re.compile(f"[{_DROPPED}{_SPACES}{_DEPENDENT}]")
 _DROP, _SPACE = re.compile(f"[{_DROPPED}]+"), re.compile(f"[{_SPACES}]")
 _RUN = re.compile(f"[{_DEPENDENT}]+")
+_MAYBE_MANY_MARKS = re.compile(rf"[^\w\s\x00-\x7f]{{{MOST_MARKS + 1}}}")
 
 # scripts by the first word of the names of their letters
 _UNSPACED = "THAI LAO KHMER MYANMAR TIBETAN TAI NEW BALINESE JAVANESE".split()  # noqa: SIM905
@@ -69,17 +73,29 @@ def normalize(text: str, form: str) -> str:
     """Return text in a form of ``data.normalize``: none, nfc or clean."""
     if form == "none" or text.isascii():
         return text
-    text = unicodedata.normalize("NFC", text)
+    text = unicodedata.normalize("NFC", bounded(text))
     if form == "nfc" or not _ANY.search(text):
         return text
-    return unicodedata.normalize("NFC", _without_shapeless(text))
+    return unicodedata.normalize("NFC", bounded(_without_shapeless(text)))
+
+
+def bounded(text: str) -> str:
+    """Return text with at most MOST_MARKS marks on a letter: no language needs as many."""
+    if not _MAYBE_MANY_MARKS.search(text):
+        return text
+    kept, marks = [], 0
+    for char in text:
+        marks = marks + 1 if unicodedata.combining(char) else 0
+        if marks <= MOST_MARKS:
+            kept.append(char)
+    return "".join(kept)
 
 
 def removed(text: str) -> set[str]:
     """Return the characters that the form ``clean`` removes from text, besides NFC."""
     if text.isascii() or not _ANY.search(text):
         return set()
-    text = unicodedata.normalize("NFC", text)
+    text = unicodedata.normalize("NFC", bounded(text))
     kept = _without_shapeless(text)
     return {char for char in set(_ANY.findall(text)) if kept.count(char) < text.count(char)}
 

@@ -22,7 +22,8 @@ from nmt.runtime.signals import end_with, leave_signals_to_parent
 CHUNK = 2000  # items that a worker gets at a time
 MIN_PARALLEL_CHUNKS = 6  # with fewer chunks, starting workers takes longer than it saves
 READ_AHEAD = 2  # chunks submitted per worker before their results are needed
-# a forked worker does not import anything again, such as torch when training prepares the data
+# a forked worker does not import anything again, such as torch when training prepares the data;
+# Python 3.12 warns that threads of the parent do not run in a fork, but workers need none
 START_METHOD = "fork" if sys.platform == "linux" else "spawn"
 
 Item = TypeVar("Item")

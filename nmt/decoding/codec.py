@@ -48,7 +48,7 @@ class Translation:
         token_log_probs: of each piece and of EOS, if requested. Each part of a line has an EOS.
         alignment: pairs (source word, target word), from 0, if requested. Words are those of
             tokenized text, or of plain text if the segmenter has no tokenizer.
-        short: whether it, or that of a part of the line, is far too short for its source.
+        short: whether it, or that of a part of the line, is too short for its source.
         eos: where the EOS are in ``token_log_probs``.
     """
 
@@ -186,7 +186,7 @@ class TextCodec:
         parts = self.divide(line, "line" if prefix.ids or phrases else split, src)
         count = sum(len(pieces) for _, pieces in parts)
         if count > MAX_SOURCE_PIECES and not (split == "auto" and all(text for text, _ in parts)):
-            note = f"line {number} has {count:,} pieces; it is translated in {len(parts):,} parts"
+            note = f"line {number} has {count:,} subwords; it is translated in {len(parts):,} parts"
             print(f"note: {note}", file=sys.stderr)
         tag_ids = self.tag_ids(options.tag)
         ids = self.source_ids(number, [piece for _, pieces in parts for piece in pieces])
@@ -206,7 +206,7 @@ class TextCodec:
     def glossary(self, terms: Sequence[Term], src: str | None = None) -> Glossary:
         """Make the glossary of some terms for lines of a language, None = that of the model."""
         tokenized = self.segmenter.moses.tokenized
-        return glossary_of(tuple(terms), (src or self.src, self.tgt) if tokenized else None)
+        return glossary_of(tuple(terms), (src or self.src, self.tgt), tokenized)
 
     def divide(
         self, line: str, split: str = "line", src: str | None = None
@@ -228,7 +228,9 @@ class TextCodec:
         texts = [line]
         if most is not None or not fits(texts):
             normal = self.segmenter.moses.normalize(clean_line(line))
-            sentences = split_sentences(normal, base_language(src or self.src))
+            lang = base_language(src or self.src)
+            known = self.usual.abbreviations.get(lang, ())
+            sentences = split_sentences(normal, lang, known)
             texts = join_in_parts(sentences, fits)
         parts = []
         for text in texts:
@@ -417,10 +419,10 @@ class TextCodec:
         )
 
     def is_short(self, source: int, translation: int) -> bool:
-        """Return whether a translation is far too short for its source, so that text is missing.
+        """Return whether a translation is too short for its source, so that text is missing.
 
-        By the ratio of lengths of the training data, the source has over twice its pieces, plus
-        ten: the lengths of short texts differ more than those of sentences.
+        The expected length (source length x training length ratio) exceeds twice the actual length
+        plus ten subwords: the lengths of short texts vary more than those of sentences.
         """
         expected = source * self.usual.length_ratio
         return expected > SHORT_RATIO * translation + SHORT_SLACK
@@ -451,7 +453,7 @@ def too_long(line: str) -> str:
 
 def _check_size(name: str, pieces: int, at: str) -> None:
     if pieces > MAX_SOURCE_PIECES:
-        problem = f"{name} has {pieces:,} pieces, at most {MAX_SOURCE_PIECES} are allowed"
+        problem = f"{name} has {pieces:,} subwords, at most {MAX_SOURCE_PIECES} are allowed"
         raise UserError(problem, at=at, fix="give shorter text")
 
 

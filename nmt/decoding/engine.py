@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol, TypeAlias, TypeVar, runtime_checkable
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, runtime_checkable
 
 import numpy as np
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from nmt.config.recipe import DecodeConfig
 
-Number = TypeVar("Number", "torch.Tensor", float)
+Penalty: TypeAlias = Callable[[Any], Any]  # number of tokens -> what divides their score
 # ids of source and target, without EOS, and a line number for errors
 EncodedPair: TypeAlias = tuple[np.ndarray, np.ndarray, int]
 Stop: TypeAlias = Callable[[], None]  # called between two steps; may raise an exception to stop
@@ -89,11 +89,6 @@ class Hypothesis:
     log_prob: float
     score: float
     finished: bool
-
-
-def length_penalty(length: Number, alpha: float) -> Number:
-    """Compute ``((5 + n) / 6)^alpha`` (W equation 14)."""
-    return ((5 + length) / 6) ** alpha
 
 
 @dataclass(frozen=True)

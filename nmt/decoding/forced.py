@@ -34,7 +34,6 @@ from nmt.decoding.engine import (
     Stop,
     TokenScores,
     ignore,
-    length_penalty,
 )
 from nmt.decoding.ensemble import Ensemble
 from nmt.decoding.options import SearchOptions
@@ -326,7 +325,7 @@ def score_pairs(
         results[index] = Translation(
             tgt,
             results[index].text,
-            log_prob / length_penalty(len(log_probs), options.length_alpha),
+            log_prob / options.penalty(len(log_probs)),
             log_prob,
             finished=True,
             token_log_probs=log_probs,
@@ -356,7 +355,7 @@ def _segment_pair(
         problem = too_long(line)
         pieces = [] if problem else segment(line)
         if len(pieces) > limit:
-            problem = f"{len(pieces):,} pieces, at most {limit:,} are allowed"
+            problem = f"{len(pieces):,} subwords, at most {limit:,} are allowed"
         if problem:
             print(f"note: line {number} is not scored: its {side} has {problem}", file=sys.stderr)
             return None

@@ -1,9 +1,9 @@
 """Find the terms of a glossary in a line, and the forms of their translations.
 
 A line has a term if it has its words next to each other. A word of a term without capital letters
-matches in any case, one with capital letters only as it is: ``us`` matches ``US``, and ``US`` does
-not match ``us``. In scripts without spaces, each letter is a word. Where terms overlap, the one of
-most words counts.
+matches in any case, one with capital letters as it is or in capitals: ``us`` matches ``US``, and
+``US`` does not match ``us``. ``nmt.data.letters`` says which letters are equal. In scripts without
+spaces, each letter is a word. Where terms overlap, the one of most words counts.
 
 A translation has one form of a term: any of the alternatives, as it is written or, as at the
 beginning of a sentence, with a capital letter; in capital letters where the source has it so. A
@@ -13,19 +13,30 @@ term that a line has twice is needed once, because a good translation may say "i
 from __future__ import annotations
 
 import functools
+import itertools
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
 import regex
 
-from nmt.data.glossary import STAR, Term
+from nmt.data.glossary import LONGEST_TERM, STAR, Term
 from nmt.data.languages import WORD_OR_NUMBER
+from nmt.data.letters import capitalized, compared, fold, fold_capitals, upper
 from nmt.data.text import clean_line
 from nmt.data.tokenizer import Moses
-from nmt.data.unicode import normalize
 
 _WORD_OR_SIGN = regex.compile(rf"{WORD_OR_NUMBER.pattern}|\S")
+_LONGEST_BEGINNING = 3 * LONGEST_TERM  # a letter in any case has up to three letters
+
+
+class Word(NamedTuple):
+    """A word or sign of a text: as it is compared with case and without, and its place."""
+
+    text: str
+    folded: str
+    start: int
+    end: int
 
 
 @dataclass
@@ -34,13 +45,38 @@ class _Node:
 
     Attributes:
         next: word, or beginning of a word and ``*`` -> what follows it.
+        capitals: the same in capital letters -> what follows each word that is written so, if not
+            all of them are found in ``next``.
         term: the term that ends here, as the glossary writes it; "" = none.
         targets: its translations.
     """
 
     next: dict[str, _Node] = field(default_factory=dict)
+    capitals: dict[str, list[_Node]] = field(default_factory=dict)
     term: str = ""
     targets: list[str] = field(default_factory=list)
+
+    def add(self, word: Word, star: str, lang: str) -> _Node:
+        """Return what follows a word of a term, or its beginning if ``star`` is not empty."""
+        any_case = not any(map(str.isupper, word.text))
+        key = (word.folded if any_case else word.text) + star
+        if key not in self.next:
+            self.next[key] = _Node()
+            capitals = fold_capitals(word.text, lang)
+            if key != capitals + star and not word.text.isupper():
+                self.capitals.setdefault(capitals + star, []).append(self.next[key])
+        return self.next[key]
+
+    def after(self, word: Word) -> Iterator[_Node]:
+        """Yield what follows a word of a line, the most specific first."""
+        forms = dict.fromkeys((word.text, word.folded))
+        sizes = range(min(max(map(len, forms)), _LONGEST_BEGINNING), 0, -1)
+        beginnings = (form[:size] + STAR for size in sizes for form in forms)
+        in_capitals = self.capitals if word.text.isupper() else {}
+        for key in itertools.chain(forms, beginnings):
+            if key in self.next:
+                yield self.next[key]
+            yield from in_capitals.get(key, ())
 
 
 class _Match(NamedTuple):
@@ -54,33 +90,34 @@ class Glossary:
 
     Args:
         terms: source term and target term; those with the same source term are alternatives.
-        tokenized_as: source and target language of Moses-tokenized lines; None = plain text.
             Terms are plain text.
+        langs: source and target language; "" = not known.
+        tokenized: lines and forms are Moses-tokenized; otherwise plain text.
     """
 
-    def __init__(self, terms: Iterable[Term], tokenized_as: tuple[str, str] | None = None) -> None:
-        self._root = _Node()
+    def __init__(
+        self, terms: Iterable[Term], langs: tuple[str, str] = ("", ""), tokenized: bool = False
+    ) -> None:
+        self._root, self._langs = _Node(), langs
         tokenizer = Moses(tokenized=False)
 
         def in_form(text: str, side: int) -> str:
-            if tokenized_as is None:
-                return text
-            return " ".join(tokenizer.tokenize(text, tokenized_as[side]))
+            return " ".join(tokenizer.tokenize(text, langs[side])) if tokenized else text
 
         for source, target in terms:
             node = self._root
             for written in source.split():
-                keys = split_words(in_form(written.removesuffix(STAR), 0))
-                if written.endswith(STAR):
-                    keys[-1] += STAR
-                for key in keys:
-                    node = node.next.setdefault(key, _Node())
+                words = split_words(in_form(written.removesuffix(STAR), 0), langs[0])
+                for word in words:
+                    last = word is words[-1]
+                    star = STAR if last and written.endswith(STAR) else ""
+                    node = node.add(word, star, langs[0])
             node.term = node.term or source
             node.targets.append(in_form(target, 1))
 
     def find(self, line: str) -> dict[str, tuple[str, ...]]:
         """Find the terms of a line, each with the forms of which its translation has one."""
-        words = split_words(line)
+        words = split_words(line, self._langs[0])
         matches = [
             match for start in range(len(words)) for match in _matches(self._root, words, start)
         ]
@@ -92,60 +129,58 @@ class Glossary:
             places = range(match.start, match.end)
             if taken.isdisjoint(places):
                 taken.update(places)
-                text = "".join(words[match.start : match.end])
-                found.setdefault(match.node.term, []).extend(_forms(match.node.targets, text))
+                text = line[words[match.start].start : words[match.end - 1].end]
+                forms = _forms(match.node.targets, text, self._langs[1])
+                found.setdefault(match.node.term, []).extend(forms)
         return {term: tuple(dict.fromkeys(forms)) for term, forms in found.items()}
 
 
 @functools.lru_cache(maxsize=8)
-def glossary_of(terms: tuple[Term, ...], tokenized_as: tuple[str, str] | None = None) -> Glossary:
+def glossary_of(
+    terms: tuple[Term, ...], langs: tuple[str, str], tokenized: bool = False
+) -> Glossary:
     """Make the glossary of some terms, once; see ``Glossary``."""
-    return Glossary(terms, tokenized_as)
+    return Glossary(terms, langs, tokenized)
 
 
-def has_form(line: str, forms: Iterable[str]) -> bool:
+def has_form(line: str, forms: Iterable[str], lang: str = "") -> bool:
     """Return whether a translation has one of some forms, as complete words."""
-    words = split_words(line)
-    for wanted in map(split_words, forms):
+    words = [word.text for word in split_words(line, lang)]
+    for form in forms:
+        wanted = [word.text for word in split_words(form, lang)]
         size = len(wanted)
         if any(words[start : start + size] == wanted for start in range(len(words) - size + 1)):
             return True
     return False
 
 
-def split_words(text: str) -> list[str]:
+def split_words(text: str, lang: str) -> list[Word]:
     """Split a text into words and signs; in scripts without spaces, into letters."""
-    return _WORD_OR_SIGN.findall(normalize(clean_line(text), "clean"))
+    form, places = compared(clean_line(text), lang)
+    return [
+        Word(found[0], fold(found[0], lang), places[found.start()], places[found.end()])
+        for found in _WORD_OR_SIGN.finditer(form)
+    ]
 
 
-def _matches(node: _Node, words: Sequence[str], start: int) -> Iterator[_Match]:
+def _matches(node: _Node, words: Sequence[Word], start: int) -> Iterator[_Match]:
     """Yield each match of a term that begins at an index, the most specific first."""
 
     def after(node: _Node, end: int) -> Iterator[_Match]:
         if node.term:
             yield _Match(start, end, node)
         if node.next and end < len(words):
-            for key in _keys(words[end]):
-                if key in node.next:
-                    yield from after(node.next[key], end + 1)
+            for following in node.after(words[end]):
+                yield from after(following, end + 1)
 
     return after(node, start)
 
 
-def _keys(word: str) -> Iterator[str]:
-    """Yield the words of a term that a word of a line matches, the most specific first."""
-    cases = dict.fromkeys((word, word.lower()))
-    yield from cases
-    for size in range(len(word), 0, -1):
-        for text in cases:
-            yield text[:size] + STAR
-
-
-def _forms(targets: Sequence[str], text: str) -> Iterator[str]:
+def _forms(targets: Sequence[str], text: str, lang: str) -> Iterator[str]:
     """Yield the forms of a term that a line has as ``text``."""
     yield from targets
     for target in targets:
         if target.split()[0].islower():
-            yield target[0].upper() + target[1:]
+            yield capitalized(target, lang)
     if text.isupper() and len(text) > 1:
-        yield from (target.upper() for target in targets)
+        yield from (upper(target, lang) for target in targets)

@@ -29,7 +29,7 @@ from nmt.decoding.constraints import (
     begins_in_word,
     opens_word,
 )
-from nmt.decoding.engine import SearchInput
+from nmt.decoding.engine import Penalty, SearchInput
 from nmt.decoding.options import SearchOptions
 from nmt.decoding.search import Beams, LogitsProcessor, expand_beams
 
@@ -255,7 +255,7 @@ class RequiredPhrases:
             allowed[~self._opens.to(allowed.device)] = -torch.inf
 
     def select(
-        self, beams: Beams, logits: Tensor, log_sum_exp: Tensor, alpha: float
+        self, beams: Beams, logits: Tensor, log_sum_exp: Tensor, penalty: Penalty
     ) -> tuple[Beams, Tensor]:
         """Select the K best; where phrases are required, one of each amount of progress in turn."""
         batch, beam, types = logits.shape
@@ -278,7 +278,7 @@ class RequiredPhrases:
             log_prob, order = log_prob.sort(dim=-1, descending=True, stable=True)
             token = token.gather(-1, order)
         select = functools.partial(_allocate, self._missing(beams, token), beam)
-        return expand_beams(beams, token, log_prob, alpha, select)
+        return expand_beams(beams, token, log_prob, penalty, select)
 
     def _missing(self, beams: Beams, token: Tensor) -> list[list[int] | None]:
         """Count the missing tokens of continuations [K * C]; None for sentences without phrases."""

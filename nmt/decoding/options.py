@@ -8,7 +8,7 @@ flag of each field of ``SearchOptions``.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Set
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 from pydantic import ValidationError
 
@@ -17,7 +17,13 @@ from nmt.config.recipe import DecodeConfig
 from nmt.config.schema import key
 from nmt.data.glossary import term_problem
 from nmt.data.text import clean_line
+from nmt.data.vocab import tag_piece
 from nmt.errors import UserError
+
+if TYPE_CHECKING:
+    import torch
+
+Number = TypeVar("Number", "torch.Tensor", float)
 
 DEFAULT_REVERSE_WEIGHT = 0.5  # of a reverse model that is given without a weight
 
@@ -29,17 +35,17 @@ class SearchOptions(DecodeConfig):
     """translations per line; above 1, each is written as LINE ||| TEXT ||| LOG-PROBABILITY |||
     SCORE; --json is for texts that may contain |||"""
     sample: bool = key(False, "O")
-    """draw each piece at random from the model's probabilities, without a search"""
+    """sample each token from the model's distribution, instead of searching"""
     temperature: float = key(1.0, "O", gt=0)
-    """divisor of the logits before sampling; above 1, samples vary more"""
+    """sampling temperature, which divides the logits; above 1, samples vary more"""
     top_k: int | None = key(None, "Fan 2018", ge=1, le=1_000_000)
-    """sample from this number of most likely tokens"""
+    """top-k sampling: sample from the k most likely tokens"""
     top_p: float | None = key(None, "Holtzman 2020", gt=0, le=1)
-    """sample from the most likely tokens whose probabilities together reach this"""
+    """nucleus sampling: sample from the most likely tokens whose probabilities add up to this"""
     seed: int = key(1, "O", ge=0, le=2**63 - 1)
-    """seed of the samples"""
+    """random seed of the samples"""
     no_repeat_ngram: int = key(0, "Paulus 2018", ge=0, le=1000)
-    """no sequence of this many pieces occurs twice; 0 = off"""
+    """no n-gram of subwords of this length occurs twice; 0 = off"""
     forbid_all: tuple[str, ...] = key((), "O")
     """phrases that no translation may contain"""
     glossary: tuple[tuple[str, str], ...] = key((), "O")
@@ -56,20 +62,30 @@ class SearchOptions(DecodeConfig):
     """language of the input, for the rules of the tokenizer, if data.train has several source
     languages; none = src of the recipe"""
     token_scores: bool = key(False, "O")
-    """write one JSON object per translation, with the log-probability of each piece"""
+    """write one JSON object per translation, with the log-probability of each subword"""
     align: bool = key(False, "Garg 2019")
     """add the word alignment, SOURCE-TARGET from 0: TEXT ||| 0-0 1-2"""
     mbr: Literal["chrf", "bleu"] | None = key(None, "Kumar 2004")
     """output the candidate with the highest average similarity to all candidates, by this metric"""
     reverse_weight: float = key(0.0, "Yee 2019", ge=0, le=1000)
-    """weight of the score of the source given the candidate, by a model of the reverse direction,
-    next to 1 for the score of the candidate; 0 = off"""
+    """weight of the reverse model's score of the source given the candidate; the score of the
+    candidate has weight 1; 0 = off"""
     reverse_tag: str | None = key(None, "O")
     """tag that the reverse model needs for the source language, such as <2gl>"""
     reverse_tgt_tag: str | None = key(None, "O")
     """target tag that the reverse model needs for the source language, such as <gl>"""
     candidates: int = key(16, "O", ge=2, le=1000)
     """number of candidates that mbr or a reverse model compares"""
+
+    def penalty(self, length: Number) -> Number:
+        """Return what divides the log-probability of this many tokens, EOS included.
+
+        It is ``((5 + n) / 6)^alpha`` (W equation 14); of the kind mean, ``n^alpha`` with a target
+        tag, as in other toolkits.
+        """
+        if self.length_penalty == "mean":
+            return (length + len(tag_piece(self.tgt_tag))) ** self.length_alpha
+        return ((5 + length) / 6) ** self.length_alpha
 
     @property
     def reranks(self) -> bool:
@@ -116,7 +132,8 @@ EXCLUDES = {
 }
 # the options of given translations, which are not searched
 SCORING_OPTIONS = {
-    "length_alpha", "batch_tokens", "align", "token_scores", "tag", "tgt_tag", "src",
+    "length_alpha", "length_penalty", "batch_tokens", "align", "token_scores", "tag", "tgt_tag",
+    "src",
 }  # fmt: skip
 Spell = Callable[[str], str]
 

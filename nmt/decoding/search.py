@@ -3,10 +3,10 @@
 Legend: B sentences still searched, K beams, R rows of B * K that are computed, V types (vocabulary
 entries), A of them that logits have columns for, T positions so far, C candidates of a beam.
 
-The score of a hypothesis is its log-probability / ((5 + n) / 6)^alpha, for n tokens including EOS
-(Wu et al. 2016, equation 14). EOS is forbidden at the first position. Equal scores are ordered by
-beam, so the order does not depend on the batch. The search of a sentence is done at the length
-limit, or by one of two rules:
+The score of a hypothesis is its log-probability / length penalty (``SearchOptions.penalty``), which
+grows with the number of its tokens, EOS included. EOS is forbidden at the first position. Equal
+scores are ordered by beam, so the order does not depend on the batch. The search of a sentence is
+done at the length limit, or by one of two rules:
 
 - bound (the code of Nguyen & Salazar 2019): a finished hypothesis keeps its place in the beam and
   its score. The search is done when no unfinished hypothesis can enter the n best, or when all
@@ -25,7 +25,7 @@ import torch
 from torch import Tensor
 
 from nmt.data.vocab import BOS, EOS
-from nmt.decoding.engine import Hypothesis, NonFiniteScores, Stop, ignore, length_penalty
+from nmt.decoding.engine import Hypothesis, NonFiniteScores, Penalty, Stop, ignore
 from nmt.model.cpu import kernels
 
 COMPACT_AT = 16  # sentences that are done leave the batch when they are 1 in this many
@@ -102,14 +102,14 @@ class SelectionStrategy(Protocol):
     """Selects the continuations of each sentence, where these are not the K best."""
 
     def __call__(
-        self, beams: Beams, logits: Tensor, log_sum_exp: Tensor, alpha: float
+        self, beams: Beams, logits: Tensor, log_sum_exp: Tensor, penalty: Penalty
     ) -> tuple[Beams, Tensor]:
         """Return the K continuations of each sentence, and the beams they continue [B, K].
 
         Args:
             logits: [B, K, V], -inf where a token is not allowed.
             log_sum_exp: [B, K, 1], of all logits.
-            alpha: exponent of the length penalty.
+            penalty: of a length.
         """
 
 
@@ -118,7 +118,7 @@ def beam_search(
     state: State,
     beam: int,
     max_len: Tensor,
-    alpha: float,
+    penalty: Penalty,
     forbidden: Tensor,
     n_best: int = 1,
     processors: Sequence[LogitsProcessor] = (),
@@ -135,7 +135,7 @@ def beam_search(
         state: at the first position.
         beam: K; 1 = greedy.
         max_len: [B] int64, the most tokens of each output, including EOS.
-        alpha: exponent of the length penalty, 0 = none.
+        penalty: of a length, EOS included.
         forbidden: [F] ids that are never produced.
         n_best: at most ``beam``.
         processors: further constraints, in order; a later one can allow tokens that an earlier one
@@ -166,7 +166,7 @@ def beam_search(
         finished=torch.zeros(batch, beam, dtype=torch.bool, device=device),
         sentence=torch.arange(batch, device=device),
     )
-    longest_penalty = length_penalty(max_len, alpha)
+    longest_penalty = penalty(max_len)
     results: list[list[Hypothesis]] = [[] for _ in range(batch)]
     done = torch.zeros(batch, dtype=torch.bool, device=device)
     not_finite = torch.zeros(batch, dtype=torch.bool, device=device)
@@ -200,9 +200,9 @@ def beam_search(
         if strategy is None:
             # a beam has one continuation that ends, so at least K of 2K go on
             width = 2 * beam if by_count else beam
-            beams, parents = beam_step(beams, allowed, log_sum_exp, alpha, rows, types, width)
+            beams, parents = beam_step(beams, allowed, log_sum_exp, penalty, rows, types, width)
         else:
-            beams, parents = strategy(beams, allowed, log_sum_exp, alpha)
+            beams, parents = strategy(beams, allowed, log_sum_exp, penalty)
         length = beams.ids.shape[-1]
         done_now = length >= max_len[beams.sentence]
         if by_count:
@@ -237,7 +237,7 @@ def beam_step(
     beams: Beams,
     logits: Tensor,
     log_sum_exp: Tensor,
-    alpha: float,
+    penalty: Penalty,
     rows: Tensor | None = None,
     types: Tensor | None = None,
     width: int | None = None,
@@ -258,14 +258,14 @@ def beam_step(
     token, log_prob = (
         _to_beams(x, rows, beams.log_prob.shape) for x in (token, highest - log_sum_exp)
     )
-    return expand_beams(beams, token, beams.log_prob[..., None] + log_prob, alpha, width=width)
+    return expand_beams(beams, token, beams.log_prob[..., None] + log_prob, penalty, width=width)
 
 
 def expand_beams(
     beams: Beams,
     token: Tensor,
     log_prob: Tensor,
-    alpha: float,
+    penalty: Penalty,
     select: Callable[[Tensor, Tensor], Tensor] | None = None,
     width: int | None = None,
 ) -> tuple[Beams, Tensor]:
@@ -279,7 +279,7 @@ def expand_beams(
         width: how many of them; None = K.
     """
     width, length = width or beams.ids.shape[1], beams.ids.shape[-1] + 1
-    score = log_prob / length_penalty(length, alpha)
+    score = log_prob / penalty(length)
     # a finished hypothesis continues as itself, once
     finished = beams.finished[..., None]
     once = torch.arange(token.shape[-1], device=token.device) == 0

@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from nmt.data.vocab import EOS
-from nmt.decoding.engine import SearchInput, length_penalty
+from nmt.decoding.engine import Penalty, SearchInput
 from nmt.decoding.logits_processors import RequiredPhrases
 from nmt.decoding.options import SearchOptions
 from nmt.decoding.search import Beams, LogitsProcessor, SelectionStrategy
@@ -70,7 +70,7 @@ class Sampling:
         self.top_k, self.top_p = top_k, top_p
 
     def __call__(
-        self, beams: Beams, logits: Tensor, log_sum_exp: Tensor, alpha: float
+        self, beams: Beams, logits: Tensor, log_sum_exp: Tensor, penalty: Penalty
     ) -> tuple[Beams, Tensor]:
         """Continue every beam by one drawn token."""
         length = beams.ids.shape[-1] + 1
@@ -85,7 +85,7 @@ class Sampling:
         finished = beams.finished
         token = token[..., 0].masked_fill(finished, EOS)
         log_prob = torch.where(finished, beams.log_prob, log_prob)
-        score = torch.where(finished, beams.score, log_prob / length_penalty(length, alpha))
+        score = torch.where(finished, beams.score, log_prob / penalty(length))
         drawn = Beams(
             ids=torch.cat([beams.ids, token[..., None]], dim=-1),
             log_prob=log_prob,

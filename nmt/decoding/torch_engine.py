@@ -183,7 +183,7 @@ class TorchEngine:
                     state,
                     options.beam,
                     max_len,
-                    options.length_alpha,
+                    options.penalty,
                     torch.tensor(forbidden, device=self.device),
                     n_best=options.wanted,
                     processors=processors,

@@ -26,7 +26,6 @@ from nmt.decoding.engine import (
     SearchInput,
     Stop,
     ignore,
-    length_penalty,
     listed,
 )
 from nmt.decoding.options import (
@@ -316,7 +315,8 @@ class Translator:
 
         Args:
             sources, targets: one sentence each.
-            options: ``length_alpha``, ``batch_tokens``, ``align``, ``tag``, ``tgt_tag``, ``src``.
+            options: ``length_alpha``, ``length_penalty``, ``batch_tokens``, ``align``, ``tag``,
+                ``tgt_tag``, ``src``.
 
         Raises:
             UserError: another option is given, or one side has more lines.
@@ -374,14 +374,11 @@ class Translator:
         """Score each target given its source: log-probability / length penalty.
 
         Args:
-            options: ``length_alpha``, ``batch_tokens`` and ``tgt_tag``.
+            options: ``length_alpha``, ``length_penalty``, ``batch_tokens`` and ``tgt_tag``.
         """
         with self._finite_scores():
             scores = self._scorer().score(pairs, options, stop, ignore)
-        return [
-            sum(s.log_probs) / length_penalty(len(s.log_probs), options.length_alpha)
-            for s in scores
-        ]
+        return [sum(s.log_probs) / options.penalty(len(s.log_probs)) for s in scores]
 
     def translate_ids(
         self,

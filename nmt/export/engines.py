@@ -36,7 +36,6 @@ from nmt.decoding.engine import (
     Runs,
     SearchInput,
     Stop,
-    length_penalty,
     listed,
 )
 from nmt.decoding.options import SearchOptions
@@ -57,13 +56,13 @@ WHERE_SAME = "greedy search and stop rule count"
 # options that CTranslate2 gets, or that change nothing for it, as a glossary does for lines without
 # its terms; others must have their defaults
 SAME_RESULT = {
-    "beam", "stop_rule", "split", "length_alpha", "max_len_offset", "allow_unk", "batch_tokens",
-    "tag", "tgt_tag", "src", "align", "glossary",
+    "beam", "stop_rule", "split", "length_alpha", "length_penalty", "max_len_offset", "allow_unk",
+    "batch_tokens", "tag", "tgt_tag", "src", "align", "glossary",
 }  # fmt: skip
 SUPPORTED_OPTIONS = {
-    "beam", "length_alpha", "max_len_offset", "allow_unk", "batch_tokens", "n_best",
-    "no_repeat_ngram", "stop_rule", "mbr", "reverse_weight", "reverse_tag", "reverse_tgt_tag",
-    "candidates", "split", "tag", "tgt_tag", "src",
+    "beam", "length_alpha", "length_penalty", "max_len_offset", "allow_unk", "batch_tokens",
+    "n_best", "no_repeat_ngram", "stop_rule", "mbr", "reverse_weight", "reverse_tag",
+    "reverse_tgt_tag", "candidates", "split", "tag", "tgt_tag", "src",
 }  # fmt: skip
 # CTranslate2 divides log-probabilities by n^p, and returns K of up to 2K - 1 hypotheses. With p
 # near 0, the best by our length penalty is always among them: at most K - 1 are shorter, and a
@@ -222,7 +221,7 @@ class CTranslate2Engine:
             log_prob = score * len(tokens) ** BY_LOG_PROB
             ids = [self.ids[token] for token in tokens[start:]]
             finished = ids[-1] == EOS
-            ranked_by = log_prob / length_penalty(len(ids), options.length_alpha)
+            ranked_by = log_prob / options.penalty(len(ids))
             if math.isnan(log_prob):
                 raise NonFiniteScores(line)
             # if fewer hypotheses than beams exist, the other beams hold masked tokens

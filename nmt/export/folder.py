@@ -37,6 +37,7 @@ from nmt.export.spec import (
     check_supported,
     ctranslate2_length_penalty,
     largest_offset,
+    length_penalty_formula,
     require_ctranslate2,
 )
 from nmt.run.folder import EXPORT_FILE
@@ -67,7 +68,7 @@ class Metadata:
             ``raw``.
         decode: the recipe's ``decode`` keys.
         largest_offset: the highest ``max_len_offset`` for which there are positions.
-        length_penalty: CTranslate2's length penalty that is closest to ``decode.length_alpha``.
+        length_penalty: CTranslate2's length penalty that is closest to that of ``decode``.
         suppressed_tokens: tokens that must not be produced, in addition to UNK.
         tags: what a source may begin with, such as ``<bt>``; its token has a space before it.
         tgt_tags: what a target may begin with.
@@ -161,7 +162,7 @@ def write_folder(translator: Translator, folder: Path, quantization: str | None)
             "raw": bool(segmenter.metadata().get("raw")),
         },
         largest_offset=offset,
-        length_penalty=round(ctranslate2_length_penalty(decode.length_alpha), 3),
+        length_penalty=ctranslate2_length_penalty(decode),
         tags=vocab.tags,
         tag_targets=dict(codec.tag_targets),
         always_tagged=info.always_tagged,
@@ -222,7 +223,7 @@ def output_folder(output: Path, force: bool, marker: str = EXPORT_FILE) -> Itera
 
 def packages(segmenter: Segmenter) -> list[str]:
     """List the Python packages that translate.py needs."""
-    needed = ["ctranslate2", "sentencex"]
+    needed = ["ctranslate2", "regex"]
     if segmenter.kind == "sentencepiece":
         needed.append("sentencepiece")
     if segmenter.kind != "sentencepiece" or segmenter.moses.tokenized:
@@ -241,7 +242,7 @@ def _readme(segmenter: Segmenter, metadata: Metadata, positions: int) -> str:
         packages=" ".join(packages(segmenter)),
         segmenter_files=", ".join(f"`{name}`" for name in ("segmenter.json", *segmenter.files())),
         positions=f"{positions:,}",
-        length_alpha=f"{metadata.decode['length_alpha']:g}",
+        recipe_penalty=length_penalty_formula(metadata.decode_config),
         length_penalty=metadata.length_penalty,
         typical_length=TYPICAL_LENGTH,
         bpe_note=_BPE_NOTE if segmenter.kind == "fastbpe" else "",

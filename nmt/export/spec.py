@@ -42,13 +42,22 @@ def require_ctranslate2() -> ModuleType:
     return ctranslate2
 
 
-def ctranslate2_length_penalty(alpha: float) -> float:
-    """Compute CTranslate2's ``length_penalty`` that is closest to GNMT's alpha.
+def ctranslate2_length_penalty(decode: DecodeConfig) -> float:
+    """Compute CTranslate2's ``length_penalty`` that is closest to that of a recipe.
 
-    CTranslate2 divides by ``n^p``, this toolkit by ``((5 + n) / 6)^alpha`` (W equation 14). Their
-    relative growth with n is ``p / n`` and ``alpha / (5 + n)``: equal at n = 25 if p = 5/6 alpha.
+    CTranslate2 divides by ``n^p``, as the kind mean does, and the kind gnmt by
+    ``((5 + n) / 6)^alpha`` (W equation 14). Their relative growth with n is ``p / n`` and
+    ``alpha / (5 + n)``: equal at n = 25 if p = 5/6 alpha.
     """
-    return alpha * TYPICAL_LENGTH / (5 + TYPICAL_LENGTH)
+    if decode.length_penalty == "mean":
+        return decode.length_alpha
+    return round(decode.length_alpha * TYPICAL_LENGTH / (5 + TYPICAL_LENGTH), 3)
+
+
+def length_penalty_formula(decode: DecodeConfig) -> str:
+    """Return what divides the log-probability of n tokens, for people."""
+    base = "n" if decode.length_penalty == "mean" else "((5+n)/6)"
+    return f"{base}^{decode.length_alpha:g}"
 
 
 def largest_offset(decode: DecodeConfig, config: ModelConfig) -> int:

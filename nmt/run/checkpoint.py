@@ -13,9 +13,11 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
+import json
 import math
 import os
 import shutil
+import struct
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -82,23 +84,6 @@ class Checkpoint:
         return merge_lora(self.model)
 
 
-def checkpoint_files(
-    state: TrainState, model: Mapping[str, Tensor], optimizer: Mapping[str, Tensor]
-) -> dict[str, bytes]:
-    """Return the content of each file of a checkpoint, the manifest last."""
-    contents = {
-        MODEL: _to_safetensors(model),
-        OPTIMIZER: _to_safetensors(optimizer),
-        STATE: state.to_json().encode("utf-8"),
-    }
-    entries = {
-        name: FileEntry(len(data), hashlib.sha256(data).hexdigest())
-        for name, data in contents.items()
-    }
-    manifest = Manifest(FORMAT, __version__, str(torch.__version__), entries)
-    return {**contents, MANIFEST: MANIFEST_TYPE.dump_json(manifest, indent=1)}
-
-
 def read_checkpoint(path: Path, with_optimizer: bool = True) -> Checkpoint:
     """Read a checkpoint folder and verify every file that is used.
 
@@ -152,14 +137,51 @@ def _type(shape: torch.Size, dtype: torch.dtype) -> str:
 
 def non_finite(tensors: Mapping[str, Tensor]) -> str:
     """Return the names of tensors with NaN or infinity, separated by commas."""
-    bad = [n for n, t in tensors.items() if t.is_floating_point() and not t.isfinite().all()]
+    bad = [n for n, t in tensors.items() if t.is_floating_point() and not _is_finite(t)]
     return ", ".join(bad[:5]) + (f" and {len(bad) - 5} more" if len(bad) > 5 else "")
 
 
-def _to_safetensors(tensors: Mapping[str, Tensor]) -> bytes:
-    return safetensors.torch.save(
-        {name: tensor.detach().to("cpu").contiguous() for name, tensor in tensors.items()}
-    )
+def _is_finite(tensor: Tensor) -> bool:
+    # without a copy of the tensor, as isfinite makes
+    return tensor.numel() == 0 or all(end.isfinite() for end in tensor.aminmax())
+
+
+_TYPES = {
+    torch.float64: "F64", torch.float32: "F32", torch.float16: "F16", torch.bfloat16: "BF16",
+    torch.int64: "I64", torch.int32: "I32", torch.int16: "I16", torch.int8: "I8",
+    torch.uint8: "U8", torch.bool: "BOOL",
+}  # fmt: skip
+
+
+def _header(tensors: Mapping[str, Tensor]) -> tuple[list[str], bytes, int]:
+    """Return the order of tensors in a safetensors file, its beginning, and its size."""
+    facts = {name: (t.dtype, list(t.shape), t.nbytes) for name, t in tensors.items()}
+    # large items first, so that all are aligned
+    order = sorted(facts, key=lambda name: (-facts[name][0].itemsize, name))
+    entries, end = {}, 0
+    for name in order:
+        dtype, shape, size = facts[name]
+        offsets = [end, end := end + size]
+        entries[name] = {"dtype": _TYPES[dtype], "shape": shape, "data_offsets": offsets}
+    text = json.dumps(entries, separators=(",", ":"), ensure_ascii=False).encode()
+    text += b" " * (-len(text) % 8)
+    return order, struct.pack("<Q", len(text)) + text, 8 + len(text) + end
+
+
+def _write_tensors(path: Path, tensors: Mapping[str, Tensor]) -> FileEntry:
+    """Write a safetensors file, one tensor after the other, so that none is in memory twice."""
+    order, start, size = _header(tensors)
+    digest = hashlib.sha256(start)
+    with open(path, "xb") as file:
+        file.write(start)
+        for name in order:
+            tensor = tensors[name].detach().to("cpu").contiguous()
+            data = tensor.reshape(-1).view(torch.uint8).numpy().data
+            file.write(data)
+            digest.update(data)
+        file.flush()
+        os.fsync(file.fileno())
+    return FileEntry(size, digest.hexdigest())
 
 
 def _read_tensors(path: Path, entry: FileEntry) -> dict[str, Tensor]:
@@ -211,7 +233,8 @@ def save_checkpoint(
 
     Args:
         run: the locked run folder.
-        model, optimizer: tensors by name, on any device.
+        model, optimizer: tensors by name, on any device; read several times, one by one, so a
+            mapping may make each when it is read.
         average: set for averaged weights, such as ``avg5``. The name is then ``u000123-avg5``; such
             a checkpoint is never resumed from or removed, and removes nothing.
 
@@ -221,21 +244,26 @@ def save_checkpoint(
     """
     run.lock.check()
     name = checkpoint_name(state.update) + (f"-{average}" if average else "")
-    if bad := non_finite({**model, **optimizer}):
+    if bad := non_finite(model) or non_finite(optimizer):
         raise RunError(
             f"checkpoint {name} is not written: NaN or infinity in {bad}",
             fix="continue from the previous checkpoint with --resume; if it happens again, train "
             "in another folder (out=PATH) with a lower learning rate",
         )
-    contents = checkpoint_files(state, model, optimizer)
-    root = run.checkpoints_dir
-    needed = sum(map(len, contents.values()))
+    root, text = run.checkpoints_dir, state.to_json().encode("utf-8")
+    needed = len(text) + sum(_header(tensors)[2] for tensors in (model, optimizer))
     with disk_errors(root / name, needed):
         _clear_leftovers(root)
         require_space(root, needed)
         with atomic_folder(root / name, replace=True) as draft:
-            for file, data in contents.items():
-                write_synced(draft / file, data)
+            entries = {
+                MODEL: _write_tensors(draft / MODEL, model),
+                OPTIMIZER: _write_tensors(draft / OPTIMIZER, optimizer),
+                STATE: FileEntry(len(text), hashlib.sha256(text).hexdigest()),
+            }
+            manifest = Manifest(FORMAT, __version__, str(torch.__version__), entries)
+            write_synced(draft / STATE, text)
+            write_synced(draft / MANIFEST, MANIFEST_TYPE.dump_json(manifest, indent=1))
         if not average:
             _remove_abandoned(run, state.update)
             if state.best_update is not None:

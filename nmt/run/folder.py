@@ -68,7 +68,7 @@ class RunFolder:
             raise UserError(
                 "the run has no checkpoint yet",
                 at=str(run.path),
-                fix="wait for its first validation, or start the training again with nmt-train",
+                fix="wait for its first validation, or continue the run with nmt-train --resume",
             )
         if not run.path.exists():
             raise UserError("no such run folder", at=str(run.path), fix=missing_fix(run.path))

@@ -75,7 +75,7 @@ class FolderLock:
                 raise MachineError(
                     "the file system of the run folder does not support file locks",
                     at=str(self.folder),
-                    fix="use a folder on a local disk: start the training with out=PATH, or copy "
+                    fix="use a folder on a local disk: start the run with out=PATH, or copy "
                     "this run folder there and use the copy",
                 ) from error
         try:
@@ -97,9 +97,9 @@ class FolderLock:
             )
         if owner != self._me:
             raise MachineError(
-                "another training has taken over the run folder",
+                "another process has taken over the run folder",
                 at=str(self.folder),
-                fix="let that training end; it continues from what this one saved",
+                fix="let that process end; it continues from what this one saved",
             )
 
     def release(self) -> None:

@@ -70,7 +70,7 @@ class TextOfParent:
         """Store what a run needs to be resumed without its parent.
 
         The segmenter is not written, because it is also that of the run. The vocabulary is: the
-        run's own has the counts of both trainings.
+        run's own has the counts of both runs.
         """
         run.parent_dir.mkdir(exist_ok=True)
         self.vocab.save(run.parent_dir)

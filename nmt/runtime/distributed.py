@@ -150,7 +150,7 @@ def _peer_errors() -> Iterator[None]:
         yield
     except RuntimeError as error:  # what torch raises for a closed connection
         raise RunError(
-            "another process of this training has ended",
+            "another process of this run has ended",
             fix="read the error message of that process, then continue from the last checkpoint "
             "with --resume",
         ) from error
@@ -221,7 +221,7 @@ class Heartbeat:
 def end_process(rank: int) -> None:
     """End this process, because another one is frozen and a collective operation cannot end."""
     error = RunError(
-        f"process {rank} of this training has not answered for {SILENCE / 60:.0f} minutes",
+        f"process {rank} of this run has not answered for {SILENCE / 60:.0f} minutes",
         fix="find out why it hangs (its machine, its disk, a stopped process), then continue from "
         "the last checkpoint with --resume",
     )

@@ -1,6 +1,7 @@
-"""The language that a text is scored as, which decides the tokenizer of BLEU.
+"""The language that a text is scored as, which decides what BLEU and TER take for a word.
 
-sacreBLEU's 13a would treat a sentence without spaces as one word, and BLEU would be 0.
+By spaces, a sentence of a language without spaces would be one word: one wrong character would make
+BLEU 0 and TER 100.
 """
 
 from __future__ import annotations
@@ -43,8 +44,13 @@ def bleu_tokenizer(tgt_lang: str) -> str:
         return name
     if language == "zh":
         return "zh"
-    script = script_of(tgt_lang) or ("CJK" if language in _CHINESE else "")
-    return "char" if script.split(" ")[0] in UNSPACED else "13a"
+    return "char" if lacks_spaces(tgt_lang) else "13a"
+
+
+def lacks_spaces(lang: str) -> bool:
+    """Return whether a language writes words without spaces between them."""
+    script = script_of(lang) or ("CJK" if base_language(lang) in _CHINESE else "")
+    return script.split(" ")[0] in UNSPACED
 
 
 def language_of_text(tgt_lang: str, lines: Sequence[str]) -> str:

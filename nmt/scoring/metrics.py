@@ -4,7 +4,7 @@ BLEU depends on tokenization, so a score without its settings cannot be compared
 https://aclanthology.org/W18-6319). BLEU, chrF, chrF++ and TER are computed on plain text with
 sacreBLEU's own tokenization; ``spbleu`` is BLEU on pieces of words. ``tokenized_bleu`` is for
 comparison with papers that report multi-bleu.perl on tokenized text, as Transformers without Tears
-does.
+does. In languages without spaces, TER and tokenized BLEU count characters.
 """
 
 from __future__ import annotations
@@ -19,14 +19,16 @@ from sacrebleu.metrics import BLEU, CHRF, TER
 from sacrebleu.metrics.base import Metric as SacrebleuMetric
 from sacrebleu.significance import PairedTest, Result
 
+from nmt.data.languages import UNSPACED_CHARACTER
 from nmt.data.text import quantity
 from nmt.errors import UserError
 from nmt.runtime.progress import TerminalBar, progress_bar
-from nmt.scoring.language import bleu_tokenizer
+from nmt.scoring.language import bleu_tokenizer, lacks_spaces
 from nmt.scoring.spbleu import spbleu
 
 # in a signature: the words of the hypotheses are the model's pieces joined, without retokenizing
 MODEL_WORDS = "model-words"
+CHARACTERS = "+char"  # in a signature: each character of a script without spaces is a word
 DELAY = 2.0  # seconds after which a bar appears: most scores take less
 RESAMPLES = 1000  # of the bootstrap, sacreBLEU's default
 SIGNIFICANCE_LEVEL = 0.05  # a difference with a smaller p-value is called significant
@@ -78,12 +80,20 @@ class _TokenizedBleu(BLEU):
 
     Perl splits bytes, so at ASCII white space only. Python would also split at no-break and
     ideographic spaces, which Moses leaves inside words. Those are replaced before splitting.
+
+    Args:
+        by_character: each character of a script without spaces is a word.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, by_character: bool) -> None:
         super().__init__(tokenize="none", smooth_method="none", force=True)
+        self._by_character = by_character
+        if by_character:
+            self.tokenizer_signature += CHARACTERS
 
     def _preprocess_segment(self, sent: str) -> str:
+        if self._by_character:
+            sent = UNSPACED_CHARACTER.sub(r" \g<0> ", sent)
         return str(super()._preprocess_segment(sent.translate(_INSIDE_WORDS)))
 
 
@@ -103,7 +113,15 @@ class _Chrf(_PlainFloats, CHRF):
 
 
 class _Ter(_PlainFloats, TER):
-    pass
+    def __init__(self, by_character: bool) -> None:
+        super().__init__()
+        self._by_character = by_character
+        if by_character:
+            self.tokenizer_signature += CHARACTERS
+
+    def _preprocess_segment(self, sent: str) -> str:
+        words = super()._preprocess_segment(sent)
+        return UNSPACED_CHARACTER.sub(r" \g<0> ", words) if self._by_character else words
 
 
 @dataclass(frozen=True)
@@ -136,10 +154,10 @@ METRICS: dict[str, Metric] = {
     "bleu": Metric("BLEU", lambda lang: BLEU(tokenize=bleu_tokenizer(lang), force=True)),
     "chrf": Metric("chrF2", lambda lang: _Chrf()),
     "chrf++": Metric("chrF2++", lambda lang: _Chrf(word_order=2)),
-    "ter": Metric("TER", lambda lang: _Ter(), "lower is better"),
+    "ter": Metric("TER", lambda lang: _Ter(lacks_spaces(lang)), "lower is better"),
     "tokenized_bleu": Metric(
         "tokenized BLEU (multi-bleu.perl)",
-        lambda lang: _TokenizedBleu(),
+        lambda lang: _TokenizedBleu(lacks_spaces(lang)),
         "not comparable with BLEU",
         on_words=True,
     ),
@@ -178,7 +196,7 @@ def score(
         hyps, refs, other_refs: plain (detokenized) text, one line per segment; words for the metric
             ``tokenized_bleu``.
         metrics: keys of METRICS.
-        tgt_lang: language code; decides BLEU's tokenizer.
+        tgt_lang: language code; decides what a word is (``nmt.scoring.language``).
         resamples: bootstrap resamples for 95 % intervals, which take seconds; 0 = no intervals.
         progress: show a bar on a terminal.
 
@@ -209,6 +227,7 @@ def tokenized_bleu(
     ref_words: Sequence[str],
     tokenizer: str = "none",
     other_refs: Sequence[Sequence[str]] = (),
+    lang: str = "",
 ) -> Score:
     """Compute tokenized BLEU, identical to multi-bleu.perl (T appendix A reports it).
 
@@ -218,11 +237,12 @@ def tokenized_bleu(
         hyp_words, ref_words, other_refs: text tokenized in the same way, words separated by white
             space.
         tokenizer: what produced the words, for the signature.
+        lang: of text that was not tokenized before; its characters are words if it lacks spaces.
 
     Raises:
         UserError: the line counts differ, or there are no lines.
     """
-    (bleu,) = score(hyp_words, ref_words, ["tokenized_bleu"], "", other_refs=other_refs)
+    (bleu,) = score(hyp_words, ref_words, ["tokenized_bleu"], lang, other_refs=other_refs)
     return with_tokenizer(bleu, tokenizer)
 
 

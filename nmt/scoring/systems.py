@@ -16,6 +16,8 @@ from nmt.data.text import find_side, is_blank, read_lines
 from nmt.data.tokenizer import Moses
 from nmt.errors import UserError
 from nmt.run.folder import RunFolder
+from nmt.run.origin import is_converted
+from nmt.run.results import read_result
 from nmt.run.verify import require_scored
 from nmt.scoring.language import bleu_tokenizer, language_of_files, language_of_text
 from nmt.scoring.metrics import MODEL_WORDS, check_lines
@@ -27,6 +29,10 @@ if TYPE_CHECKING:
 # A full stop, a comma or an escaped character between spaces: no language is written like this.
 _TOKENIZED = re.compile(r"(?:^|\s)(?:[.,]|@-@|&(?:quot|apos|amp|lt|gt|#\d+);\w*)(?:\s|$)")
 _SEGMENTED = re.compile(r"\S@@(?:\s|$)|(?:^|\s)▁")
+_UNFINISHED = {  # status of a run without test hypotheses -> what gives it some
+    "training": "wait until the run has finished, or ",
+    "stopped": "continue the run with nmt-train RECIPE --resume, or ",
+}
 _SUSPICIOUS_SHARE = 0.1  # of the lines that look tokenized or segmented: a note says so
 
 
@@ -48,6 +54,7 @@ class Systems:
         other_ref_words: the same as tokenized text.
         training: the target side of the training text, to count its words; empty if unknown.
         tokenized: the words that are counted are those of the tokenized text.
+        src_lang: language of the sources, empty if unknown.
     """
 
     texts: dict[str, list[str]]
@@ -63,6 +70,12 @@ class Systems:
     other_ref_words: list[list[str]] = field(default_factory=list)
     training: list[TrainingFile] = field(default_factory=list)
     tokenized: bool = False
+    src_lang: str = ""
+
+    @property
+    def words_lang(self) -> str:
+        """The language that decides what a word of tokenized text is; "" = what spaces separate."""
+        return "" if self.tokenized else self.tgt_lang
 
     def count_empty(self, system: str) -> int:
         """Count the blank hypotheses of a system."""
@@ -86,7 +99,7 @@ class Systems:
         tokenized = [name for name in others if _looks_like(_TOKENIZED, texts[name])]
         if segmented:
             notes.append(
-                f"{', '.join(segmented)}: looks split into subword pieces; undo the segmentation "
+                f"{', '.join(segmented)}: looks split into subwords; undo the segmentation "
                 "before scoring"
             )
         if tokenized:
@@ -183,6 +196,7 @@ def from_files(
         other_ref_words=words[1:],
         training=[TrainingFile(Path(file), lang, tokenized) for file in training_files],
         tokenized=tokenized,
+        src_lang=language_of_files([src_file] if src_file else []),
     )
 
 
@@ -265,12 +279,14 @@ def find_set(run: RunFolder, split: str) -> tuple[Path, HeldOutEntry]:
     Raises:
         UserError: there is no such set or file; ``split`` is as in ``from_runs``.
     """
-    recipe = run.recipe()
+    recipe, converted = run.recipe(), is_converted(run)
+    translate = "translate with nmt-translate and pass --hyp and --ref"
     role, _, name = split.partition(".")
     entries = held_out_entries(recipe, "dev" if role == "dev" else "test")
     if not entries:
         what = "the recipe of the run has no data.test"
-        raise UserError(what, at=str(run.config_file), fix="score --split dev")
+        fix = translate if converted else "score --split dev"
+        raise UserError(what, at=str(run.config_file), fix=fix)
     if split not in entries:
         sets = f"several {role} sets" if len(entries) > 1 else f"one {role} set"
         chosen = f"none called {name}" if name else "none was chosen"
@@ -281,12 +297,9 @@ def find_set(run: RunFolder, split: str) -> tuple[Path, HeldOutEntry]:
         )
     hyp_file = hypotheses_file(run, split)
     if not hyp_file.is_file():
-        raise UserError(
-            f"no {role} hypotheses of the best checkpoint",
-            at=str(hyp_file),
-            fix="wait until the training has finished, or translate with nmt-translate and pass "
-            "--hyp and --ref",
-        )
+        first = "" if converted else _UNFINISHED.get(read_result(run.path).status, "")
+        what = f"no {role} hypotheses of the best checkpoint"
+        raise UserError(what, at=str(hyp_file), fix=first + translate)
     require_scored(run, hyp_file, words_file(hyp_file))
     return hyp_file, entries[split]
 
@@ -338,6 +351,7 @@ def _from_run(
         other_ref_words=ref_words[1:],
         training=_training_files(recipe, tgt) if training else [],
         tokenized=tokenized,
+        src_lang=src,
     )
 
 

@@ -232,7 +232,7 @@ def _require_complete(transfer: Transfer, numbers: Mapping[str, Any]) -> None:
     random = numbers["new"] - numbers["means"]
     if not (transfer.missing or random):
         return
-    what = f"{random:,} pieces" if random else ", ".join(sorted(_top_level(transfer.missing)))
+    what = f"{random:,} subwords" if random else ", ".join(sorted(_top_level(transfer.missing)))
     raise UserError(
         f"the parent lacks {what}, which would keep random weights, because LoRA does not train "
         "them",
@@ -517,18 +517,18 @@ def _vocabulary_lines(recipe: Recipe, parent: Parent, numbers: dict[str, Any]) -
     new += f"; {random:,} are missing and start at random" if random else ""
     if recipe.init.vocab != "new":
         which = "" if recipe.init.trim else "the "
-        return [f"  vocabulary: {which}{numbers['from_parent']:,} pieces of the parent{new}"]
+        return [f"  vocabulary: {which}{numbers['from_parent']:,} subwords of the parent{new}"]
     names = {"src": "source ", "tgt": "target "} if recipe.translates else {"src": "", "tgt": ""}
     shares = {side: s for side, s in numbers["share"].items() if s == s}  # NaN: no text
     text = ", ".join(f"{share:.1%} of the {names[side]}text" for side, share in shares.items())
     lines = [
-        f"  vocabulary: {numbers['from_parent']:,} of {numbers['pieces']:,} pieces load the rows "
+        f"  vocabulary: {numbers['from_parent']:,} of {numbers['pieces']:,} subwords load the rows "
         f"of the parent ({text}){new}"
     ]
     if min(shares.values(), default=1) < FEW_PIECES:
         lines.append(
-            f"  warning: under {FEW_PIECES:.0%} of a side are pieces of the parent; if both share "
-            f"a script, segment as the parent did: {_segmentation_of(parent)}"
+            f"  warning: under {FEW_PIECES:.0%} of a side are subwords of the parent; if both "
+            f"share a script, segment as the parent did: {_segmentation_of(parent)}"
         )
     return lines
 

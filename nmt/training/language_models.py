@@ -1,4 +1,4 @@
-"""The tasks on text of one language: causal and masked language models."""
+"""The tasks on monolingual text: causal and masked language models."""
 
 from __future__ import annotations
 
@@ -201,14 +201,14 @@ def _require_predictions(texts: Mapping[str, PackedText], recipe: Recipe) -> Non
     for split, text in texts.items():
         if not text.targets.sum():
             raise UserError(
-                f"task: {recipe.task} has nothing to predict: all pieces of the text are unknown",
+                f"task: {recipe.task} has nothing to predict: all subwords of the text are unknown",
                 at=f"data.{split}",
                 fix="check the file, its language and the segment keys",
             )
     tokens = len(texts["train"].stream)
     if tokens < block:
         raise UserError(
-            f"the training text has {quantity(tokens, 'piece')}, less than one block of {block:,}",
+            f"the training text has {quantity(tokens, 'subword')}, less than a block of {block:,}",
             at="data.train",
             fix=f"add text, or set data.block to at most {tokens}",
         )

@@ -141,7 +141,7 @@ def prepare_resumed(recipe: Recipe, run: RunFolder, state: TrainState, progress:
         prepared = prepare(recipe, progress, segmenter)
     if not _is_text_of(state, prepared.vocab, prepared.segmenter):
         raise UserError(
-            "the same corpora give other pieces than when this run began, so another version of "
+            "the same corpora give other subwords than when this run began, so another version of "
             "nmt, sacremoses, sentencepiece or Python splits their words",
             at=str(folder),
             fix="install the versions that data_report.json and the manifest.json of a checkpoint "

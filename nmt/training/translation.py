@@ -151,7 +151,9 @@ class Translation(Task[Transformer, Batch]):
         scored_as = language_of_text(tgt, references)
         scores = [
             *score(scored, references, recipe.score.metrics, scored_as, resamples, others),
-            tokenized_bleu(words, ref_words, MODEL_WORDS, other_words),
+            tokenized_bleu(
+                words, ref_words, MODEL_WORDS, other_words, "" if moses.tokenized else scored_as
+            ),
         ]
         unk = translator.codec.vocab.pieces([UNK])[0]
         named = {s.name: s.value for s in scores}

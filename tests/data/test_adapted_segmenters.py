@@ -334,7 +334,7 @@ def test_an_edited_model_is_the_file_that_sentencepiece_reads():
 
 def test_words_have_no_pieces_to_extend_or_trim():
     segmenter = learn_segmenter(WhitespaceConfig(), True, "none", [])
-    with pytest.raises(UserError, match=r"init.vocab: .*whitespace has no pieces smaller") as error:
+    with pytest.raises(UserError, match=r"init.vocab: .*whitespace has no subwords") as error:
         segmenter.extended({"a"}, [], 5)
     assert "set init.vocab=new" in str(error.value)
     with pytest.raises(UserError, match=r"init.trim: .*whitespace"):

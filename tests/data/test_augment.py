@@ -70,6 +70,12 @@ def test_case_changes_both_sides_but_no_address_or_placeholder():
         (("ka", "en"), ("გამარჯობა", "Hello"), {("გამარჯობა", "Hello")}),
         (("en", "ar"), ("Hello", "مرحبا"), {("HELLO", "مرحبا"), ("hello", "مرحبا")}),
         (("en", "fr"), ("don't", "c'est"), {("DON'T", "C'EST"), ("Don't", "C'est")}),
+        (("hy", "en"), ("և տևել", "and"), {("ԵՎ ՏԵՎԵԼ", "AND"), ("Եվ Տևել", "And")}),
+        (("hyw", "en"), ("և", "and"), {("ԵՒ", "AND"), ("Եւ", "And")}),
+        (("el", "en"), ("άδεια, μάιος", "x"), {("ΑΔΕΙΑ, ΜΑΪΟΣ", "X"), ("Άδεια, Μάιος", "X")}),
+        (("nl", "en"), ("ijs", "ice"), {("IJS", "ICE"), ("IJs", "Ice")}),
+        (("ga", "en"), ("an tAthair", "x"), {("AN tATHAIR", "X"), ("An tAthair", "X")}),
+        (("kk_Latn", "en"), ("iri", "x"), {("İRİ", "X"), ("İri", "X")}),
     ],
 )
 def test_case_follows_the_language_and_the_script(langs, pair, expected):
@@ -123,6 +129,28 @@ def test_a_typo_is_one_edit_of_a_long_word_with_a_neighboring_key():
     assert augment._neighbors("sk")["t"] == "rzfg"  # QWERTZ
     assert set(augment._neighbors("en")["y"]) == set("tugh")
     assert changed("typos", ("日本語の文章", "x")) == {("日本語の文章", "x")}
+
+
+@pytest.mark.parametrize(
+    ("lang", "word", "alphabet"),
+    [
+        ("uk", "книжкаїєґ", "абвгґдеєжзиіїйклмнопрстуфхцчшщьюя"),
+        ("be", "кніжкаўцэ", "абвгдеёжзійклмнопрстуўфхцчшыьэюя"),
+        ("bg", "книжкаъщю", "абвгдежзийклмнопрстуфхцчшщъьюя"),
+        ("sr_Cyrl", "књижицађ", "абвгдђежзијклљмнњопрстћуфхцчџшѕ"),
+        ("mk", "книжицаѓќ", "абвгдѓежзѕијклљмнњопрстќуфхцчџш"),
+        ("ru", "книжкащъэ", "абвгдеёжзийклмнопрстуфхцчшщъыьэюя"),
+        ("fa", "کتابخانه", "آابپتثجچحخدذرزژسشصضطظعغفقکگلمنوهیئ"),
+        ("ps", "ښوونځی", "ښوونځی"),  # a keyboard that is not known: only its own letters
+        ("hy", "գրքերի", "գրքերի"),
+        ("tg", "китобҳо", "китобҳо"),
+    ],
+)
+def test_typos_have_the_letters_of_the_language(lang: str, word: str, alphabet: str):
+    found = {src for src, _ in changed("typos", (word, "x"), langs=(lang, "en"))}
+    assert len(found) > 5
+    assert set("".join(found)) <= set(alphabet)
+    assert all(edits(word, other) <= 1 for other in found)
 
 
 def test_a_long_line_has_a_typo_in_each_tenth_word_and_none_in_addresses():

@@ -239,7 +239,7 @@ def test_small_held_out_split_is_a_warning():
 
 def test_shares_count_the_pairs_that_the_checks_saw():
     split = checked([("a" * 80, "b")] * 90 + PLAIN[:1] * 10).report()
-    split.drop("longer than 256 pieces", Finding(90, ["train:1"]))
+    split.drop("longer than 256 subwords", Finding(90, ["train:1"]))
     (found,) = (w for w in warnings(reported(train=split), 0.05) if "3 times as long" in w)
     assert "90 pairs (90.0%)" in found
 
@@ -266,10 +266,10 @@ def test_pieces_that_training_lacks():
     assert messages(fine, fine) == ([], [])
     (failed,), (warned,) = messages(coverage(0.6, 0.6), fine)
     assert failed.startswith(
-        "dev: 60% of the source pieces are unknown (UNK), for example zz qq; check"
+        "dev: 60% of the source subwords are unknown (UNK), for example zz qq; check"
     )
     assert warned.startswith(
-        "dev: 60% of the source pieces are not in the training data, for example zz qq"
+        "dev: 60% of the source subwords are not in the training data, for example zz qq"
     )
 
 
@@ -279,7 +279,7 @@ def test_pieces_that_training_lacks():
         (
             SentencePieceConfig(),
             3000,
-            "so most pieces are complete words: set segment.vocab_size=1500",
+            "so most subwords are complete words: set segment.vocab_size=1500",
         ),
         (SentencePieceConfig(vocab_size=500), 250, "check that its language"),
         (SentencePieceConfig(), 300, "too large for 300 pairs, .* set segment.vocab_size=500; if"),
@@ -347,6 +347,16 @@ def test_sentences_of_the_training_sources_are_counted() -> None:
     assert CorpusReport.from_json(report.to_json()) == report
     assert usual_line(report.to_json()) == UsualLine(3, 1.25)
     assert checked(pairs).report().sentences is None  # a dev or test set
+
+
+def test_abbreviations_of_the_training_sources_are_learned_for_each_language() -> None:
+    pairs = [(f"Vin a dna. {name} onte.", "x") for name in ("Ana", "Xan", "Uxía", "Brais")] * 5
+    pairs += [("Unha frase.", "y"), ("Dúas frases. Non.", "z")] * 20
+    report = checked(pairs, limits=Limits(words=100, pieces=100)).report()
+    assert report.abbreviations == {"gl": ["dna"]}
+    assert report.sentences == {1: 40, 2: 20}
+    assert usual_line(reported(train=report).to_json()).abbreviations == {"gl": ["dna"]}
+    assert checked(pairs).report().abbreviations is None  # a dev or test set
 
 
 @pytest.mark.parametrize("text", ["", "[]", "{}", '{"splits": {"train": {"sentences": {"a": 1}}}}'])

@@ -90,7 +90,7 @@ def test_what_cannot_be_a_file_of_corrections_is_refused(tmp_path: Path) -> None
 
     with pytest.raises(UserError, match="is not a file"):
         files(str(tmp_path / "missing.tsv"))
-    with pytest.raises(UserError, match="not text of one language"):
+    with pytest.raises(UserError, match="not monolingual text"):
         files(write(tmp_path), task="causal_lm")
     with pytest.raises(ValueError, match=r"corrections is for data\.train"):
         HeldOutEntry(path="dev.tsv")

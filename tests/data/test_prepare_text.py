@@ -1,4 +1,4 @@
-"""Preparation of text of one language, for language models."""
+"""Preparation of monolingual text, for language models."""
 
 from __future__ import annotations
 

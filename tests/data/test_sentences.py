@@ -1,4 +1,5 @@
 """Lines are split after sentences, and the parts together are the line."""
+# ruff: noqa: RUF001
 
 from __future__ import annotations
 
@@ -6,7 +7,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from nmt.data.sentences import join_in_parts, join_translations, split_sentences, usual_sentences
+from nmt.data.sentences import (
+    AbbreviationCounts,
+    join_in_parts,
+    join_translations,
+    split_sentences,
+    usual_sentences,
+)
 
 MARKS = [
     ".",
@@ -34,14 +41,46 @@ WORDS = ["a", "Bé", "Mr", "1", "e.g", "好", "ខ", "мир", "😀", "\u0301",
     ("lang", "parts"),
     [
         ("en", ["Mr. Smith left. ", 'He said "Go. Now." ', "Really?"]),
-        ("sk", ["Napr. Ján prišiel 5. mája. ", "Potom odišiel."]),
+        ("sk", ["Napríklad sv. Ján prišiel 5. Mája. ", "Potom odišiel."]),
         ("gl", ["D. Manuel veu. ", "Viu os EE.UU."]),
         ("zh", ["你好。", "今天天气很好\uff01", "我们去。"]),
         ("hi", ["यह है। ", "वह है।"]),
         ("ur", ["یہ ایک جملہ ہے\u06d4 ", "دوسرا جملہ\u06d4"]),
+        ("ur", ["اس نے ایم\u06d4اے کیا\u06d4 ", "وہ خوش ہے\u06d4"]),
         ("km", ["សួស្តី។", "អ្នកសុខសប្បាយទេ។"]),
+        ("hi", ["डॉ. राम आए।", "वे थक गए थे। ", "यह ठीक है. ", "हम चलें?"]),
+        ("bn", ["ডা. রহমান এসেছেন। ", "তিনি ভালো আছেন।"]),
+        ("am", ["ሰላም ነው፡፡ ", "እንዴት ነህ፧ ", "ደህና ነኝ።", "ቤት ሄደ::", "መጣ።"]),
+        ("bo", ["ང་ཁྱིམ་ལ་འགྲོ། ", "ཁྱོད་དང་། ཁོ་ཡང་འགྲོ་གི་ཡོད།། ", "དེ་རེད༎"]),
+        ("dz", ["ང་འགྱོ་དོ། ", "ཁྱོད་ག་ཏེ་འགྱོ་ནི།"]),
+        ("my", ["သူ၊ ငါ သွားသည်။ ", "“လာပါ။”ဟု ပြောသည်။", "“လာပါ။” ဟု ပြောသည်။"]),
+        ("hy", ["Բարեւ ձեզ։ ", "Ինչպե՞ս եք: ", "Լավ եմ։"]),
+        ("el", ["Τι κάνεις; ", "Πού πας ; ", "Ο κ. Παππάς και ο Δρ. Λάμπρου ήρθαν. ", "Καλά."]),
+        ("ar", ["هل جئت؟ ", "نعم. ", "قال د. أحمد ذلك."]),
+        ("he", ["מה שלומך? ", "פרופ' כהן הגיע. ", "הוא עייף."]),
+        ("nqo", ["ߌ ߣߌ ߗߋ߫ ߓߊ؟ ", "ߒ ߕߐ߮ ߦߋ߫ ߡߛߊ߫߹ ", "ߊ߬ ߢߌ߲߬."]),
+        ("th", ["สวัสดีครับ ผมชื่อสมชาย ไปไหนมา"]),
+        ("ko", ["네. ", "그는 서울에 갔다. ", "정말이야?"]),
+        (
+            "ja",
+            ["「行こう。」と言った。", "彼は『はい！』 と答えた。", "「おはよう。」", "「やあ。」"],
+        ),
+        ("zh", ["“你好。”他说。", "价格是３．５元。", "5月放假。", "他走了!", "(真的。)"]),
+        ("sw", ["Dkt. Asha alifika saa 3.30. ", "Alileta vitabu n.k. na kalamu. ", "Basi!"]),
+        ("hu", ["Almát, körtét stb. vettem. ", "XIV. Lajos 5. Kerületben élt. ", "Ja?"]),
+        ("de", ["Am 5. Juni kam Dr. Ott, z. B. mit dem Bus. ", "»Wohin?« fragte sie. ", "Heim."]),
+        ("sk", ["„Kam?“ spýtal sa p. Novák. ", "Má 5 kg. ", "Pozri www.a.sk/x.html. ", "Áno..."]),
+        ("sr", ["Krv. ", "To je smrt. ", "Došao je 1. Maja. ", "Dobro."]),
+        ("ru", ["«Куда?» — спросил он. ", "Т. е. это А. С. Пушкин. ", "Ушёл... ", "Там."]),
+        ("tr", ["Dr. Ayşe 3. Kat’a çıktı. ", "Saat kaçta? ", "Sen mi?!"]),
+        ("es", ["¿Qué? ", "¡Nada! ", "La Sra. Gil vino de EE.UU. y se fue."]),
+        ("fr", ["« Où vas-tu ? » dit-il. ", "M. Petit est parti ! ", "Il a 3,5 km."]),
+        ("en", ["J. R. R. Tolkien paid 3.50. ", "What?! ", "See No. 5. ", "Yahoo! is.[2] ", "So?"]),
+        ("en", ["(He left.) ", "We (you and I. Really) stay. ", "All is... good. ", "Ok"]),
+        ("en", ["no capitals here. ", "none there"]),
         ("xx", ["A language without rules. ", "It has sentences."]),
         ("gl", ["&quot; Que ? &quot; ", "Non , dixo el . ", "E marchou ."]),  # Moses
+        ("ru", ["Он и я . ", "А. Блок пришёл ."]),
         # numbers, and text without words
         ("en", ["1. First 2. ", "Second. 5."]),
         ("en", ["5. 6. 7."]),
@@ -62,10 +101,68 @@ def test_a_line_is_split_after_each_sentence(lang: str, parts: list[str]) -> Non
     st.sampled_from(["en", "sk", "zh", "my", "bo", "de", "xx"]),
 )
 def test_the_parts_are_the_line_and_one_that_is_not_blank_has_text(line: str, lang: str) -> None:
-    """Also at white space that makes sentencex panic."""
     parts = split_sentences(line, lang)
     assert "".join(parts) == line
     assert len(parts) == 1 or all(any(map(str.isalpha, part)) for part in parts)
+
+
+def test_the_stops_of_known_abbreviations_end_no_sentence() -> None:
+    line = "Tu jest ul. Nowa. Tak."
+    assert split_sentences(line, "pl") == ["Tu jest ul. ", "Nowa. ", "Tak."]
+    for known in (line, line.replace("ul.", "Ul.")):
+        assert len(split_sentences(known, "pl", ["ul"])) == 2
+
+
+def test_a_quotation_is_not_divided_unless_it_is_long() -> None:
+    for left, right in ("“”", "„“", "«»", "»«", "””", '""', "「」", "()", "【】"):
+        assert len(split_sentences(f"He said {left}Go. Now.{right} And left.", "en")) == 2
+        assert len(split_sentences(f"He said {left}Go. Now. And left.", "en")) == 3
+        long = f"He said {left}{'It is so. ' * 50}{right}"
+        assert len(split_sentences(long, "en")) == 50
+
+
+@pytest.mark.parametrize(
+    "part",
+    ["a", ".", " .", ". ", "。", "「", "」", "「。」", '"', "a. ", "? ", "5. ", "((", "[1]", ".[1]",
+     "Dr. ", "a.a.", ". - ", "“”", "’a", "»«", "::", "\u0301", "&quot;", "፡፡", "། "],
+)  # fmt: skip
+def test_hostile_lines_take_linear_time(part: str) -> None:
+    """Quadratic time would be minutes."""
+    line = part * (60_000 // len(part))
+    assert "".join(split_sentences(line, "de", ["dr"])) == line
+
+
+def learned(lines: list[str]) -> list[str]:
+    counts = AbbreviationCounts()
+    for line in lines:
+        counts.add(line)
+    return counts.learned()
+
+
+NAMES = ["Asha", "Juma", "Ravi", "Zoe", "Ines", "Omar"]
+
+
+def test_abbreviations_are_words_with_a_stop_inside_lines() -> None:
+    lines = [f"Jana aliona dakt. {name} mjini." for name in NAMES] * 3
+    lines += ["Alikuja mjini.", "Mji ni mkubwa.", "Watu wa mjini. Walikuja."] * 40
+    assert learned(lines) == ["dakt"]
+    assert learned([line.replace("dakt.", "dakt .") for line in lines]) == ["dakt"]  # Moses
+    assert learned([line.replace("dakt.", "dakt") for line in lines]) == []
+
+
+def test_words_that_often_end_sentences_are_not_abbreviations() -> None:
+    """Verbs at the end, sentences of one word, stops before a small letter, paragraphs."""
+    verbs = [f"{name} eve geldi. {other} gitti." for name in NAMES for other in NAMES]
+    assert learned(verbs + [f"Dün {name} geldi." for name in NAMES] * 10) == []
+    assert learned([f"Evet. {name} burada." for name in NAMES] * 10) == []
+    assert learned([f"On ma np. {name.lower()} i kota." for name in NAMES] * 10) == []
+    paragraphs = [" ".join(f"It was {name}. So it is." for name in NAMES)] * 5
+    assert learned(paragraphs) == []
+
+
+def test_abbreviations_of_a_script_without_capitals_are_learned() -> None:
+    lines = [f"कल श्री. {name} आए।" for name in ["राम", "गीता", "मोहन"]] * 6
+    assert learned([*lines, *["वह घर गया।", "यह घर है।"] * 30]) == ["श्री"]
 
 
 def test_sentences_are_joined_to_parts_that_fit() -> None:

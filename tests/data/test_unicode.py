@@ -136,7 +136,7 @@ def test_changes_are_described():
 
 
 @pytest.mark.parametrize(
-    "part", ["\u200b", "\u0301\u200d", "ـ", "a\ufe0f", "\U000e0067", "ب\u200d"]
+    "part", ["\u200b", "\u0301\u200d", "\u0301\u0316", "ـ", "a\ufe0f", "\U000e0067", "ب\u200d"]
 )
 def test_long_lines_take_linear_time(part: str):
     assert clean(clean(part * 50_000)) == clean(part * 50_000)

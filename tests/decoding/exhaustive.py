@@ -16,6 +16,7 @@ import torch
 from torch import Tensor
 
 from nmt.decoding.engine import Hypothesis
+from nmt.decoding.options import SearchOptions
 from nmt.decoding.search import beam_search
 
 EOS = 2
@@ -187,4 +188,5 @@ def search(
     """Run ``beam_search``; PAD and BOS are forbidden, UNK (3) is not, for more outputs."""
     state = StubState(scores, range(len(max_len)) if sentences is None else sentences, beam)
     limits, banned = torch.tensor(max_len), torch.tensor(forbidden)
-    return beam_search(state, beam, limits, alpha, banned, n_best, **others), state
+    penalty = SearchOptions(length_alpha=alpha).penalty
+    return beam_search(state, beam, limits, penalty, banned, n_best, **others), state

@@ -120,7 +120,7 @@ def test_a_source_that_is_searched_in_parts_is_not_scored(translator, monkeypatc
     assert scored[1].log_prob == -math.inf
     assert [math.isfinite(h.log_prob) for h in scored] == [True, False, True]
     size = len(translator.codec.source_pieces(long))
-    note = f"note: line 2 is not scored: its source has {size} pieces, at most 20 are allowed"
+    note = f"note: line 2 is not scored: its source has {size} subwords, at most 20 are allowed"
     assert note in capsys.readouterr().err
 
 

@@ -107,7 +107,7 @@ def test_blank_lines_long_lines_and_missing_lines(translator, monkeypatch, capsy
     assert [h.log_prob for h in scored[:3]] == [0.0, -math.inf, -math.inf]
     assert math.isfinite(scored[3].log_prob)
     assert scored[4].log_prob == -math.inf
-    assert "note: line 5 is not scored: its target has 44 pieces" in capsys.readouterr().err
+    assert "note: line 5 is not scored: its target has 44 subwords" in capsys.readouterr().err
     with pytest.raises(UserError, match="the target ends before line 2"):
         translator.score(["pan", "pan"], ["bread"])
     with pytest.raises(UserError, match="beam does not apply to given translations"):

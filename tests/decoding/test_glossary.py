@@ -1,4 +1,5 @@
 """Terms in lines, and translations that must have them."""
+# ruff: noqa: RUF001
 
 from __future__ import annotations
 
@@ -22,6 +23,8 @@ FIND = [
     ("kôň", "Kôň a KÔŇ", "kôň"),
     ("Word", "word", ""),
     ("Word", "Word", "Word"),
+    ("Word", "WORD", "Word"),
+    ("Straße|iPhone", "STRASSE, IPHONE, iphone, strasse", "Straße|iPhone"),
     ("us|US", "US us", "US|us"),
     ("kôň", "koník kôňa", ""),
     ("kôň*", "koník kôňa", "kôň*"),
@@ -50,6 +53,69 @@ def test_terms_in_a_line(terms, line, expected):
 
 
 @pytest.mark.parametrize(
+    ("lang", "term", "line", "found"),
+    [
+        ("tr", "izin", "İzin VERİLDİ", True),
+        ("tr", "ışık", "IŞIK", True),
+        ("tr", "isi", "ISI", False),
+        ("en", "izin", "İZİN", True),
+        ("de", "straße", "Haupt-STRASSE 5", True),
+        ("de", "straß*", "STRASSEN", True),
+        ("el", "άδεια", "ΑΔΕΙΑ", True),
+        ("el", "άδεια", "ΆΔΕΙΑ", True),
+        ("el", "άδεια παραμονής", "Η ΑΔΕΙΑ ΠΑΡΑΜΟΝΗΣ", True),
+        ("el", "άδει* διαμονής", "ΑΔΕΙΕΣ διαμονής", True),
+        ("el", "άδεια", "αδεια", False),  # another word in small letters
+        ("el", "ή", "Η ΠΟΛΗ", False),  # the article, not "or"
+        ("el", "πότε", "ποτέ", False),
+        ("uk", "п'ять", "п’ять", True),
+        ("uk", "пʼять", "П'ЯТЬ", True),
+        ("uk", "ять", "п'ять", False),
+        ("fr", "eau", "l’eau", True),
+        ("br", "c'hoar", "C’HOAR", True),
+        ("sw", "ng'ombe", "Ng‘ombe", True),
+        ("uz", "oʻqish", "O'QISH", True),
+        ("hy", "և", "Ա ԵՒ Բ", True),
+        ("hy", "և", "Ա ԵՎ Բ", True),
+        ("ar", "كتاب", "كِتَابٌ", True),
+        ("he", "שלום", "שָׁלוֹם", True),
+        ("ja", "ガス", "ｶﾞｽ代", True),
+        ("en", "full", "ｆｕｌｌ", True),
+        ("en", "file", "ﬁle", True),
+    ],
+)
+def test_letters_of_a_language(lang, term, line, found):
+    for form in ("NFC", "NFD"):
+        glossary = Glossary([(unicodedata.normalize(form, term), "x")], (lang, "en"))
+        assert bool(glossary.find(line)) is found
+        assert bool(glossary.find(unicodedata.normalize("NFD", line))) is found
+
+
+def test_words_that_are_the_same_in_capitals_stay_apart():
+    terms = [("νόμος", "law"), ("νομός", "prefecture")]
+    glossary = Glossary(terms, ("el", "en"))
+    assert glossary.find("ο νομός") == {"νομός": ("prefecture", "Prefecture")}
+    assert glossary.find("Ο ΝΟΜΟΣ") == {"νόμος": ("law", "Law", "LAW")}
+
+
+def test_forms_of_a_term_are_written_as_in_the_target_language():
+    glossary = Glossary([("permission", "izin"), ("ice", "ijs")], ("en", "tr"))
+    assert glossary.find("PERMISSION")["permission"] == ("izin", "İzin", "İZİN")
+    glossary = Glossary([("permission", "άδεια"), ("ice", "ijs")], ("en", "nl"))
+    assert glossary.find("ICE, PERMISSION") == {
+        "ice": ("ijs", "IJs", "IJS"),
+        "permission": ("άδεια", "Άδεια", "ΑΔΕΙΑ"),
+    }
+    assert has_form("les don’ts", ["don'ts"], "en")
+
+
+def test_a_hostile_line_takes_linear_time():
+    glossary = Glossary([("izin*", "x"), ("a b", "y")], ("tr", "en"))
+    for part in ("İ", "a ", "\u0301\u0316", "'", "ﷺ"):
+        assert isinstance(glossary.find(part * 30_000), dict)
+
+
+@pytest.mark.parametrize(
     ("targets", "line", "forms"),
     [
         (["settings"], "o nastavenia ide", ("settings", "Settings")),
@@ -67,7 +133,7 @@ def test_forms_of_a_term(targets, line, forms):
 
 def test_terms_of_tokenized_lines_are_tokenized():
     terms = [("l'aigua*", "don't"), ("e-mail", "e-mail"), ("R&D", "R&D")]
-    glossary = Glossary(terms, ("ca", "en"))
+    glossary = Glossary(terms, ("ca", "en"), tokenized=True)
     line = "L&apos; aigües l&apos; aiguaR ; e-mail , R &amp; D"
     found = glossary.find(line.replace("aiguaR", "aiguardent"))
     assert found["l'aigua*"] == ("don &apos;t", "Don &apos;t")
@@ -179,6 +245,7 @@ def test_other_constraints_and_terms_hold_together():
     [
         ([("pan", " ")], {}, "glossary, term 1: the target term is blank"),
         ([("pan", "x"), ("* pan", "x")], {}, r"glossary, term 2: \* stands alone"),
+        ([("\u0640", "x")], {}, "glossary, term 1: the source term is blank"),  # a tatweel alone
         ([("pan", "x" * 201)], {}, "target term has 201 characters, at most 200"),
         ([("pan", "▁x")], {}, r"U\+2581"),
         ([("pan",)], {}, "glossary"),

@@ -7,7 +7,8 @@ from collections.abc import Sequence
 import numpy as np
 import pytest
 
-from nmt.decoding.engine import Hypothesis, length_penalty
+from nmt.decoding.engine import Hypothesis
+from nmt.decoding.options import SearchOptions
 from tests.decoding.exhaustive import (
     EOS,
     Output,
@@ -143,8 +144,11 @@ def test_equal_scores_are_ordered_by_beam(end):
 
 def test_the_score_is_divided_by_the_length_penalty():
     """The penalty is ((5 + n) / 6)^alpha; n includes EOS."""
-    assert length_penalty(7, 0.6) == pytest.approx(2**0.6)
-    assert length_penalty(1, 0.6) == 1.0
+    assert SearchOptions().penalty(7) == pytest.approx(2**0.6)
+    assert SearchOptions().penalty(1) == 1.0
+    mean = SearchOptions(length_alpha=0.5, length_penalty="mean")
+    assert mean.penalty(9) == 3
+    assert mean.model_copy(update={"tgt_tag": "<es>"}).penalty(8) == 3
     scores = ending_after([6])
     for alpha in (0.0, 0.6, 1.0):
         found, _ = search(scores, 2, [20], alpha)

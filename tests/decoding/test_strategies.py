@@ -97,7 +97,7 @@ def test_a_token_of_probability_zero_is_never_drawn():
             torch.zeros(1, dtype=torch.int64),
         )
         strategy = Sampling(torch.full((1, 1, 1), number, dtype=torch.float64), 1.0, None, None)
-        drawn, _ = strategy(beams, logits, logits.logsumexp(-1, keepdim=True), 0.0)
+        drawn, _ = strategy(beams, logits, logits.logsumexp(-1, keepdim=True), float)
         assert int(drawn.ids) in (1, 3)
 
 

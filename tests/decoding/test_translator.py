@@ -425,7 +425,7 @@ def test_a_long_line_is_translated_in_parts_with_a_note(translator, monkeypatch,
     count = len(ends)
     assert count > 2
     found = translator.n_best([LINES[0], long, LINES[1]], 2)
-    note = f"note: line 2 has {len(ids):,} pieces; it is translated in {count} parts\n"
+    note = f"note: line 2 has {len(ids):,} subwords; it is translated in {count} parts\n"
     assert capsys.readouterr().err == note
     assert [found[0][0].text, found[2][0].text] == expected
     parts = translator.translate_ids(np.split(np.array(ids), ends[:-1]))

@@ -150,6 +150,7 @@ def run_folder(translator: Translator, path: Path) -> Path:
         save_checkpoint(run, state, translator.transformer.state_dict(), {}, keep=1)
         if (usual := codec.usual).sentences is not None:
             train = SplitReport(9, 9, {}, {}, 0, {}, sentences={usual.sentences: 9})
+            train.abbreviations = usual.abbreviations or None
             lengths = {"src": Lengths(100, 1, 1, 1, 1), "tgt": Lengths(100, 1, 1, 1, 1)}
             report = CorpusReport({"train": train}, {}, SharedPairs(0, 0), LanguageFindings([], []))
             report.lengths["train"] = lengths

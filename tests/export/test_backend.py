@@ -14,7 +14,6 @@ from nmt.data.vocab import EOS
 from nmt.decoding.codec import MAX_SOURCE_PIECES
 from nmt.decoding.engine import Hypothesis, ModelInfo, SearchInput, ignore
 from nmt.decoding.options import SearchOptions
-from nmt.decoding.search import length_penalty
 from nmt.decoding.translator import Translator
 from nmt.errors import UserError
 from nmt.export.engines import CTranslate2Engine, load_exported
@@ -71,7 +70,10 @@ def test_hypotheses_are_ranked_by_the_requested_penalty(translator, engine):
     found = search(engine, INPUTS, SearchOptions(length_alpha=alpha, max_len_offset=3, n_best=4))
     theirs = their_search(translator, SOURCES, 4, 3, power=0)
     for ours, expected in zip(found, theirs, strict=True):
-        numbers = [(row, x, float(x / length_penalty(len(row), alpha))) for row, x in expected]
+        numbers = [
+            (row, x, float(x / SearchOptions(length_alpha=alpha).penalty(len(row))))
+            for row, x in expected
+        ]
         numbers.sort(key=lambda entry: -entry[2])
         assert [f.ids + [EOS] * f.finished for f in ours] == [row for row, *_ in numbers]
         np.testing.assert_allclose(

@@ -282,7 +282,7 @@ def test_pair_with_too_many_pieces_is_dropped_with_its_line(corpus: Corpus, kind
     train = p.report.splits["train"]
     assert train.dropped == {
         "longer than 20,000 characters": Finding(1, ["train:7"]),
-        "longer than 1,000 pieces": Finding(1, ["train:61"]),
+        "longer than 1,000 subwords": Finding(1, ["train:61"]),
     }
     assert (train.pairs, train.kept, len(p.train)) == (61, 59, 59)
     assert max(p.train.src_len.max(), p.train.tgt_len.max()) <= 20
@@ -298,9 +298,9 @@ def test_places_of_dropped_pairs_are_right_after_other_drops(corpus: Corpus, mon
     train = str(corpus.folder / "train")
     p = corpus.prepared(data={"train": [train, train], "max_pieces": 25})
     dropped = p.report.splits["train"].dropped
-    assert dropped["longer than 25 pieces"] == Finding(4, ["train:41", "train:51"] * 2)
+    assert dropped["longer than 25 subwords"] == Finding(4, ["train:41", "train:51"] * 2)
     left = (
-        r"is left \(both sides blank: 2, longer than 20 characters: 4, longer than 1 piece: 114\)"
+        r"is left \(both sides blank: 2, longer than 20 characters: 4, longer than 1 subword: 114\)"
     )
     with pytest.raises(UserError, match=left):
         corpus.prepared(data={"train": [train, train], "max_pieces": 1})
@@ -310,7 +310,9 @@ def test_pairs_longer_than_a_batch_are_counted(corpus: Corpus):
     letters = {"segment": {"merges": 1}}
     report = corpus.prepared(data={"batch_tokens": 8}, **letters).report
     (found,) = [warning for warning in report.warnings if "data.batch_tokens" in warning]
-    assert found.startswith("train: 60 pairs (100.0%) are longer than data.batch_tokens (8 pieces)")
+    assert found.startswith(
+        "train: 60 pairs (100.0%) are longer than data.batch_tokens (8 subwords)"
+    )
     report.over_batch_tokens, data = 1, DataConfig(train="t", dev="d", batch_tokens=8)
     assert (
         "train: 1 pair (1.7%) is longer than" in all_warnings(report, data, WhitespaceConfig())[-1]
@@ -370,15 +372,15 @@ def test_dev_set_of_unknown_pieces_is_an_error(corpus: Corpus):
     corpus.write("dev.gl", "совсем другой алфавит\n")
     with pytest.raises(UserError) as error:
         corpus.prepared()
-    assert "dev: 100% of the source pieces are unknown" in str(error.value)
+    assert "dev: 100% of the source subwords are unknown" in str(error.value)
     message = corpus.prepared(data={"checks": "warn"}).report.warnings
-    assert any("100% of the source pieces" in warning for warning in message)
+    assert any("100% of the source subwords" in warning for warning in message)
 
 
 def test_byte_fallback_leaves_nothing_unknown(corpus: Corpus):
     corpus.write("dev.gl", "совсем другой алфавит\n")
     segment = {"kind": "sentencepiece", "vocab_size": 320}
-    with pytest.raises(UserError, match="of the source pieces are unknown"):
+    with pytest.raises(UserError, match="of the source subwords are unknown"):
         corpus.prepared(segment=segment)
     p = corpus.prepared(segment=segment | {"byte_fallback": True})
     assert p.report.splits["dev"].coverage["src"].unknown == 0

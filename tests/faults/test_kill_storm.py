@@ -1,4 +1,4 @@
-"""Trainings that are killed again and again end as if they had never been stopped."""
+"""Runs that are killed again and again end as if they had never been stopped."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Two trainings in one folder, and stop signals during a save."""
+"""Two runs in one folder, and stop signals during a save."""
 
 from __future__ import annotations
 

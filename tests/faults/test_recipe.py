@@ -33,7 +33,7 @@ FAULTS = {
     "right key, wrong section": {
         "dropout: 0.1": '4:1: unknown key "dropout"; "dropout" belongs under "segment" or "model"',
         "optim: {dim: 4}": '4:9: unknown key "optim.dim"; "dim" belongs under "model"',
-        "decode: {max_len: 4}": '4:10: unknown key "decode.max_len"; use decode.max_len_offset, in pieces (the length of the source plus this)',
+        "decode: {max_len: 4}": '4:10: unknown key "decode.max_len"; use decode.max_len_offset, in subwords (the length of the source plus this)',
         "model: {seed: 4}": '4:9: unknown key "model.seed"; "seed" belongs at the top level',
         "model: {data: {dev: x}}": '4:9: unknown key "model.data"; "data" belongs at the top level',
     },

@@ -95,7 +95,7 @@ def test_a_run_that_another_training_continues_meanwhile_is_refused(here, monkey
 
     monkeypatch.setattr(TrainingFolder, "__enter__", changed)
     assert resumed(here) == MachineError.exit_code
-    assert "another training has changed this run" in capsys.readouterr().err
+    assert "another process has changed this run" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(
@@ -159,7 +159,7 @@ def test_another_tokenizer_is_refused(here, monkeypatch, capsys):
     before = content(here / "run")
     assert resumed(here) == 2
     err = capsys.readouterr().err
-    assert "the same corpora give other pieces than when this run began" in err
+    assert "the same corpora give other subwords than when this run began" in err
     assert "another version of nmt, sacremoses" in err
     assert "the manifest.json of a checkpoint name" in err
     assert "out=PATH" in err

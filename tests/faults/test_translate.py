@@ -125,7 +125,7 @@ def test_a_line_in_parts_does_not_change_other_lines(
     _, alone, _ = translate(stdin=b"3 1 4\n5 9\n")
     monkeypatch.setattr(codec, "MAX_SOURCE_PIECES", 50)
     code, out, err = translate(stdin=b"3 1 4\n" + b"2 7 " * 500 + b"\n5 9\n")
-    assert "note: line 2 has 1,000 pieces; it is translated in 20 parts" in err
+    assert "note: line 2 has 1,000 subwords; it is translated in 20 parts" in err
     first, long, last = out.splitlines(keepends=True)
     assert (code, first + last) == (0, alone)
     assert len(long.split()) > 4
@@ -147,10 +147,10 @@ def test_unknown_source_pieces_are_reported(translate: Command) -> None:
     assert "unknown" not in err
     code, out, err = translate(stdin=text_of([*["3 1 4"] * 9, "", "привет мир", "Ω", "3 Ω"]))
     assert (code, out.count(b"\n")) == (0, 13)
-    assert "note: 12.5% of the source pieces are unknown to the model, in 3 of 12 lines" in err
-    assert "note: all pieces of lines 11, 12 are unknown to the model; do not rely on" in err
+    assert "note: 12.5% of the source subwords are unknown to the model, in 3 of 12 lines" in err
+    assert "note: all subwords of lines 11, 12 are unknown to the model; do not rely on" in err
     _, _, err = translate(stdin=text_of([*["3 1 4"] * 99, *["Ω"] * 7]))
-    assert "of the source pieces" not in err  # 2.3 %
+    assert "of the source subwords" not in err  # 2.3 %
     assert "lines 100, 101, 102, 103, 104 and 2 more are unknown" in err
 
 

@@ -4,6 +4,7 @@ import json
 import math
 
 import pytest
+import safetensors.torch
 import torch
 
 from nmt.errors import RunError, UserError
@@ -186,6 +187,20 @@ def test_a_non_finite_tensor_is_not_written(tmp_path):
             save_checkpoint(run, state(2, best=2), weights(2), bad, keep=1)
         assert names(run) == ["u000001"]
         assert run.best() == "u000001"
+
+
+def test_the_tensors_are_written_as_safetensors_writes_them(tmp_path):
+    tensors = {
+        "b": torch.randn(3, 2), "a": torch.tensor(1.5), "half": torch.randn(5).half(),
+        "int": torch.arange(3), "empty": torch.zeros(0, 4), "turned": torch.randn(4, 3).T,
+        "bf16": torch.randn(3).bfloat16(), "bool": torch.tensor([True]), "\u00fc": torch.ones(1),
+    }  # fmt: skip
+    with TrainingFolder(tmp_path / "run", RECIPE) as run:
+        path = save_checkpoint(run, state(1, best=1), tensors, {}, keep=1)
+    contiguous = {name: tensor.contiguous() for name, tensor in tensors.items()}
+    assert (path / "model.safetensors").read_bytes() == safetensors.torch.save(contiguous)
+    assert (path / "optimizer.safetensors").read_bytes() == safetensors.torch.save({})
+    assert same(read_checkpoint(path).model, tensors)
 
 
 def test_space_needed_matches_what_a_training_writes(tmp_path):

@@ -1,6 +1,6 @@
 """Stored run folders load, translate, score and resume; those of older versions are refused.
 
-tests/fixtures/runs has two trainings of two validations each, of 60 pairs of template sentences,
+tests/fixtures/runs has two runs of two validations each, of 60 pairs of template sentences,
 with one thread of a CPU in fp32. RESUMED is what the first resume of these runs logged.
 """
 

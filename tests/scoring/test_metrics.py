@@ -174,6 +174,29 @@ def slow_bleu(hyps: list[str], refs: list[str]) -> float:
     return 100 * penalty * math.exp(sum(log_precisions) / 4)
 
 
+@pytest.mark.parametrize("lang", ["zh", "yue", "ja", "th", "lo_Laoo", "km", "my", "bo", "dz"])
+def test_one_wrong_character_of_a_language_without_spaces_costs_little(lang):
+    ref = "ຂ້ອຍ我们今天去公园散步然后回家abc."
+    good, bad = (
+        score([hyp], [ref], ["ter", "tokenized_bleu"], lang)
+        for hyp in (ref, ref.replace("去", "来"))
+    )
+    assert [round(found.value) for found in good] == [0, 100]
+    ter, bleu = bad
+    assert 0 < ter.value < 10
+    assert 50 < bleu.value < 100
+    assert "|tok:tercom+char|" in ter.signature
+    assert "|tok:none+char|" in bleu.signature
+    assert "|tok:x+char|" in tokenized_bleu([ref], [ref], "x", lang=lang).signature
+
+
+def test_languages_with_spaces_and_words_of_tokenized_text_are_scored_by_words():
+    for lang in ("en", "ko", "am", "hi", "zh_Latn", ""):
+        (ter,) = score(["a 우리는"], ["b 우리는"], ["ter"], lang)
+        assert (ter.value, "tok:tercom|" in ter.signature) == (50, True)
+    assert tokenized_bleu(["我们 今天"], ["我们 今天"]).value == pytest.approx(0)  # of two words
+
+
 def test_tokenized_bleu_splits_at_ascii_white_space_only():
     inside = [f"a{chr(code)}b c d e f" for code in (0xA0, 0x85, 0x1C, 0x2009, 0x3000)]
     apart = ["a b c d e f"] * len(inside)

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import gzip
+from contextlib import nullcontext
 from pathlib import Path
 
 import pytest
 from sacremoses import MosesDetokenizer
 
 from nmt.errors import UserError
+from nmt.run.folder import RunFolder
 from nmt.scoring.metrics import tokenized_bleu
 from nmt.scoring.systems import Systems, from_files, from_runs
 from tests.scoring.runs import make_run, write_lines
@@ -142,8 +144,8 @@ def test_notes_on_unusual_text():
     assert "ref: every line is empty" in notes(PLAIN, [""] * 4)
     assert notes(PLAIN, WORDS).startswith("ref: looks tokenized")
     assert notes(WORDS, WORDS).startswith("ref, h: looks tokenized")
-    assert notes(["th@@ is is"] * 4, PLAIN).startswith("h: looks split into subword pieces")
-    assert notes(["▁th is ▁is"] * 4, PLAIN).startswith("h: looks split into subword pieces")
+    assert notes(["th@@ is is"] * 4, PLAIN).startswith("h: looks split into subwords")
+    assert notes(["▁th is ▁is"] * 4, PLAIN).startswith("h: looks split into subwords")
     decomposed = [*PLAIN[:3], "e\u0301\u200f"]
     assert notes(decomposed, decomposed) == ""
     assert notes(PLAIN, decomposed).startswith(
@@ -160,3 +162,23 @@ def test_notes_on_unusual_text():
 )
 def test_plain_text_of_other_languages_is_not_called_tokenized(line):
     assert "tokenized" not in notes([line] * 4, PLAIN)
+
+
+@pytest.mark.parametrize(("state", "step"), [("stopped", "--resume"), ("training", "wait")])
+def test_the_error_of_an_unfinished_run_says_what_gives_it_hypotheses(tmp_path, state, step):
+    run = make_run(tmp_path, PLAIN, None, {}, "u000100")
+    lock = RunFolder(run).lock if state == "training" else nullcontext()
+    with lock, pytest.raises(UserError) as error:
+        from_runs([str(run)], "test")
+    assert error.value.at == str(run / "test.hyp")
+    assert step in error.value.fix
+
+
+def test_the_error_of_a_converted_run_asks_for_files(tmp_path):
+    run = make_run(tmp_path, PLAIN, None, {}, "u000100")
+    (run / "converted.json").write_text("{}", encoding="utf-8")
+    for split in ("test", "dev"):
+        with pytest.raises(UserError) as error:
+            from_runs([str(run)], split)
+        assert "--hyp" in error.value.fix
+        assert "--resume" not in error.value.fix

@@ -171,9 +171,9 @@ def test_new_pieces_are_learned_from_other_texts(corpora, parents, tmp_path, cap
     assert one.text.adaptation.parts
     assert set(one.text.adaptation.parts) - set(other.text.adaptation.parts)
     assert main([*words, kind, more, "--dry-run"]) == 0
-    assert "new pieces: " in capsys.readouterr().err
+    assert "new subwords: " in capsys.readouterr().err
     assert prepare_command.main([*words, kind, more]) == 0
-    assert "new pieces: " in capsys.readouterr().out
+    assert "new subwords: " in capsys.readouterr().out
 
 
 # --- trim ---------------------------------------------------------------------------------------
@@ -210,9 +210,9 @@ def test_logits_of_kept_pieces_are_those_of_the_parent(kind, corpora, parents, t
     torch.testing.assert_close(ours, expected, rtol=1e-5, atol=1e-5)
     assert transfer.record["training_text"]["changed"] == 0
     lines = "\n".join(transfer.lines)
-    assert f"pieces: {len(theirs) - 4:,} in the parent, {len(vocab) - 4:,} here" in lines
+    assert f"subwords: {len(theirs) - 4:,} in the parent, {len(vocab) - 4:,} here" in lines
     assert " MB in fp32" in lines
-    assert "0.0% of 4 sentences have other pieces" in lines
+    assert "0.0% of 4 sentences have other subwords" in lines
 
 
 def test_the_most_frequent_pieces_and_all_tags_stay(corpora, parents, tmp_path):
@@ -370,6 +370,6 @@ def test_a_parent_of_words_is_refused_before_anything_is_written(key, corpora, t
     capsys.readouterr()
     assert main([*words, *given.values()]) == 2
     printed = capsys.readouterr().err
-    assert "segment.kind: whitespace has no pieces smaller than words" in printed
+    assert "segment.kind: whitespace has no subwords" in printed
     assert "set init.vocab=new" in printed
     assert not (tmp_path / "run").exists()

@@ -175,7 +175,7 @@ def test_a_process_that_fails_ends_all(recipe, tmp_path):
     failed = torchrun("fails", "2", recipe, f"out={tmp_path / 'run'}", "train.max_validations=9999")
     assert failed.returncode != 0
     assert "the memory that this process may use is not sufficient" in failed.stderr
-    assert "another process of this training has ended" in failed.stderr
+    assert "another process of this run has ended" in failed.stderr
     assert not (tmp_path / "run" / "summary.json").exists()
 
 

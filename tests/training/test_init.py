@@ -143,7 +143,7 @@ def test_rows_go_by_piece_and_specials_by_position():
     assert transfer.record["rows"] == {
         "pieces": 4, "from_parent": 2, "new": 2, "share": {"src": 0.5, "tgt": 0.5}, "means": 0
     }  # fmt: skip
-    assert "2 of 4 pieces load the rows of the parent (50.0% of the source" in transfer.lines[2]
+    assert "2 of 4 subwords load the rows of the parent (50.0% of the source" in transfer.lines[2]
 
 
 def test_a_shared_embedding_becomes_several():
@@ -302,7 +302,7 @@ def test_a_child_learns_faster_than_from_random_weights(digits, letters, tmp_pat
     assert stored["parent"] == str(tmp_path / "parent")
     assert stored["checkpoint"] == "u000060"
     log = (run / "train.log").read_text()
-    assert "8 of 10 pieces load the rows of the parent" in log
+    assert "8 of 10 subwords load the rows of the parent" in log
     assert load_checkpoint(RunFolder.open(run)).state.update == 3  # the schedule starts again
 
 
@@ -569,7 +569,7 @@ def test_the_parents_vocabulary_is_kept(digits, letters, tmp_path, capsys):
     assert sorted(coverage["src"].pieces) == list("ab")
     assert prepare_command.main([*words, f"out={tmp_path / 'run'}", "data.checks=warn"]) == 0
     printed = capsys.readouterr().out
-    assert "of target pieces unknown to the parent" in printed
+    assert "of target subwords unknown to the parent" in printed
     assert "train: the vocabulary of the parent lacks" in printed
     assert "set init.vocab=new" in printed
 
@@ -777,7 +777,7 @@ def test_a_run_of_version_0_2_is_a_parent(kind, tmp_path, capsys):
         printed = capsys.readouterr().err
         count = len(tensors(folder / "run"))
         assert f"weights: {count} of {count} tensors loaded from the parent" in printed
-        expected = {"new": "100.0% of the source text", "parent": "pieces of the parent\n"}
+        expected = {"new": "100.0% of the source text", "parent": "subwords of the parent\n"}
         assert expected[vocabulary] in printed
     assert not (tmp_path / "run").exists()
 

@@ -333,7 +333,7 @@ def test_a_text_shorter_than_a_block_is_refused_before_writing(folder, tmp_path,
     command = [str(folder / "causal_lm.yaml"), f"out={run}"]
     assert main([*command, "data.block=4000", "data.batch_tokens=4000"]) == 2
     err = capsys.readouterr().err
-    assert "pieces, less than one block of 4,000" in err
+    assert "subwords, less than a block of 4,000" in err
     assert "set data.block to at most" in err
     assert not run.exists()
 

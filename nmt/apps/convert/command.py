@@ -14,6 +14,7 @@ EXAMPLES = """\
 examples:
   %(prog)s opus-mt-en-fr -o runs/opus-mt-en-fr
   %(prog)s nllb-600M -o runs/en-sw --src-lang en --tgt-lang sw
+  %(prog)s opus-mt-ROMANCE-en -o runs/gl-en --src-lang gl
   %(prog)s opus-mt-en-ROMANCE -o runs/en-gl --src-lang en --tgt-lang gl"""
 
 
@@ -23,8 +24,8 @@ def parser() -> argparse.ArgumentParser:
         "nmt-convert",
         usage="%(prog)s FOLDER -o RUN [options]",
         description="Make a run folder from a public model: MarianMT (OPUS-MT), M2M-100, NLLB-200 "
-        "or mBART-50. It computes the same, and all commands that read runs can use it, also "
-        "init.from of a recipe.",
+        "or mBART-50. It computes the same function. All commands that read runs accept it, and so "
+        "does init.from of a recipe.",
         epilog=EXAMPLES,
     )
     p.add_argument("folder", metavar="FOLDER", help="folder of the model, as downloaded")
@@ -66,7 +67,7 @@ def body(args: argparse.Namespace) -> None:
 
     enable_gc()
     output = Path(args.output)
-    origin, tags = convert(
+    origin, tags, notes = convert(
         Path(args.folder),
         output,
         src=args.src_lang,
@@ -77,11 +78,12 @@ def body(args: argparse.Namespace) -> None:
     )
     print(f"wrote {output}: {origin.describe()}{tags}", file=sys.stderr)
     if origin.license is None:
-        print(
-            "note: README.md of the model states no license; look it up before you share what you "
-            "make from it, and store it with --license ID",
-            file=sys.stderr,
+        notes.append(
+            "README.md of the model states no license; look it up before you share what you make "
+            "from it, and store it with --license ID"
         )
+    for note in notes:
+        print(f"note: {note}", file=sys.stderr)
 
 
 if __name__ == "__main__":

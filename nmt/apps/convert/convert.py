@@ -8,16 +8,23 @@ from pathlib import Path
 from typing import Any
 
 import yaml
-from torch import Tensor
 
 import nmt
 from nmt.apps.convert.families import Text, family_of
-from nmt.apps.convert.folder import CONFIG, HubFolder
-from nmt.apps.convert.languages import match_language
-from nmt.apps.convert.weights import Weights, make_vocabulary, model_keys
+from nmt.apps.convert.folder import CONFIG, GENERATION, HubFolder
+from nmt.apps.convert.languages import differ, fitting, group_parts, match_language
+from nmt.apps.convert.weights import (
+    MadeTensors,
+    Weights,
+    make_vocabulary,
+    misfits,
+    model_keys,
+)
 from nmt.config.load import dump_recipe, recipe_from_text
+from nmt.config.recipe import DecodeConfig
 from nmt.data.segmenters import save_segmenter
 from nmt.data.segmenters.sentencepiece import read_model
+from nmt.data.sentences import UsualLine
 from nmt.data.vocab import Vocab
 from nmt.decoding.codec import text_hash
 from nmt.errors import UserError
@@ -28,8 +35,10 @@ from nmt.run.lifecycle import fixed_values
 from nmt.run.origin import FILE, Origin
 from nmt.run.results import write_summary
 from nmt.runtime.files import AGAIN, disk_errors
+from nmt.runtime.memory import PER_WEIGHT
 
-_HUB_NAME = re.compile(r"[\w.-]+/[\w.-]+")  # others are paths of a machine
+# others are paths of a machine, or the name of a parent
+_PUBLISHED = re.compile(r"(?:.*/)?((?:Helsinki-NLP|facebook)/[\w.-]+)")
 MODEL_TYPES = ("bpe", "unigram")  # that segment.model_type can name
 
 
@@ -42,7 +51,7 @@ def convert(
     source: str | None = None,
     license_id: str | None = None,
     force: bool = False,
-) -> tuple[Origin, str]:
+) -> tuple[Origin, str, list[str]]:
     """Write a run folder with the model of a folder.
 
     Args:
@@ -53,7 +62,7 @@ def convert(
         force: replace a folder that this function wrote.
 
     Returns:
-        Where the weights are from, and the tags of the run for people.
+        Where the weights are from, the tags of the run for people, and notes.
 
     Raises:
         UserError: the folder is not a complete model of a known family, the model lacks a language,
@@ -64,35 +73,34 @@ def convert(
     folder = HubFolder(path)
     family = family_of(folder)
     text = family.text(folder)
-    entry, langs = choose_languages(text, src, tgt)
+    entry, langs, notes = choose_languages(folder, text, src, tgt)
     keys = model_keys(family, folder)
     weights = Weights(folder)
-    stated = str(folder.config.get("_name_or_path"))
-    name = source or (stated if _HUB_NAME.fullmatch(stated) else path.absolute().name)
+    stated = _PUBLISHED.fullmatch(str(folder.config.get("_name_or_path")))
+    name = source or (stated[1] if stated else path.absolute().name)
     recipe = _recipe(text, {**keys, **weights.keys}, entry, langs, name, folder)
     vocab = make_vocabulary(text, weights.forbidden())
     tensors = weights.convert(nmt.model_config(recipe.model), text, vocab)
-    named_license = folder.front_matter().get("license")
     origin = Origin(
         source=name,
         family=family.name,
-        license=license_id or (named_license if isinstance(named_license, str) else None),
+        license=license_id or ", ".join(folder.front_matter("license")) or None,
         files=folder.digests(),
         version=nmt.__version__,
     )
-    needed = sum(tensor.numel() * tensor.element_size() for tensor in tensors.values())
+    needed = PER_WEIGHT * tensors.parameters
     with (
         disk_errors(output, needed, "choose another folder", AGAIN),
         output_folder(output, force, FILE) as draft,
     ):
         _write(RunFolder(draft), recipe, vocab, text, tensors, origin)
-    return origin, "".join(f"; {key} {tag}" for key, tag in entry.items())
+    return origin, "".join(f"; {key} {tag}" for key, tag in entry.items()), notes
 
 
 def choose_languages(
-    text: Text, src: str | None, tgt: str | None
-) -> tuple[dict[str, str], tuple[str, str]]:
-    """Return the tags of a direction, and its languages as the recipe has them.
+    folder: HubFolder, text: Text, src: str | None, tgt: str | None
+) -> tuple[dict[str, str], tuple[str, str], list[str]]:
+    """Return the tags of a direction, its languages as the recipe has them, and notes.
 
     Raises:
         UserError: a language is needed, or the model lacks it.
@@ -100,10 +108,10 @@ def choose_languages(
     wanted = {"--src-lang": src, "--tgt-lang": tgt}
     tagged = {"--src-lang": text.tag_on_target, "--tgt-lang": bool(text.tags)}
     for option, stated in zip(wanted, text.langs, strict=True):
-        if not wanted[option] and (tagged[option] or not stated):
+        if not wanted[option] and (tagged[option] or not re.fullmatch("[A-Za-z0-9_-]+", stated)):
             raise UserError(
                 "the model needs a language: its tokenizer has "
-                + (", ".join(text.tags) if text.tags else "none"),
+                + (", ".join(text.tags) if tagged[option] else stated or "none"),
                 at=option,
                 fix=f"add {option} LANG",
             )
@@ -112,16 +120,32 @@ def choose_languages(
         raise UserError(
             f"source and target language are both {langs[0]}", at="--tgt-lang", fix="give another"
         )
-    tags = []
-    for option, lang, stated in zip(wanted, langs, text.langs, strict=True):
+    tags, notes = [], []
+    sides = zip(wanted, ("source", "target"), langs, text.langs, strict=True)
+    for option, side, lang, stated in sides:
         if tagged[option]:
-            tags.append(text.tags[match_language(lang, text.tags, option)])
-        elif stated:
-            match_language(lang, [stated], option)
+            code = match_language(lang, text.tags, option)
+            tags.append(text.tags[code])
+        elif not stated or fitting(lang, [stated]):
+            code = stated or lang
+        elif (parts := group_parts(stated)) is None:
+            code = match_language(lang, [stated], option)
+        else:
+            code = lang
+            known = [*parts, *folder.stated_languages(side)]
+            if known and not fitting(lang, known):
+                match_language(lang, known, option)
+            if not known and not fitting(lang, folder.front_matter("language")):
+                notes.append(
+                    f"README.md does not say whether the group {stated} has {lang}; look it up on "
+                    "the page of the model"
+                )
+        if differ(lang, code):
+            notes.append(f"for {lang}, the model has {code}")
     if len(tags) == 2 and tags[0] == tags[1]:
         what = f"{langs[0]} and {langs[1]} are the same language of the model, {tags[0]}"
         raise UserError(what, at="--tgt-lang", fix="give another")
-    return dict(zip(("tag", "tgt_tag"), tags, strict=False)), langs
+    return dict(zip(("tag", "tgt_tag"), tags, strict=False)), langs, notes
 
 
 def _recipe(
@@ -151,10 +175,27 @@ def _recipe(
         "segment": segment,
         "model": dict(keys),
     }
-    settings = folder.read_json("generation_config.json") or folder.config
-    if isinstance(beam := settings.get("num_beams"), int):
-        values["decode"] = {"beam": beam}
+    values["decode"] = _search(folder)
     return recipe_from_text(yaml.safe_dump(values, allow_unicode=True), str(folder.path / CONFIG))
+
+
+def _search(folder: HubFolder) -> dict[str, Any]:
+    """Return the ``decode`` keys that search as transformers does.
+
+    The rule count is that of its ``early_stopping: true``, and that of CTranslate2.
+
+    Raises:
+        UserError: the model states values that no search here has.
+    """
+    settings = folder.read_json(GENERATION)
+    file = GENERATION if settings else CONFIG
+    names = {"beam": "num_beams", "length_alpha": "length_penalty"}
+    stated = {key: (settings or folder.config).get(name) for key, name in names.items()}
+    stated = {key: value for key, value in stated.items() if value is not None}
+    if wrong := misfits(DecodeConfig, stated, names):
+        fix = "correct the file; num_beams 4 and length_penalty 1.0 are usual"
+        raise UserError("; ".join(wrong), at=str(folder.path / file), fix=fix)
+    return {"length_penalty": "mean", "length_alpha": 1.0, "stop_rule": "count", **stated}
 
 
 def _write(
@@ -162,7 +203,7 @@ def _write(
     recipe: nmt.Recipe,
     vocab: Vocab,
     text: Text,
-    tensors: Mapping[str, Tensor],
+    tensors: MadeTensors,
     origin: Origin,
 ) -> None:
     run.checkpoints_dir.mkdir()
@@ -174,6 +215,7 @@ def _write(
             best_update=0,
             text_hash=text_hash(vocab, text.segmenter),
             recipe=fixed_values(recipe),
+            usual_line=UsualLine(sentences=1),
         )
         save_checkpoint(run, state, tensors, {})
         origin.save(run)
@@ -185,6 +227,6 @@ def _write(
                 "best": checkpoint_name(0),
                 "updates": 0,
                 "hours": 0.0,
-                "parameters": sum(tensor.numel() for tensor in tensors.values()),
+                "parameters": tensors.parameters,
             },
         )

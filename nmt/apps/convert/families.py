@@ -11,18 +11,19 @@ A language token is a tag here: it has a type, and no text can produce it.
 
 from __future__ import annotations
 
+import base64
 import re
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Any, NamedTuple
 
-from nmt.apps.convert.folder import AGAIN, HubFolder, damaged
-from nmt.data.segmenters.sentencepiece import SentencePiece, load_model
+from nmt.apps.convert.folder import AGAIN, CONFIG, GENERATION, HubFolder, damaged
+from nmt.data.segmenters.sentencepiece import SentencePiece, load_model, make_model
 from nmt.data.tokenizer import Moses
 from nmt.data.vocab import TAG_MARK
 from nmt.errors import UserError
 
 ACTIVATIONS = {"relu": "relu", "gelu": "gelu", "swish": "swish", "silu": "swish"}
-PIECES = "sentencepiece.bpe.model"
+PIECES, PIECES_JSON = "sentencepiece.bpe.model", "tokenizer.json"
 _SPECIALS = ("<s>", "<pad>", "</s>", "<unk>")  # fairseq's, by id
 _NO_BIAS = "its attention adds learned biases of relative positions, which this model lacks"
 REFUSED = {
@@ -32,6 +33,14 @@ REFUSED = {
     "nllb-moe": "NLLB-MoE: a mixture of experts; choose a dense size of NLLB-200",
     "bart": "BART: its pieces are bytes, not those of SentencePiece",
 }
+REFUSED_TOKENIZERS = {
+    "MBartTokenizer": "mBART-25 has its language token at the end of a sentence",
+    "SMALL100Tokenizer": "SMaLL-100 has the language token of the target before the source",
+}
+# of transformers, for models of any kind
+ANY_TOKENIZER = {
+    "None", "PreTrainedTokenizer", "PythonBackend", "SentencePieceBackend", "TokenizersBackend",
+}  # fmt: skip
 
 
 class Side(NamedTuple):
@@ -72,6 +81,8 @@ class Family(NamedTuple):
     Attributes:
         model_type: in config.json.
         tokenizer: its class in transformers.
+        mark: a token by which it is known if the class is not stated; empty = no other family has
+            this model_type.
         keys: of ``model`` in a recipe, which all of its models have.
         text: reads the tokenizer.
     """
@@ -79,6 +90,7 @@ class Family(NamedTuple):
     name: str
     model_type: str
     tokenizer: str
+    mark: str
     files: tuple[str, ...]
     keys: Mapping[str, Any]
     text: Callable[[HubFolder], Text]
@@ -101,15 +113,32 @@ def family_of(folder: HubFolder) -> Family:
     settings = folder.read_json("tokenizer_config.json")
     name = str(settings.get("tokenizer_class") or folder.config.get("tokenizer_class"))
     name = name.removesuffix("Fast")
-    chosen = [family for family in near if family.tokenizer == name]
-    if name == "MBartTokenizer":
-        what = "cannot be converted: mBART-25 has its language token at the end of a sentence"
+    own = sorted(path.name for path in folder.path.glob("tokenization_*.py"))
+    if own and name not in REFUSED_TOKENIZERS:
+        name = own[0]
+    if name in ANY_TOKENIZER:
+        tokens = _added_tokens(folder, 0)
+        chosen = [family for family in near if not family.mark or family.mark in tokens]
+        reason = f"neither its class nor one of its tokens ({_marks(near)}) names its tokenizer"
+    else:
+        chosen = [family for family in near if family.tokenizer == name]
+        fitting = ", ".join(f"{family.tokenizer} ({family.name})" for family in near)
+        reason = REFUSED_TOKENIZERS.get(
+            name, f"its tokenizer is {name}; for model_type {kind} it must be {fitting}"
+        )
+    if not chosen:
         fix = f"choose one of: {known}"
-        raise UserError(what, at=str(folder.path), fix=fix)
-    complete = [family for family in near if all(map(folder.has, family.files))]
-    family = (chosen or complete or near)[0]
-    folder.require(family.files)
-    return family
+        raise UserError(f"cannot be converted: {reason}", at=str(folder.path), fix=fix)
+    if settings.get("legacy_behaviour") is True:
+        what = "cannot be converted: legacy_behaviour puts the language token after the source"
+        fix = "choose a model that was trained with it before the source"
+        raise UserError(what, at=str(folder.path / "tokenizer_config.json"), fix=fix)
+    folder.require(chosen[0].files)
+    return chosen[0]
+
+
+def _marks(families: Iterable[Family]) -> str:
+    return ", ".join(f"{family.mark} of {family.name}" for family in families)
 
 
 def _marian(folder: HubFolder) -> Text:
@@ -130,12 +159,14 @@ def _marian(folder: HubFolder) -> Text:
             side.rows.update({TAG_MARK + tag: ids[tokens[code]] for code, tag in tags.items()})
         sides.append(side)
     langs = (str(settings.get("source_lang") or ""), str(settings.get("target_lang") or ""))
+    _check_ids(folder, names[-1], ids)
     return Text(_segmenter(*models), sides[0], sides[-1], tags, False, langs)
 
 
 def _m2m100(folder: HubFolder) -> Text:
     ids = _ids(folder, "vocab.json")
     side = _side(folder, "vocab.json", ids, _SPECIALS)
+    _check_ids(folder, "vocab.json", ids)
     return _multilingual(folder, _model(folder, PIECES), side, len(ids), "__([A-Za-z_]+)__")
 
 
@@ -148,15 +179,61 @@ def _mbart50(folder: HubFolder) -> Text:
 
 
 def _fairseq(folder: HubFolder, language: str) -> Text:
-    """Read a tokenizer whose ids are those of SentencePiece plus 1: four specials, not three."""
-    model = _model(folder, PIECES)
-    processor = load_model(model)
-    pieces = [processor.id_to_piece(i) for i in range(processor.get_piece_size())]
-    if pieces[:3] != ["<unk>", "<s>", "</s>"]:
-        raise damaged("its first pieces are not <unk>, <s> and </s>", folder.path / PIECES)
-    ids = {piece: row for row, piece in enumerate([*_SPECIALS, *pieces[3:]])}
-    side = _side(folder, PIECES, ids, _SPECIALS)
+    """Read a tokenizer whose ids are those of SentencePiece plus 1: four specials, not three.
+
+    transformers 5 saves its pieces in tokenizer.json alone.
+    """
+    name = PIECES if folder.has(PIECES) else PIECES_JSON
+    if not folder.has(name):
+        fix = f"copy {PIECES} from the original model, or " + AGAIN
+        raise UserError(f"lacks {PIECES}", at=str(folder.path), fix=fix)
+    if name == PIECES:
+        model = _model(folder, PIECES)
+        processor = load_model(model)
+        pieces = [processor.id_to_piece(i) for i in range(processor.get_piece_size())]
+        if pieces[:3] != ["<unk>", "<s>", "</s>"]:
+            raise damaged("its first pieces are not <unk>, <s> and </s>", folder.path / PIECES)
+        ids = {piece: row for row, piece in enumerate([*_SPECIALS, *pieces[3:]])}
+    else:
+        model, ids = _pieces_of_json(folder)
+    side = _side(folder, name, ids, _SPECIALS)
+    _check_ids(folder, name, ids)
     return _multilingual(folder, model, side, len(ids), language)
+
+
+def _pieces_of_json(folder: HubFolder) -> tuple[bytes, dict[str, int]]:
+    """Make the SentencePiece model of tokenizer.json; return it and the row of each piece."""
+    values = folder.read_json(PIECES_JSON)
+    try:
+        model = values["model"]
+        added = {_content(token) for token in values["added_tokens"]} - {*_SPECIALS}
+        if model["type"] == "Unigram":
+            scores = {piece: float(score) for piece, score in model["vocab"]}
+            ids = {piece: row for row, (piece, _) in enumerate(model["vocab"])}
+        else:
+            ids = dict(sorted(model["vocab"].items(), key=lambda item: item[1]))
+            pairs = (m.split(" ") if isinstance(m, str) else m for m in model["merges"])
+            # a better rank of a merge is a higher score of the piece that it makes
+            ranks = {piece: -rank for rank, piece in enumerate(dict.fromkeys(map("".join, pairs)))}
+            scores = {piece: float(ranks.get(piece, -len(ids))) for piece in ids}
+        ids = {piece: row for piece, row in ids.items() if piece not in added}
+        if [*ids][:4] != [*_SPECIALS] or model["type"] not in ("Unigram", "BPE"):
+            raise ValueError
+        pieces = {piece: scores[piece] for piece in [*ids][4:]}
+        return make_model(model["type"].lower(), pieces, _charsmap(values["normalizer"])), ids
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        what = "the SentencePiece model cannot be made from it"
+        fix = f"copy {PIECES} from the original model into this folder"
+        raise UserError(what, at=str(folder.path / PIECES_JSON), fix=fix) from error
+
+
+def _charsmap(normalizer: Any) -> bytes:
+    """Return the table of SentencePiece's normalizer; ValueError if it is another one."""
+    steps = normalizer.get("normalizers", [normalizer]) if normalizer else []
+    if [step for step in steps if step["type"] not in ("Precompiled", "Replace")]:
+        raise ValueError
+    tables = [step["precompiled_charsmap"] for step in steps if step["type"] == "Precompiled"]
+    return base64.b64decode(tables[0]) if tables else b""
 
 
 def _multilingual(folder: HubFolder, model: bytes, side: Side, first: int, language: str) -> Text:
@@ -166,11 +243,7 @@ def _multilingual(folder: HubFolder, model: bytes, side: Side, first: int, langu
         first: row of the first of them, if the folder has only their list.
         language: pattern of a token; its group is the code.
     """
-    try:
-        tokens = _added_tokens(folder, first)
-    except (KeyError, TypeError, ValueError, AttributeError) as error:
-        what = "a file of the tokenizer does not list its tokens as transformers does"
-        raise damaged(what, folder.path) from error
+    tokens = _added_tokens(folder, first)
     found = {match[1]: row for t, row in tokens.items() if (match := re.fullmatch(language, t))}
     if not found:
         what = "no file of the tokenizer names its languages"
@@ -187,19 +260,23 @@ def _added_tokens(folder: HubFolder, first: int) -> dict[str, int]:
     They have moved between versions of transformers. A file with rows counts more than a list,
     which has its first language at row ``first``.
     """
-    settings = folder.read_json("tokenizer_config.json")
-    added = folder.read_json("tokenizer.json").get("added_tokens", [])
-    found = {_content(token): token["id"] for token in added}
-    for row, token in settings.get("added_tokens_decoder", {}).items():
-        found.setdefault(_content(token), int(row))
-    for token, row in folder.read_json("added_tokens.json").items():
-        found.setdefault(token, int(row))
-    for values in (folder.read_json("special_tokens_map.json"), settings):
-        for key in ("additional_special_tokens", "extra_special_tokens"):
-            names = dict.fromkeys(map(_content, values.get(key) or ()))
-            for row, name in enumerate(names, first):
-                found.setdefault(name, row)
-    return found
+    try:
+        settings = folder.read_json("tokenizer_config.json")
+        added = folder.read_json("tokenizer.json").get("added_tokens", [])
+        found = {_content(token): token["id"] for token in added}
+        for row, token in settings.get("added_tokens_decoder", {}).items():
+            found.setdefault(_content(token), int(row))
+        for token, row in folder.read_json("added_tokens.json").items():
+            found.setdefault(token, int(row))
+        for values in (folder.read_json("special_tokens_map.json"), settings):
+            for key in ("additional_special_tokens", "extra_special_tokens"):
+                names = dict.fromkeys(map(_content, values.get(key) or ()))
+                for row, name in enumerate(names, first):
+                    found.setdefault(name, row)
+        return found
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        what = "a file of the tokenizer does not list its tokens as transformers does"
+        raise damaged(what, folder.path) from error
 
 
 def _content(token: Any) -> str:
@@ -223,7 +300,18 @@ def _ids(folder: HubFolder, name: str) -> dict[str, int]:
     values = folder.read_json(name)
     if not all(type(row) is int and row >= 0 for row in values.values()):
         raise damaged("not a vocabulary: token and id", folder.path / name)
-    return values
+    return dict(sorted(values.items(), key=lambda item: item[1]))  # some files are by name
+
+
+def _check_ids(folder: HubFolder, name: str, ids: Mapping[str, int]) -> None:
+    """Raise UserError if the settings of the model have other ids of specials than a vocabulary."""
+    for file in (CONFIG, GENERATION):
+        settings = folder.read_json(file)
+        for key, token in (("eos_token_id", "</s>"), ("pad_token_id", "<pad>")):
+            stated, row = settings.get(key), ids.get(token)
+            if stated is not None and row is not None and stated not in (row, [row]):
+                what = f"{key} is {stated}, and {token} has the id {row} in {name}"
+                raise damaged(what, folder.path / file)
 
 
 def _side(folder: HubFolder, name: str, ids: dict[str, int], others: Collection[str]) -> Side:
@@ -253,6 +341,7 @@ FAMILIES = (
         "MarianMT (OPUS-MT)",
         "marian",
         "MarianTokenizer",
+        "",
         ("source.spm", "target.spm", "vocab.json"),
         {"norm_place": "post"},
         _marian,
@@ -261,6 +350,7 @@ FAMILIES = (
         "M2M-100",
         "m2m_100",
         "M2M100Tokenizer",
+        "__en__",
         (PIECES, "vocab.json"),
         {"norm_place": "pre", "positions": "fairseq"},
         _m2m100,
@@ -269,7 +359,8 @@ FAMILIES = (
         "NLLB-200",
         "m2m_100",
         "NllbTokenizer",
-        (PIECES,),
+        "eng_Latn",
+        (),
         {"norm_place": "pre", "positions": "fairseq"},
         _nllb,
     ),
@@ -277,7 +368,8 @@ FAMILIES = (
         "mBART-50",
         "mbart",
         "MBart50Tokenizer",
-        (PIECES,),
+        "sl_SI",  # not in mBART-25
+        (),
         {"norm_place": "pre", "positions": "learned", "embed_norm": True},
         _mbart50,
     ),

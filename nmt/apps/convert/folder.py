@@ -11,6 +11,7 @@ import os
 import pickle
 import re
 import struct
+import zipfile
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -24,7 +25,7 @@ from nmt.runtime.memory import require_room
 if TYPE_CHECKING:
     from torch import Tensor
 
-CONFIG, README = "config.json", "README.md"
+CONFIG, GENERATION, README = "config.json", "generation_config.json", "README.md"
 WEIGHTS = ("model.safetensors", "pytorch_model.bin")  # the first that exists is read
 AGAIN = "download the folder again; docs/howto/public-models.md has the command"
 _LFS_POINTER = b"version https://git-lfs"
@@ -85,20 +86,37 @@ class HubFolder:
             raise damaged("not a JSON object", self.path / name)
         return values
 
-    def front_matter(self) -> dict[str, Any]:
-        """Return the YAML head of README.md; empty without one."""
+    def readme(self) -> str:
+        """Return README.md with Unix line ends; empty without one."""
         if not self.has(README):
-            return {}
-        head = re.match(r"---\n(.*?)\n---", read_text(self.path / README, errors="replace"), re.S)
+            return ""
+        text = read_text(self.path / README, errors="replace")
+        return "\n".join(text.removeprefix("\ufeff").splitlines())
+
+    def front_matter(self, key: str) -> list[str]:
+        """Return the value or values of a key in the YAML head of README.md."""
+        head = re.match(r"---[ \t]*\n(.*?)\n---", self.readme(), re.S)
         try:
-            values = yaml.safe_load(head[1]) if head else {}
-        except yaml.YAMLError:
-            return {}
-        return values if isinstance(values, dict) else {}
+            # as text: ``no`` is a language
+            values = yaml.load(head[1], yaml.BaseLoader) if head else {}
+        except (yaml.YAMLError, RecursionError):
+            return []
+        found = values.get(key) if isinstance(values, dict) else None
+        names = found if isinstance(found, list) else [found]
+        return [name.strip() for name in names if isinstance(name, str) and name.strip()]
+
+    def stated_languages(self, side: str) -> list[str]:
+        """Return the languages of the side ``source`` or ``target`` that README.md lists."""
+        code = "[a-z]{2,3}(?:_[A-Za-z0-9]{2,8})*"
+        gap = r"[ \t*]*"
+        words = rf"(?i:{side} languages?(?:\(s\))?)"
+        pattern = rf"(?m)^[^\w\n]*{words}{gap}:{gap}({code}(?:[ ,]+{code})*)[^\w\n]*$"
+        lines = re.findall(pattern, self.readme())
+        return [one for line in lines for one in re.split("[ ,]+", line)]
 
     def digests(self) -> dict[str, str]:
         """Return the SHA-256 of the files that were read."""
-        return {name: file_digest(self.path / name) for name in self.used}
+        return {name: file_digest(self.path / name) for name in dict.fromkeys(self.used)}
 
     def weight_files(self) -> list[str]:
         """Return the files of the weights: safetensors if there are any, one or several.
@@ -124,14 +142,15 @@ class HubFolder:
         raise damaged(f"has no weights: {' or '.join(WEIGHTS)}", self.path)
 
     def tensors(self) -> dict[str, Tensor]:
-        """Return all tensors in fp32, by name; see ``weight_files`` for errors."""
+        """Return all tensors by name, in memory only when they are read.
+
+        They have the type of the file. See ``weight_files`` for errors.
+        """
         found: dict[str, Tensor] = {}
         for name in self.weight_files():
-            path = self.path / name
-            require_room(path, path.stat().st_size)
             self.used.append(name)
             read = _read_safetensors if name.endswith(".safetensors") else _read_pickled
-            found |= {key: tensor.float() for key, tensor in read(path).items()}
+            found |= read(self.path / name)
         return found
 
     def _require_complete(self, name: str) -> None:
@@ -191,8 +210,11 @@ def _read_pickled(path: Path) -> dict[str, Tensor]:
     """Return the tensors of a file of torch.save; no other object of it is made."""
     import torch
 
+    mapped = zipfile.is_zipfile(path)  # torch cannot map the files of its versions before 1.6
+    if not mapped:
+        require_room(path, path.stat().st_size)
     try:
-        values = torch.load(path, map_location="cpu", weights_only=True)
+        values = torch.load(path, map_location="cpu", weights_only=True, mmap=mapped)
     except pickle.UnpicklingError as error:
         raise UserError(
             "has more than tensors, or is damaged; it is not read, because such a file can run any "
@@ -200,9 +222,12 @@ def _read_pickled(path: Path) -> dict[str, Tensor]:
             at=str(path),
             fix="use model.safetensors of this model if it exists; else " + AGAIN,
         ) from error
-    except (RuntimeError, EOFError, ValueError, KeyError) as error:
-        reason = str(error).splitlines()[0]
-        raise damaged(f"incomplete or damaged: {reason}", path) from error
+    except MemoryError:
+        raise
+    except Exception as error:  # torch raises whatever the damage causes
+        size = path.stat().st_size
+        what = f"incomplete or damaged: it has {size:,} bytes, and torch cannot read it"
+        raise damaged(what, path) from error
     if not isinstance(values, dict) or not all(
         isinstance(value, torch.Tensor) for value in values.values()
     ):

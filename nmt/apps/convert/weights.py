@@ -6,22 +6,26 @@ Shapes: D model dim, V types here, W types there.
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
+from functools import partial
 from typing import Any
 
 import numpy as np
 import torch
+from pydantic import BaseModel, ValidationError
 from torch import Tensor
 
 import nmt
 from nmt.apps.convert.families import ACTIVATIONS, Family, Side, Text
-from nmt.apps.convert.folder import CONFIG, HubFolder, damaged
-from nmt.apps.share.layers import from_transformers, sines_first, tensor_pairs
+from nmt.apps.convert.folder import CONFIG, GENERATION, HubFolder, damaged
+from nmt.apps.share.layers import TensorPair, from_transformers, sines_first, tensor_pairs
+from nmt.config import recipe
+from nmt.config.errors import allowed
 from nmt.data.vocab import BOS, EOS, PAD, SPECIALS, TAG_MARK, UNK, Vocab
 from nmt.errors import UserError
 from nmt.model import MASKED_LOGIT
 from nmt.model.config import ModelConfig
-from nmt.run.checkpoint import non_finite, shapes_of
+from nmt.run.checkpoint import non_finite
 
 SHARED = "model.shared.weight"
 TABLES = {stack: f"model.{stack}.embed_tokens.weight" for stack in ("encoder", "decoder")}
@@ -31,6 +35,9 @@ _SIZES = {
     "dim": "d_model", "ffn_dim": "encoder_ffn_dim", "heads": "encoder_attention_heads",
     "enc_layers": "encoder_layers", "dec_layers": "decoder_layers",
     "max_positions": "max_position_embeddings",
+}  # fmt: skip
+_DROPOUTS = {
+    "dropout": "dropout", "attn_dropout": "attention_dropout", "ffn_dropout": "activation_dropout"
 }  # fmt: skip
 _SINES = re.compile(r"model\.(en|de)coder\.embed_positions\.weights?")
 
@@ -52,27 +59,27 @@ def model_keys(family: Family, folder: HubFolder) -> dict[str, Any]:
              f"{config.get('encoder_attention_heads')!r}, as in the encoder"),
             ("decoder_ffn_dim", _same(config, "ffn_dim"),
              f"{config.get('encoder_ffn_dim')!r}, as in the encoder"),
-            *((key, _is_size(config.get(key)), "a number above 0") for key in _SIZES.values()),
         )
         if not fitting
     ]  # fmt: skip
+    dropout = config.get("dropout", 0.1)
+    keys: dict[str, Any] = {key: config.get(name) for key, name in _SIZES.items()}
+    keys |= {key: config.get(name, dropout) for key, name in _DROPOUTS.items()}
+    if family.keys.get("positions") != "learned":
+        del keys["max_positions"]
+    wrong += misfits(recipe.ModelConfig, keys, {**_SIZES, **_DROPOUTS})
+    if not wrong and keys["dim"] % keys["heads"]:
+        wrong.append(f"encoder_attention_heads: {keys['heads']}; fits: a divisor of d_model")
     if wrong:
         what = "no model of this toolkit computes the same:\n  " + "\n  ".join(wrong)
         fix = "convert another model"
         raise UserError(what, at=str(folder.path / CONFIG), fix=fix)
-    dropout = config.get("dropout", 0.1)
-    keys = {key: config[name] for key, name in _SIZES.items()}
-    if family.keys.get("positions") != "learned":
-        del keys["max_positions"]
     return {
         **keys,
         **family.keys,
         "activation": ACTIVATIONS[config["activation_function"]],
         "norm": "layernorm",
         "fixnorm": False,
-        "dropout": dropout,
-        "attn_dropout": config.get("attention_dropout", dropout),
-        "ffn_dropout": config.get("activation_dropout", dropout),
         "word_dropout": 0.0,
     }
 
@@ -81,8 +88,23 @@ def _same(config: Mapping[str, Any], key: str) -> bool:
     return config.get(f"encoder_{key}") == config.get(f"decoder_{key}")
 
 
-def _is_size(value: Any) -> bool:
-    return type(value) is int and value > 0
+def misfits(
+    section: type[BaseModel], values: Mapping[str, Any], names: Mapping[str, str]
+) -> list[str]:
+    """Describe the values that keys of a recipe cannot have.
+
+    Args:
+        values: by key.
+        names: of the keys in transformers.
+    """
+    found = []
+    for key, value in values.items():
+        try:
+            section.model_validate({key: value}, strict=True)
+        except ValidationError as error:
+            if any(one["loc"][:1] == (key,) for one in error.errors()):
+                found.append(f"{names[key]}: {value!r}; fits: {allowed(section, key)}")
+    return found
 
 
 def make_vocabulary(text: Text, forbidden: Collection[int]) -> Vocab:
@@ -149,7 +171,7 @@ class Weights:
             "out_bias": bias is not None and bool(bias.any()),
         }
 
-    def convert(self, config: ModelConfig, text: Text, vocab: Vocab) -> dict[str, Tensor]:
+    def convert(self, config: ModelConfig, text: Text, vocab: Vocab) -> MadeTensors:
         """Return the tensors of our model, fp32.
 
         Raises:
@@ -164,9 +186,10 @@ class Weights:
             for stack, side in (("encoder", "src_input"), ("decoder", "tgt_input"))
             if learned
         }
-        layers: dict[str, Tensor] = {}
+        parts: dict[str, list[TensorPair]] = {}
         for pair in tensor_pairs(config):
-            tensor = layers[pair.theirs] = self._get(pair.theirs)
+            tensor = self._get(pair.theirs)
+            parts.setdefault(pair.ours, []).append(pair)
             vector = pair.theirs.endswith(("bias", "norm.weight", "layernorm_embedding.weight"))
             if tensor.dim() != (1 if vector else 2) or any(
                 tensor.shape[axis : axis + 1] != (config.dim,) for axis in pair.axes
@@ -175,41 +198,44 @@ class Weights:
                     f"tensor {pair.theirs} has the shape {list(tensor.shape)}, and config.json "
                     f"says d_model {config.dim}"
                 )
+        layers = {pair.theirs for pairs in parts.values() for pair in pairs}
         known = {SHARED, *TABLES.values(), OUTPUT, BIAS, *positions, *layers}
         extra = [n for n in self._tensors if n not in known and not _SINES.fullmatch(n)]
         if extra:
             raise self._wrong(f"has tensors that config.json does not describe: {_some(extra)}")
-        settings = self._folder.read_json("generation_config.json") | self._folder.config
+        settings = self._folder.read_json(GENERATION) | self._folder.config
         start = settings.get("decoder_start_token_id")
         if not (type(start) is int and 0 <= start < len(self._tgt)):
             what = f"decoder_start_token_id is {start!r}, not the id of a token"
             raise damaged(what, self._folder.path / CONFIG)
         tgt = self._rows(text.tgt, self._tgt, start, vocab)
-        found = {
-            **from_transformers(config, layers, order),
-            **{ours: self._get(theirs)[OFFSET:] for theirs, ours in positions.items()},
-            "embed.weight": self._tgt[tgt][:, order],
+        make: dict[str, Callable[[], Tensor]] = {
+            name: partial(from_transformers, pairs, self._tensors, order)
+            for name, pairs in parts.items()
         }
+        for theirs, ours in positions.items():
+            make[ours] = self._get(theirs)[OFFSET:].float
+        tables = {"embed.weight": _select(self._tgt, tgt, order)}
         if config.tie != "src_tgt_out":
             src = self._rows(text.src, self._src, text.src.unk, vocab)
-            found["src_embed.weight"] = self._src[src][:, order]
+            tables["src_embed.weight"] = _select(self._src, src, order)
         if config.tie == "none":
-            found["out_embed.weight"] = self._out[tgt][:, order]
+            tables["out_embed.weight"] = _select(self._out, tgt, order)
         if config.out_bias and self._tensors[BIAS].numel() != len(self._tgt):
             raise self._wrong(f"{BIAS} has the shape {list(self._tensors[BIAS].shape)}")
         if config.out_bias:
-            bias = self._tensors[BIAS].reshape(-1)[tgt]
-            found["out_bias"] = bias.where(bias > MASKED_LOGIT, 0.0)
+            bias = self._tensors[BIAS].reshape(-1)[tgt].float()
+            tables["out_bias"] = bias.where(bias > MASKED_LOGIT, 0.0)
         with torch.device("meta"):
             empty = nmt.Transformer(config, len(vocab), initialize=False)
-        expected = shapes_of(empty.state_dict())
-        for name, (shape, _) in expected.items():
-            if found[name].shape != shape:
+        shapes = {name: tensor.shape for name, tensor in empty.state_dict().items()}
+        for name in [*parts, *positions.values()]:
+            if (found := make[name]().shape) != shapes[name]:
                 raise self._wrong(
-                    f"tensor {name} would have the shape {list(found[name].shape)}, and "
-                    f"config.json says {list(shape)}"
+                    f"tensor {name} would have the shape {list(found)}, and config.json says "
+                    f"{list(shapes[name])}"
                 )
-        return {name: found[name].contiguous() for name in expected}
+        return MadeTensors(shapes, make, tables)
 
     def forbidden(self) -> set[int]:
         """Return the rows that the output bias forbids."""
@@ -249,6 +275,44 @@ class Weights:
     def _wrong(self, what: str) -> UserError:
         files = ", ".join(self._folder.weight_files())
         return damaged(what, self._folder.path / files)
+
+
+class MadeTensors(Mapping[str, Tensor]):
+    """Tensors of layers, made each time they are read, and the tables, which are in memory.
+
+    Attributes:
+        shapes: of all of them.
+    """
+
+    def __init__(
+        self,
+        shapes: Mapping[str, torch.Size],
+        make: Mapping[str, Callable[[], Tensor]],
+        tables: Mapping[str, Tensor],
+    ) -> None:
+        self.shapes, self._make, self._tables = shapes, make, tables
+
+    def __getitem__(self, name: str) -> Tensor:
+        return self._tables[name] if name in self._tables else self._make[name]()
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.shapes)
+
+    def __len__(self) -> int:
+        return len(self.shapes)
+
+    @property
+    def parameters(self) -> int:
+        """The number of their values."""
+        return sum(shape.numel() for shape in self.shapes.values())
+
+
+def _select(table: Tensor, rows: Tensor, columns: Tensor) -> Tensor:
+    """Return rows and columns of a table, fp32, without a second copy."""
+    result = torch.empty(len(rows), len(columns))
+    for part, chosen in zip(result.split(4096), rows.split(4096), strict=True):
+        part.copy_(table[chosen][:, columns])
+    return result
 
 
 def _some(names: list[str]) -> str:

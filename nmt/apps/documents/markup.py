@@ -14,7 +14,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
 from nmt.apps.documents.lines import Line, Lines, Link, Translated
-from nmt.apps.documents.segments import Mark, Segment, Token, joined
+from nmt.apps.documents.segments import Mark, Segment, Token, joined, plain
 from nmt.data.languages import base_language
 from nmt.data.protect import Span, spans
 from nmt.data.sentences import split_sentences
@@ -124,6 +124,9 @@ class _Marked:
             return False
         problems = dict.fromkeys(result.problem for result in results if result.problem)
         notes = dict.fromkeys(result.note for result in results if result.note)
+        length = len(plain(segment.result))
+        if segment.longest and length > segment.longest:
+            problems[f"{length:,} characters, of which {segment.longest:,} are allowed"] = None
         segment.problem = "; ".join(problems)
         segment.note = "; ".join(filter(None, [segment.note, *notes]))
         return True
@@ -163,7 +166,7 @@ def _tree(tokens: Sequence[Token]) -> tuple[list[int], list[_Node], list[tuple[i
 def _sentences(text: str, lang: str, protected: Sequence[Span]) -> Iterator[tuple[int, int]]:
     """Yield where each sentence is, without white space at its ends; a line ends a sentence."""
     inside = {place for span in protected for place in range(span.start + 1, span.end)}
-    for line in re.finditer(r"[^\n\t]+", text):
+    for line in re.finditer(r"[^\n\r\t\v\f\x85\u2028\u2029]+", text):
         start = end = line.start()
         for sentence in split_sentences(clean_line(line[0]), lang):
             end += len(sentence)

@@ -47,6 +47,7 @@ class Segment:
         problem: why a person must look at the translation; empty = it passed the checks.
         note: how it was made, if that may have made it worse.
         flags: as in ``protect.spans``.
+        longest: characters that the translation may have; 0 = any number.
     """
 
     tokens: Sequence[Token]
@@ -55,6 +56,7 @@ class Segment:
     problem: str = ""
     note: str = ""
     flags: tuple[str, ...] = ()
+    longest: int = 0
 
     @property
     def text(self) -> str:

@@ -138,8 +138,8 @@ def parser() -> argparse.ArgumentParser:
     p.add_argument(
         "--calibrate",
         action="store_true",
-        help="instead of scoring: learn on dev of a run what chrF to expect of a translation, for "
-        "nmt-translate --confidence; writes RUN/confidence.json",
+        help="instead of scoring: calibrate the expected chrF of nmt-translate --confidence on dev "
+        "of a run; writes RUN/confidence.json",
     )
     p.add_argument("--json", action="store_true", help="print one JSON object")
     shorten_help(

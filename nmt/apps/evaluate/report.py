@@ -7,6 +7,7 @@ translation may join or split sentences.
 
 from __future__ import annotations
 
+import functools
 import itertools
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -284,15 +285,17 @@ def report(
         refs: list[list[str]],
         names: Sequence[str],
         shown: Callable[[Score], Score],
+        lang: str = systems.tgt_lang,
     ) -> None:
-        compared = _compare(hyps, refs, names, systems.tgt_lang, resamples, progress)
+        compared = _compare(hyps, refs, names, lang, resamples, progress)
         for system, entries in compared.items():
             scores[system] += [replace(entry, score=shown(entry.score)) for entry in entries]
 
     refs = [systems.refs, *systems.other_refs]
     add(texts, refs, on_text, lambda result: result)
     ref_words = [systems.ref_words, *systems.other_ref_words]
-    add(systems.words, ref_words, on_words, lambda s: with_tokenizer(s, systems.tokenizer))
+    named = functools.partial(with_tokenizer, tokenizer=systems.tokenizer)
+    add(systems.words, ref_words, on_words, named, systems.words_lang)
     if documents:
         joined = {system: join_documents(hyps, documents) for system, hyps in texts.items()}
         joined_refs = [join_documents(lines, documents) for lines in refs]

@@ -36,7 +36,7 @@ def count_terms(systems: Systems, glossary: Sequence[Term]) -> list[TermCount]:
 
     A translation keeps a term if it has one of the forms that a search with the glossary requires.
     """
-    finder = glossary_of(tuple(glossary))
+    finder = glossary_of(tuple(glossary), (systems.src_lang, systems.tgt_lang))
     counts: dict[str, TermCount] = {}
     texts = {REFERENCE: systems.refs, **systems.texts}
     for row, source in enumerate(systems.sources):
@@ -45,7 +45,7 @@ def count_terms(systems: Systems, glossary: Sequence[Term]) -> list[TermCount]:
             count = counts.setdefault(term, TermCount(term, targets, 0, dict.fromkeys(texts, 0)))
             count.lines += 1
             for name, lines in texts.items():
-                count.kept[name] += has_form(lines[row], forms)
+                count.kept[name] += has_form(lines[row], forms, systems.tgt_lang)
     return sorted(counts.values(), key=lambda count: (-count.lines, count.term))
 
 

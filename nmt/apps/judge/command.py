@@ -66,14 +66,14 @@ def parser() -> argparse.ArgumentParser:
     sheet.add_argument(
         "--documents",
         metavar="F",
-        help="file with the document id of each line: documents are drawn as a whole",
+        help="file with the document id of each line: whole documents are sampled",
     )
-    sheet.add_argument("--sample", type=_count, metavar="N", help="lines to draw; default: 100")
-    sheet.add_argument("--seed", type=_count, metavar="N", help="of all draws; default: 1")
+    sheet.add_argument("--sample", type=_count, metavar="N", help="lines to sample; default: 100")
+    sheet.add_argument("--seed", type=_count, metavar="N", help="random seed; default: 1")
     read = p.add_argument_group("read")
     read.add_argument("--key", metavar="FILE", help="the key of the sheets")
     read.add_argument(
-        "--resamples", type=resamples, metavar="N", help="of the bootstrap; default: 1000"
+        "--resamples", type=resamples, metavar="N", help="bootstrap resamples; default: 1000"
     )
     return p
 

@@ -258,7 +258,7 @@ def _require_log(curve: Curve, run: RunMetrics, name: str) -> None:
     if read_summary(RunFolder(run.path)):  # it has ended
         fix = "train again with a smaller train.log_every, such as train.log_every=1 out=PATH"
     else:
-        fix = f"wait for update {every:,}, or start the training again if it has stopped"
+        fix = f"wait for update {every:,}, or continue the run with --resume if it has stopped"
     missing = f"{name} in its log: no update was logged, as train.log_every is {every:,}"
     _require(0, run, missing, fix)
 

@@ -77,7 +77,7 @@ def heat_maps(
     except NmtError as error:
         return [], error.summary
     if not maps:
-        return [], f"no example has at most {MAX_PIECES} pieces"
+        return [], f"no example has at most {MAX_PIECES} subwords"
     return [
         _draw(run.label, example.line, drawn.source, drawn.target, drawn.weights.tolist())
         for example, drawn in zip(chosen, maps, strict=False)

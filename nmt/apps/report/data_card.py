@@ -20,7 +20,7 @@ class DataCard:
     labels: list[str]  # of the runs with these corpora
     report: CorpusReport
     licenses: dict[str, str]  # folder of a corpus -> its licenses, or NOT_RECORDED
-    langs: dict[str, str]  # side -> language; text of one language has only src
+    langs: dict[str, str]  # side -> language; monolingual text has only src
 
     @property
     def findings(self) -> list[tuple[str, str, int, str]]:

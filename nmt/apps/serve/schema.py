@@ -21,23 +21,24 @@ MOST_TERMS = 1000
 MEANINGS = {
     "beam": "Number of hypotheses that the search keeps; 1 is greedy search. A larger beam takes "
     "more time. Default: the beam of the model in GET /models.",
-    "length_alpha": "Exponent of the length penalty. 0 turns it off; a higher value prefers longer "
+    "length_alpha": "Exponent of the length penalty; 0 turns it off. A higher value prefers longer "
     "translations.",
-    "max_len_offset": "A translation has at most as many pieces as its source and this number. "
+    "length_penalty": "Length penalty of n tokens. gnmt: ((5 + n)/6)^length_alpha. mean: "
+    "n^length_alpha. Default: that of the model.",
+    "max_len_offset": "A translation has at most as many subwords as its source and this number. "
     f"Allowed: an integer of at least 1 and at most {HIGHEST_OFFSET}.",
     "stop_rule": "When the search ends. bound: when no unfinished hypothesis can become the best. "
     "count: when as many hypotheses as the beam size have ended. Default: bound.",
-    "allow_unk": "Whether a translation may contain the sign for unknown text.",
+    "allow_unk": "Whether a translation may contain UNK.",
     "n_best": "Number of translations of each line. Default: 1.",
-    "sample": "Draw each piece at random from the probabilities of the model, without a search. "
+    "sample": "Sample each token from the distribution of the model, instead of searching. "
     "`n_best` is the number of samples.",
-    "temperature": "For samples: divisor of the scores before a draw. Above 1, samples vary more.",
-    "top_k": "For samples: draw from this number of most likely pieces.",
-    "top_p": "For samples: draw from the most likely pieces whose probabilities together reach "
-    "this value.",
-    "seed": "For samples: the same seed, text and options give the same samples.",
-    "no_repeat_ngram": "No sequence of this many pieces occurs twice in a translation; 0 turns it "
-    "off.",
+    "temperature": "Sampling temperature. Above 1, samples vary more.",
+    "top_k": "Top-k sampling: sample from the k most likely tokens.",
+    "top_p": "Nucleus sampling: sample from the most likely tokens whose probabilities add up to "
+    "this.",
+    "seed": "Random seed: the same seed, text and options give the same samples.",
+    "no_repeat_ngram": "No n-gram of subwords of this length occurs twice. 0 turns it off.",
     "forbid_all": f"Phrases that no translation may contain: at most {MOST_PHRASES}, each of at "
     f"most {LONGEST_PHRASE} characters.",
     "glossary": "Pairs of a source term and a target term. Where a line has a source term, its "
@@ -51,7 +52,7 @@ MEANINGS = {
     "tgt_tag": "Tag that each translation begins with in the model, such as <es>; no answer shows "
     "it. `tgt_tags` of the model in GET /models lists all.",
     "src": "Language of the text, if the model has several source languages.",
-    "token_scores": "Add the log-probability of each piece and the probability of each word.",
+    "token_scores": "Add the log-probability of each subword and the probability of each word.",
     "align": "Add the word alignment: which words of the source each word was translated from.",
     "mbr": "Return the candidates in the order of their average similarity to all candidates, by "
     "this metric.",
@@ -88,10 +89,10 @@ class Translation(BaseModel):
     score: float | None = Field(description="log_prob / length penalty; the search ranks by it")
     log_prob: float | None = Field(description="natural logarithm of the probability")
     finished: bool = Field(description="false if it was cut at the length limit")
-    short: bool = Field(description="whether it is far too short for its source: text is missing")
+    short: bool = Field(description="whether it is too short for its source: text is missing")
     pieces: list[str]
     token_log_probs: list[float] = Field(
-        description="of each piece, and of the end of each part of the line"
+        description="of each subword, and of the end of each part of the line"
     )
     eos: list[int] = Field(description="where the ends of parts are in token_log_probs")
     alignment: list[tuple[int, int]] = Field(description="pairs (source word, target word), from 0")
@@ -102,8 +103,8 @@ class Line(BaseModel):
     """The result of one line."""
 
     unknown: float = Field(
-        description="share of the source pieces that the model does not know, from 0 to 1; much of "
-        "it makes the translation wrong"
+        description="share of source subwords that the model does not know, from 0 to 1; if it is "
+        "high, the translation is probably wrong"
     )
     other_script: float = Field(
         description="share of the letters that the source language is not written with, from 0 to "

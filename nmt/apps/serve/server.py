@@ -72,15 +72,15 @@ class Connections:
         self._noted = -SECONDS_BETWEEN_NOTES
 
     def make_room(self) -> None:
-        """Close the connection that has waited longest, if there are too many."""
+        """Close the longest-idle connection if there are too many."""
         if len(self.waiting) + len(self.busy) <= self.most:
             return
         next(iter(self.waiting)).abort()
         if time.monotonic() >= self._noted + SECONDS_BETWEEN_NOTES:
             self._noted = time.monotonic()
             print(
-                f"note: {self.most:,} connections are open, the most that this server keeps; a new "
-                "one closes the one that has waited longest for a request",
+                f"note: {self.most:,} connections are open, the limit; the longest-idle connection "
+                "is closed",
                 file=sys.stderr,
             )
 

@@ -8,7 +8,7 @@ of our model are before the odd ones, which leaves the function as it is.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import NamedTuple
 
 import torch
@@ -95,18 +95,19 @@ def to_transformers(config: ModelConfig, weights: Mapping[str, Tensor]) -> dict[
 
 
 def from_transformers(
-    config: ModelConfig, weights: Mapping[str, Tensor], order: Tensor
-) -> dict[str, Tensor]:
-    """Return their layers under our names.
+    pairs: Iterable[TensorPair], weights: Mapping[str, Tensor], order: Tensor
+) -> Tensor:
+    """Return a tensor of ours, in fp32.
 
     Args:
-        weights: has all tensors of ``tensor_pairs``.
+        pairs: all its parts, in order.
+        weights: their tensors.
         order: [D], for each dimension of ours, the one of theirs.
     """
-    found: dict[str, list[Tensor]] = {}
-    for pair in tensor_pairs(config):
-        tensor = weights[pair.theirs]
+    parts = []
+    for pair in pairs:
+        tensor = weights[pair.theirs].float()
         for axis in pair.axes:
             tensor = tensor.index_select(axis, order)
-        found.setdefault(pair.ours, []).append(tensor)
-    return {name: torch.cat(parts) for name, parts in found.items()}
+        parts.append(tensor)
+    return torch.cat(parts)

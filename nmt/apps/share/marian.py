@@ -34,7 +34,7 @@ from nmt.decoding.codec import MAX_SOURCE_PIECES
 from nmt.errors import UserError
 from nmt.export.fold import PARTS, fold
 from nmt.export.folder import check_output, output_folder
-from nmt.export.spec import ctranslate2_length_penalty
+from nmt.export.spec import ctranslate2_length_penalty, length_penalty_formula
 from nmt.model.config import ModelConfig
 from nmt.model.embedding import sinusoids
 from nmt.run.folder import RunFolder
@@ -118,7 +118,7 @@ def _write(translator: nmt.Translator, folder: Path) -> None:
         "eos_token_id": EOS,
         "pad_token_id": PAD,
         "num_beams": decode.beam,
-        "length_penalty": round(ctranslate2_length_penalty(decode.length_alpha), 3),
+        "length_penalty": ctranslate2_length_penalty(decode),
         "max_new_tokens": positions - 1,
         "suppress_tokens": [PAD, BOS, *([] if decode.allow_unk else [UNK]), *vocab.reserved_ids],
         "begin_suppress_tokens": [EOS],
@@ -152,7 +152,7 @@ def _write(translator: nmt.Translator, folder: Path) -> None:
         src=codec.src,
         tgt=codec.tgt,
         model_class=transformers_class(config)[0],
-        length_alpha=f"{decode.length_alpha:g}",
+        recipe_penalty=length_penalty_formula(decode),
         length_penalty=generation["length_penalty"],
         form_note="" if form == "none" else _FORM_NOTE.format(form=form),
         tag_note=_TAG_NOTE.format(tags=" ".join(map(_token, tags))) if tags else "",
@@ -231,7 +231,7 @@ def _token_ids(vocab: Vocab) -> dict[str, int]:
     ids |= {_token(piece): first + i for i, piece in enumerate(types)}
     if len(ids) != len(vocab):
         raise UserError(
-            f"a piece of the vocabulary is one of {', '.join(SPECIAL_NAMES.values())}, which "
+            f"an entry of the vocabulary is one of {', '.join(SPECIAL_NAMES.values())}, which "
             "transformers reserves",
             at="vocab.txt",
             fix="export with --format ctranslate2",

@@ -140,7 +140,7 @@ def one_pass(facts: CorpusFacts, sample: EncodedSample, batch_tokens: int) -> tu
 
 def in_an_update(tokens_per_pass: int, updates_per_pass: float) -> str:
     """Describe how many pieces an update has."""
-    return f"about {tokens_per_pass / updates_per_pass:,.0f} target pieces in an update"
+    return f"about {tokens_per_pass / updates_per_pass:,.0f} target subwords in an update"
 
 
 def languages(paths: CorpusPaths) -> list[Choice]:
@@ -251,7 +251,7 @@ def _segment(facts: CorpusFacts, types: int) -> tuple[list[Choice], EncodedSampl
 
 
 def _model(size: Size, words: int, smaller: bool) -> list[Choice]:
-    source = "a smaller size, for a short training" if smaller else size.source
+    source = "a smaller size, for a short run" if smaller else size.source
     return [
         Choice("model.dim", size.dim, f"{quantity(words, 'target word')}: {source}"),
         Choice("model.ffn_dim", 4 * size.dim, "4 x dim, as in T"),
@@ -265,9 +265,9 @@ def _model(size: Size, words: int, smaller: bool) -> list[Choice]:
 def _fixed_length(
     size: Size, per_pass: float, validations: int, reason: str
 ) -> tuple[list[Choice], int]:
-    """Return the keys of a training with Muon and a linear schedule, and its updates."""
+    """Return the keys of a run with Muon and a linear schedule, and its updates."""
     lr = round(LR_SCALE / math.sqrt(size.dim), 4)
-    long = "as recipes/best/gl-en.yaml, for a long training"
+    long = "as recipes/best/gl-en.yaml, for a long run"
     schedule, updates = linear_schedule(
         lr, "for Muon at this dim", size.passes, per_pass, validations, reason
     )

@@ -34,7 +34,7 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         "--suggest",
         metavar="PREFIX",
         help="read the corpus PREFIX.SRC and PREFIX.TGT, measure the speed of this machine, and "
-        "write a recipe with the reason for each key and the time that training takes",
+        "write a recipe with the reason for each key and the expected training time",
     )
     group.add_argument(
         "--src-lang",
@@ -50,12 +50,12 @@ def add_options(parser: argparse.ArgumentParser) -> None:
         "--hours",
         type=positive,
         metavar="H",
-        help="time that the training may take on this machine; default: a short training",
+        help="hours that the run may take on this machine; default: a short run",
     )
     group.add_argument(
         "--parent",
         metavar="RUN",
-        help="the recipe trains this run further, one of nmt-train or nmt-convert",
+        help="fine-tune this run, from nmt-train or nmt-convert",
     )
     add_output(
         group, "FILE", "where to write the recipe; default: standard output", "an existing recipe"

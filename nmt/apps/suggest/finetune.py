@@ -1,4 +1,4 @@
-"""Choose the keys of a recipe that trains a parent further, each with its reason.
+"""Choose the keys of a recipe that fine-tunes a parent, each with its reason.
 
 The settings are those of recipes/finetune: the rate of mBART's fine-tuning (Liu et al. 2020), or
 Adafactor with that of T5's (Raffel et al. 2020) where Adam's moments would need too much memory.
@@ -80,7 +80,7 @@ class ParentRun:
         recipe = run.recipe()
         text = TextOfParent.of(run)
         notes = [*_notes_on_languages(recipe, paths), *_notes_on_tags(recipe)]
-        size = quantity(len(text.vocab) - len(SPECIALS), "piece")
+        size = quantity(len(text.vocab) - len(SPECIALS), "subword")
         lines = [f"{path}: {recipe.src}-{recipe.tgt}, {size} ({text.segmenter.kind})"]
         if (origin := read_origin(run)) is not None:
             lines.append(f"{origin.describe()}; the license stays valid for what it becomes")
@@ -187,7 +187,7 @@ def start_from(
     longest, positions = parent.recipe.data.max_pieces, parent.recipe.model.positions
     if positions == "learned" and longest < DataConfig.model_fields["max_pieces"].default:
         data.append(Choice("data.max_pieces", longest, "as the parent's, whose positions end"))
-    init = [Choice("init.from", parent.path, "the model to train further")]
+    init = [Choice("init.from", parent.path, "the model to fine-tune")]
     vocabulary, text = _vocabulary(facts, parent, [*data, *init], progress)
     init += vocabulary
     sample = _sample(facts, parent, text)
@@ -232,7 +232,7 @@ def _vocabulary(
 
     unknown = _sample(facts, parent, parent.text).unknown
     shares = " and ".join(
-        f"{share:.1%} of the {side.lang} pieces"
+        f"{share:.1%} of the {side.lang} subwords"
         for side, share in zip((facts.src, facts.tgt), unknown, strict=True)
     )
     kind = "extend" if max(unknown) > UNKNOWN else "parent"
@@ -244,7 +244,7 @@ def _vocabulary(
             text = adapted([*keys, trim])
             left = len(text.vocab) - len(SPECIALS)
             if left <= LEFT_BY_TRIM * before:
-                why = f"{left:,} of {before:,} pieces: the corpus does not need the others"
+                why = f"{left:,} of {before:,} subwords: the corpus does not need the others"
                 return [*keys, Choice(trim.key, trim.value, why)], text
     try:
         return keys, adapted(keys)

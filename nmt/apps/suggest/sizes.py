@@ -131,7 +131,7 @@ def advice_on_size(model: ModelConfig, parameters: int, pieces: int) -> str | No
         return None
     return (
         f"the model is very large for this corpus: {parameters:,} parameters, {ratio:,.0f} for "
-        f"each target piece of the training text (recipes/gl-en.yaml has 89); with over "
+        f"each target subword of the training text (recipes/gl-en.yaml has 89); with over "
         f"{TOO_LARGE}, a smaller one usually translates better: lower model.dim, model.ffn_dim, "
         "model.enc_layers and model.dec_layers, or see what nmt-train --suggest chooses"
     )

@@ -71,7 +71,7 @@ def recipe_text(
         f"Expected time on this machine ({expectation.device})": (
             _time_lines(suggestion, expectation)
         ),
-        f"Nearest measured trainings{' without a parent' * from_parent}, by target words "
+        f"Nearest measured runs{' without a parent' * from_parent}, by target words "
         "(docs/results.md)": _scoreboard_lines(facts),
         "Advice": [
             *advice(paths, facts, from_parent),
@@ -153,7 +153,7 @@ def _time_advice(suggestion: Suggestion, expectation: Expectation) -> Iterator[s
     total = _total(suggestion, expectation)
     if suggestion.budget is None and total > DAY:
         yield (
-            f"The training takes up to {duration(total)} here. For a shorter one, add --hours to "
+            f"The run takes up to {duration(total)} here. For a shorter one, add --hours to "
             f"nmt-train --suggest{', or use a GPU' if expectation.threads > 0 else ''}."
         )
     if note := too_few_hours(suggestion, expectation):
@@ -167,7 +167,7 @@ def too_few_hours(suggestion: Suggestion, expectation: Expectation) -> str:
         return ""
     return (
         f"One pass over the data takes {duration(one_pass)} here, longer than the "
-        f"{quantity(budget.hours, 'hour', 'g')} of --hours, so the training sees a part of it: use "
+        f"{quantity(budget.hours, 'hour', 'g')} of --hours, so the run sees a part of it: use "
         "a GPU, or train on fewer pairs."
     )
 

@@ -285,9 +285,10 @@ def _statistics(folders: tuple[list[str], list[str]], split: str, metric: str) -
     systems = from_runs([*folders[0], *folders[1]], split)
     if METRICS[metric].on_words:
         texts, refs = systems.words, [systems.ref_words, *systems.other_ref_words]
+        scorer = SentenceScorer(metric, systems.words_lang)
     else:
         texts, refs = systems.texts, [systems.refs, *systems.other_refs]
-    scorer = SentenceScorer(metric, systems.tgt_lang)
+        scorer = SentenceScorer(metric, systems.tgt_lang)
     first, second = ([scorer.statistics(texts[f], refs) for f in side] for side in folders)
     return scorer.scores, first, second
 

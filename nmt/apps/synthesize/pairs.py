@@ -61,15 +61,15 @@ def add_options(p: argparse.ArgumentParser) -> None:
         "--max-ratio",
         type=float,
         metavar="X",
-        help="drop a pair if one side has over X times the expected number of characters, plus "
-        "ten; default: 2",
+        help="drop a pair if one side is longer than X times its expected length plus 10 "
+        "characters; default: 2",
     )
     pairs.add_argument(
         "--max-copied",
         type=float,
         metavar="X",
-        help="drop a pair if over this share of the translated words are words of the source; 1 = "
-        "keep copies; default: 0.5",
+        help="drop a pair if more than this share of the target words are copied from the source; "
+        "1 = keep copies; default: 0.5",
     )
 
 

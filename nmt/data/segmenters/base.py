@@ -88,7 +88,7 @@ class Segmenter(ABC):
             UserError: this segmenter cannot be extended.
         """
         raise UserError(
-            f"segment.kind: {self.kind} has no pieces smaller than words, so it cannot be extended",
+            f"segment.kind: {self.kind} has no subwords, so it cannot be extended",
             at="init.vocab",
             fix="set init.vocab=new",
         )
@@ -109,7 +109,7 @@ class Segmenter(ABC):
             UserError: this segmenter cannot be trimmed.
         """
         raise UserError(
-            f"segment.kind: {self.kind} has no pieces smaller than words, so words that are left "
+            f"segment.kind: {self.kind} has no subwords, so words that are left "
             "out would become UNK",
             at="init.trim",
             fix="remove init.trim, or set init.vocab=new",

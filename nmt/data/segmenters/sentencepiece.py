@@ -456,11 +456,12 @@ def _unigram_scores(
 
 
 MARGIN = 0.01  # of the score of a new piece above the best way to write it without
-NORMAL, UNUSED = 1, 5  # types of pieces: text is segmented into normal ones
+NORMAL, UNKNOWN, CONTROL, UNUSED = 1, 2, 3, 5  # types of pieces: a text gives normal ones
 MODEL_TYPES = {1: "unigram", 2: "bpe", 3: "word", 4: "char"}
-_PIECES, _TRAINER = 1, 2  # fields of ModelProto
+_PIECES, _TRAINER, _NORMALIZER = 1, 2, 3  # fields of ModelProto
 _TEXT, _SCORE, _TYPE = 1, 2, 3  # fields of a piece
 _MODEL_TYPE = 3  # field of TrainerSpec
+_CHARSMAP = 2  # field of NormalizerSpec
 _WIDTHS = {1: 8, 5: 4}  # bytes of the wire types of fixed size
 
 
@@ -503,6 +504,24 @@ def edit_model(data: bytes, kept: Collection[str], added: Mapping[str, float]) -
         piece = _message(_TEXT, text.encode()) + _number(_SCORE << 3 | 5) + struct.pack("<f", score)
         messages.append(_message(_PIECES, piece))
     return b"".join(messages)
+
+
+def make_model(kind: str, pieces: Mapping[str, float], charsmap: bytes) -> bytes:
+    """Return a model of the type unigram or bpe, with <unk>, <s> and </s> before its pieces.
+
+    Args:
+        pieces: scores of the normal pieces, in the order of their ids.
+        charsmap: table of the normalizer; empty = text stays as it is.
+    """
+    specials = (("<unk>", UNKNOWN), ("<s>", CONTROL), ("</s>", CONTROL))
+    messages = [
+        _message(_PIECES, _message(_TEXT, name.encode()) + _number(_TYPE << 3) + _number(of_type))
+        for name, of_type in specials
+    ]
+    number = next(number for number, name in MODEL_TYPES.items() if name == kind)
+    messages.append(_message(_TRAINER, _number(_MODEL_TYPE << 3) + _number(number)))
+    messages.append(_message(_NORMALIZER, _message(_CHARSMAP, charsmap)))
+    return edit_model(b"".join(messages), (), pieces)
 
 
 def _message(field: int, data: bytes) -> bytes:

@@ -3,7 +3,7 @@
     python translate.py [options] < input.txt > output.txt
 
 Each line of input gives one line of output. A line with more sentences than usual in the training
-data is translated in parts, if the package sentencex is installed. In Python::
+data is translated in parts. In Python::
 
     from translate import Translator
     text = Translator("path/to/this/folder").translate("A sentence.")
@@ -11,7 +11,6 @@ data is translated in parts, if the package sentencex is installed. In Python::
 
 import argparse
 import hashlib
-import importlib.util
 import io
 import json
 import runpy
@@ -110,13 +109,7 @@ class Translator:
         self.segmenter = SEGMENTERS[kind](folder, self.settings)
         self.engine = ctranslate2.Translator(str(folder), device=device)
         self.most = self.settings["usual_line"].get("sentences")  # of a part; None = not known
-        if self.most is not None and importlib.util.find_spec("sentencex") is None:
-            print(
-                "note: lines of several sentences are translated as a whole, and sentences may be "
-                "lost; to split them: pip install sentencex",
-                file=sys.stderr,
-            )
-            self.most = None
+        self.abbreviations = self.settings["usual_line"].get("abbreviations", {})
 
     def translate(
         self,
@@ -152,7 +145,9 @@ class Translator:
         src = src or self.settings["src"]
         parts, most = [line], self.most
         if most is not None and split == "auto":
-            split_line = sentences["split_sentences"](line, self.settings["rules"][src])
+            lang = self.settings["rules"][src]
+            known = self.abbreviations.get(lang, ())
+            split_line = sentences["split_sentences"](line, lang, known)
             parts = sentences["join_in_parts"](split_line, lambda part: len(part) <= most)
         translations = [self._translate(part, tag, src, tgt_tag) for part in parts]
         return sentences["join_translations"](translations, parts)
@@ -178,7 +173,7 @@ class Translator:
             )
         except RuntimeError as error:
             raise ValueError(
-                f"CTranslate2 cannot translate a line of {len(pieces):,} pieces: {error}"
+                f"CTranslate2 cannot translate a line of {len(pieces):,} subwords: {error}"
             ) from error
         lang = self.settings["tag_targets"].get(tgt_tag or tag or "", self.settings["tgt"])
         return self.segmenter.decode(result.hypotheses[0][len(start) :], lang)

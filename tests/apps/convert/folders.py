@@ -113,6 +113,8 @@ def marian(
     dtype: torch.dtype = torch.float32,
     tags: tuple[str, ...] = (),
     separate: bool = False,
+    source: str = "eng",
+    target: str = "",
     **keys: Any,
 ) -> Any:
     """Write a folder as those of Helsinki-NLP, and return the model.
@@ -141,7 +143,7 @@ def marian(
     write_json(
         folder / "tokenizer_config.json",
         {
-            "source_lang": "eng", "target_lang": "mul" if tags else "fra",
+            "source_lang": source, "target_lang": target or ("mul" if tags else "fra"),
             "separate_vocabs": separate, "tokenizer_class": "MarianTokenizer",
         },
     )  # fmt: skip

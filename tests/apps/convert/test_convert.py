@@ -14,6 +14,9 @@ import torch
 from safetensors.torch import load_file, save_file
 
 from nmt.apps.convert.command import main
+from nmt.apps.convert.convert import choose_languages
+from nmt.apps.convert.families import family_of
+from nmt.apps.convert.folder import HubFolder
 from nmt.apps.convert.languages import match_language
 from nmt.config.load import stored_recipe
 from nmt.decoding.translator import Translator
@@ -24,6 +27,7 @@ from nmt.session import TrainingResult
 from tests.apps.convert import folders
 
 pytest.importorskip("transformers")
+CODES = "kas_Arab kas_Deva eng_Latn nob_Latn nno_Latn hrv_Latn srp_Cyrl"
 Copy, Refused = Callable[[str], Path], Callable[..., str]
 EN_SW = ["--src-lang", "en", "--tgt-lang", "sw"]
 MODEL, PICKLED = "model.safetensors", "pytorch_model.bin"
@@ -78,6 +82,11 @@ def refused(capsys: pytest.CaptureFixture[str]) -> Refused:
         ({"activation_function": ["swish"]}, "activation_function: ['swish']; fits: relu"),
         ({"decoder_ffn_dim": 32}, "decoder_ffn_dim: 32; fits: 24"),
         ({"d_model": None}, "d_model: None"),
+        ({"d_model": 10**30}, "d_model: 1000000000000000000000000000000; fits: an integer"),
+        ({"encoder_layers": -1}, "encoder_layers: -1; fits: an integer"),
+        ({"dropout": "x"}, "dropout: 'x'; fits: a number"),
+        ({"encoder_attention_heads": "4", "decoder_attention_heads": "4"}, "heads: '4'; fits"),
+        ({"encoder_attention_heads": 3, "decoder_attention_heads": 3}, "a divisor of d_model"),
         ({"d_model": 8}, "config.json says [448, 8]"),
         ({"encoder_layers": 1}, "config.json does not describe: model.encoder.layers.1"),
         ({"decoder_layers": 3}, "lacks the tensor model.decoder.layers.2"),
@@ -95,17 +104,120 @@ def test_another_architecture_or_size_is_refused(
     assert named in refused(folder)
 
 
-def test_mbart_25_is_refused(copy: Copy, refused: Refused) -> None:
+@pytest.mark.parametrize(
+    ("family", "values", "named"),
+    [
+        ("mbart50", {"tokenizer_class": "MBartTokenizer"}, "mBART-25"),
+        ("m2m100", {"tokenizer_class": "SMALL100Tokenizer"}, "SMaLL-100"),
+        ("m2m100", {"tokenizer_class": "T5TokenizerFast"}, "M2M100Tokenizer (M2M-100)"),
+        ("m2m100", {"tokenizer_class": "MarianTokenizer"}, "NllbTokenizer (NLLB-200)"),
+        ("marian", {"tokenizer_class": "NllbTokenizer"}, "MarianTokenizer (MarianMT"),
+        ("nllb", {"legacy_behaviour": True}, "legacy_behaviour"),
+    ],
+)
+def test_another_tokenizer_is_refused(
+    family: str, values: dict[str, Any], named: str, copy: Copy, refused: Refused
+) -> None:
+    folder = copy(family)
+    edit(folder / "tokenizer_config.json", **values)
+    assert named in refused(folder, *([] if family == "marian" else EN_SW))
+
+
+def test_a_tokenizer_of_its_own_is_refused(copy: Copy, refused: Refused) -> None:
+    folder = copy("m2m100")
+    edit(folder / "tokenizer_config.json", tokenizer_class=None)
+    (folder / "tokenization_small100.py").touch()
+    assert "its tokenizer is tokenization_small100.py" in refused(folder, *EN_SW)
+
+
+@pytest.mark.parametrize("family", folders.FAMILIES)
+@pytest.mark.parametrize("name", [None, "TokenizersBackend", "Fast"])
+def test_a_tokenizer_without_a_class_is_known_by_its_tokens(
+    family: str, name: str | None, copy: Copy
+) -> None:
+    folder = copy(family)
+    tokenizer = json.loads((folder / "tokenizer_config.json").read_text())["tokenizer_class"]
+    edit(folder / "config.json", tokenizer_class=None)
+    name = tokenizer + name if name == "Fast" else name
+    edit(folder / "tokenizer_config.json", tokenizer_class=name)
+    assert family_of(HubFolder(folder)).tokenizer == tokenizer
+
+
+def test_mbart_25_without_a_class_is_refused(copy: Copy, refused: Refused) -> None:
     folder = copy("mbart50")
-    edit(folder / "tokenizer_config.json", tokenizer_class="MBartTokenizer")
-    assert "mBART-25" in refused(folder, *EN_SW)
+    for file in ("tokenizer_config.json", "config.json"):
+        edit(folder / file, tokenizer_class=None)
+    (folder / "tokenizer.json").unlink()
+    languages = {"additional_special_tokens": ["en_XX", "ro_RO"]}
+    folders.write_json(folder / "special_tokens_map.json", languages)
+    assert "sl_SI of mBART-50" in refused(folder, *EN_SW)
+
+
+@pytest.mark.parametrize("family", ["nllb", "mbart50"])
+def test_tokenizer_json_gives_the_pieces_of_the_model(
+    family: str, copy: Copy, originals: dict[str, Path], tmp_path: Path
+) -> None:
+    folder = copy(family)
+    (folder / "sentencepiece.bpe.model").unlink()
+    runs = tmp_path / "json", tmp_path / "model"
+    for run, path in zip(runs, (folder, originals[family]), strict=True):
+        assert main([str(path), "-o", str(run), *EN_SW]) == 0
+    codecs = [Translator.load(run, "cpu").codec for run in runs]
+    pieces = [codec.vocab.pieces(range(len(codec.vocab))) for codec in codecs]
+    assert pieces[0] == pieces[1]
+    for line in folders.odd_lines(500):
+        assert codecs[0].source_pieces(line) == codecs[1].source_pieces(line)
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        {"model": {"type": "WordPiece", "vocab": {}}},
+        {"model": {"type": "Unigram", "vocab": [["a"]]}},
+        {"normalizer": {"type": "NFKC"}},
+        {"added_tokens": [{"content": "a"}]},
+    ],
+)
+def test_another_tokenizer_json_names_the_file_to_copy(
+    values: dict[str, Any], copy: Copy, refused: Refused
+) -> None:
+    folder = copy("mbart50")
+    (folder / "sentencepiece.bpe.model").unlink()
+    edit(folder / "tokenizer.json", **values)
+    error = refused(folder, *EN_SW)
+    assert "tokenizer.json" in error or "a file of the tokenizer" in error
+    (folder / "tokenizer.json").unlink()
+    assert "copy sentencepiece.bpe.model from the original" in refused(folder, *EN_SW)
+
+
+@pytest.mark.parametrize("file", ["config.json", "generation_config.json"])
+@pytest.mark.parametrize("key", ["eos_token_id", "pad_token_id"])
+def test_ids_that_contradict_the_vocabulary_are_refused(
+    file: str, key: str, copy: Copy, refused: Refused
+) -> None:
+    folder = copy("marian")
+    edit(folder / file, **{key: 5})
+    error = refused(folder)
+    assert f"{file}: {key} is 5" in error
+    assert "in vocab.json" in error
+
+
+def test_a_vocabulary_by_name_is_one_by_id(
+    copy: Copy, originals: dict[str, Path], tmp_path: Path
+) -> None:
+    folder = copy("marian")
+    ids = json.loads((folder / "vocab.json").read_text())
+    folders.write_json(folder / "vocab.json", dict(sorted(ids.items())))
+    for path, run in ((folder, "one"), (originals["marian"], "two")):
+        assert main([str(path), "-o", str(tmp_path / run)]) == 0
+    assert (tmp_path / "one/vocab.txt").read_text() == (tmp_path / "two/vocab.txt").read_text()
 
 
 @pytest.mark.parametrize(
     ("family", "name"),
     [
         ("marian", "config.json"), ("marian", "target.spm"), ("marian", "vocab.json"),
-        ("marian", MODEL), ("m2m100", "vocab.json"), ("nllb", "sentencepiece.bpe.model"),
+        ("marian", MODEL), ("m2m100", "vocab.json"), ("m2m100", "sentencepiece.bpe.model"),
     ],
 )  # fmt: skip
 def test_a_missing_file_is_named(family: str, name: str, copy: Copy, refused: Refused) -> None:
@@ -134,8 +246,23 @@ def test_incomplete_weights_are_refused(copy: Copy, refused: Refused) -> None:
     (folder / MODEL).write_bytes(b"version https://git-lfs.github.com/spec/v1\noid sha256:0\n")
     assert "git lfs pull" in refused(folder)
     (folder / MODEL).unlink()
-    (folder / PICKLED).write_bytes(b"PK\x03\x04" + data[:500])
-    assert "damaged" in refused(folder)
+    for pickled in (b"", b"\0" * 150, b"PK\x03\x04" + data[:500]):
+        (folder / PICKLED).write_bytes(pickled)
+        error = refused(folder)
+        assert PICKLED in error
+        assert "damaged" in error
+
+
+@pytest.mark.parametrize("zipped", [True, False])
+def test_a_part_of_a_pickled_file_is_refused(zipped: bool, copy: Copy, refused: Refused) -> None:
+    folder = copy("marian")
+    tensors = load_file(folder / MODEL)
+    (folder / MODEL).unlink()
+    torch.save(tensors, folder / PICKLED, _use_new_zipfile_serialization=zipped)
+    data = (folder / PICKLED).read_bytes()
+    for count in (1, 10, 150, len(data) // 2, len(data) - 1):
+        (folder / PICKLED).write_bytes(data[:count])
+        assert PICKLED in refused(folder)
 
 
 def test_a_name_on_the_hub_is_not_a_folder(tmp_path: Path, refused: Refused) -> None:
@@ -255,6 +382,113 @@ def test_languages_are_asked_for_and_checked(
 
 
 @pytest.mark.parametrize(
+    ("stated", "readme", "lang", "note"),
+    [
+        ("ROMANCE", "* source languages: fr,fr_BE,gl,pt_br\n", "gl", None),
+        ("ROMANCE", "* source languages: fr,fr_BE,gl,pt_br\n", "sw", "no language sw"),
+        ("mul", "* source language(s): abk glg zul\n", "gl", None),
+        ("bnt", "no list", "sw", "whether the group bnt has sw"),
+        ("gmw", "---\nlanguage:\n- af\n- no\n---\n", "af", None),
+        ("NORTH_EU", "---\r\nlanguage: [da, no]\r\n---\r\n", "nb", None),
+        ("cat_oci_spa", "", "ca", None),
+        ("cat+oci", "", "oc", None),
+        ("cat+oci", "", "fr", "no language fr"),
+        ("en", "* source languages: en\n", "sw", "no language sw"),
+    ],
+)
+def test_a_group_has_its_languages(
+    stated: str, readme: str, lang: str, note: str | None, copy: Copy
+) -> None:
+    path = copy("marian")
+    edit(path / "tokenizer_config.json", source_lang=stated)
+    (path / "README.md").write_bytes(readme.encode())
+    folder = HubFolder(path)
+    text = family_of(folder).text(folder)
+    if note is not None and "no language" in note:
+        with pytest.raises(UserError, match=note) as error:
+            choose_languages(folder, text, lang, None)
+        assert error.value.at == "--src-lang"
+        return
+    entry, langs, notes = choose_languages(folder, text, lang, None)
+    assert (entry, langs) == ({}, (lang, "fra"))
+    assert len(notes) == (note is not None)
+    assert note is None or note in notes[0]
+
+
+def test_a_part_of_a_language_is_named(copy: Copy) -> None:
+    folder = HubFolder(copy("m2m100"))
+    text = family_of(folder).text(folder)
+    entry, langs, notes = choose_languages(folder, text, "en", "nb")
+    assert entry == {"tag": "<en>", "tgt_tag": "<no>"}
+    assert langs == ("en", "nb")
+    assert notes == ["for nb, the model has no"]
+
+
+@pytest.mark.parametrize(
+    ("readme", "license_id"),
+    [
+        ("---\nlicense: [mit, cc-by-4.0]\n---\n", "mit, cc-by-4.0"),
+        ("---\nlicense:\n- mit\n- cc-by-4.0\n---\n", "mit, cc-by-4.0"),
+        ("---\r\nlicense: mit\r\n---\r\ntext\r\n", "mit"),
+        ("\ufeff---  \nlicense: mit\n---\n", "mit"),
+        ("---\nlicense:\n---\n", None), ("---\n[\n---\n", None), ("", None),
+    ],
+)  # fmt: skip
+def test_the_license_is_that_of_the_readme(readme: str, license_id: str | None, copy: Copy) -> None:
+    folder = copy("marian")
+    (folder / "README.md").write_bytes(readme.encode())
+    assert ", ".join(HubFolder(folder).front_matter("license")) == (license_id or "")
+
+
+@pytest.mark.parametrize(
+    ("stated", "source"),
+    [
+        ("hf_models/m2m100_418M", "marian"), ("./", "marian"), ("/tmp/a/b", "marian"),
+        ("marian-models/opus", "marian"), (["a/b"], "marian"),
+        ("/tmp/Helsinki-NLP/opus-mt-ru-en", "Helsinki-NLP/opus-mt-ru-en"),
+        ("facebook/m2m100_418M", "facebook/m2m100_418M"),
+    ],
+)  # fmt: skip
+def test_a_path_is_not_the_source(stated: Any, source: str, copy: Copy) -> None:
+    folder = copy("marian")
+    edit(folder / "config.json", _name_or_path=stated)
+    assert main([str(folder), "-o", str(folder.parent / "run")]) == 0
+    origin = read_origin(RunFolder(folder.parent / "run"))
+    assert origin is not None
+    assert origin.source == source
+
+
+@pytest.mark.parametrize(
+    ("values", "expected"),
+    [
+        ({"num_beams": 6}, (6, 1.0)),
+        ({"length_penalty": 0.0}, (4, 0.0)),
+        ({"num_beams": 5, "length_penalty": 1.4, "early_stopping": True}, (5, 1.4)),
+    ],
+)
+def test_the_search_is_that_of_the_model(
+    values: dict[str, Any], expected: tuple[int, float], copy: Copy
+) -> None:
+    folder = copy("marian")
+    edit(folder / "generation_config.json", **values)
+    assert main([str(folder), "-o", str(folder.parent / "run")]) == 0
+    translator = Translator.load(folder.parent / "run", "cpu")
+    decode = translator.info.decode
+    assert (decode.beam, decode.length_alpha) == expected
+    assert (decode.length_penalty, decode.stop_rule) == ("mean", "count")
+    assert translator.codec.usual.sentences == 1
+
+
+@pytest.mark.parametrize("value", [-1.0, "x", 1e9])
+def test_a_length_penalty_that_no_search_has_is_named(
+    value: Any, copy: Copy, refused: Refused
+) -> None:
+    folder = copy("marian")
+    edit(folder / "generation_config.json", length_penalty=value)
+    assert f"generation_config.json: length_penalty: {value!r}" in refused(folder)
+
+
+@pytest.mark.parametrize(
     ("wanted", "codes", "found"),
     [
         ("swh_Latn", "swh_Latn eng_Latn", "swh_Latn"),
@@ -268,16 +502,30 @@ def test_languages_are_asked_for_and_checked(
         ("zho_Hant", "zho_Hans zho_Hant", "zho_Hant"),
         ("kas_Deva", "kas_Arab kas_Deva", "kas_Deva"),
         ("az", "azj_Latn azb_Arab", "azj_Latn"),
+        ("ps", "pbt_Arab pes_Arab", "pbt_Arab"),
+        ("qu", "quy_Latn", "quy_Latn"),
+        ("ff", "fuv_Latn", "fuv_Latn"),
+        ("nb", "no sv", "no"),
+        ("nn", "nob_Latn nno_Latn", "nno_Latn"),
+        ("no", "nob_Latn sv", "nob_Latn"),
+        ("prs", "fa_IR", "fa_IR"),
+        ("fa", "pes_Arab prs_Arab", "pes_Arab"),
+        ("yue", "zh en", "zh"),
+        ("nso", "ns en", "ns"),
+        ("lv", "lvs_Latn ltg_Latn", "lvs_Latn"),
+        ("et", "est_Latn", "est_Latn"),
+        ("ms", "zsm_Latn ind_Latn min_Latn", "zsm_Latn"),
+        ("uz", "uzn_Latn", "uzn_Latn"),
     ],
 )
 def test_a_language_has_several_codes(wanted: str, codes: str, found: str) -> None:
     assert match_language(wanted, codes.split(), "--src-lang") == found
 
 
-@pytest.mark.parametrize("wanted", ["kas", "xx", "eng_Cyrl", ""])
+@pytest.mark.parametrize("wanted", ["kas", "xx", "eng_Cyrl", "", "no", "sh", "bs"])
 def test_a_language_that_is_unknown_or_one_of_several_is_an_error(wanted: str) -> None:
     with pytest.raises(UserError) as error:
-        match_language(wanted, ["kas_Arab", "kas_Deva", "eng_Latn"], "--src-lang")
+        match_language(wanted, CODES.split(), "--src-lang")
     assert error.value.at == "--src-lang"
 
 

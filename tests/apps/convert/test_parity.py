@@ -73,22 +73,29 @@ def case(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactor
 
 @pytest.mark.parametrize("side", ["src", "tgt"])
 def test_odd_lines_have_the_ids_of_their_tokenizer(case: Case, side: str) -> None:
+    assert compare_pieces(case, side, folders.odd_lines(1100)) > 1000
+
+
+def compare_pieces(case: Case, side: str, lines: list[str]) -> int:
+    """Require the pieces of their tokenizer; return how many lines could be compared."""
     codec = case.ours.codec
     segment = codec.source_pieces if side == "src" else codec.target_pieces
     compared = 0
-    for line in folders.odd_lines(1100):
+    for line in lines:
         if case.family in FAST:
             line = line.rstrip(ENDS)
         if line and is_blank(line):  # here, a line of signs that are not seen has no translation
             continue
         tokens = _tokens(case.tokenizer, **{"text" if side == "src" else "text_target": line})
         mark = case.tags[side == "tgt"]
-        expected = [*(name.strip(" <>") for name in mark), *_display(codec.vocab, segment(line))]
+        # a piece of the other side alone has the row of UNK
+        pieces = _display(codec.vocab, segment(line), codec.vocab.types_of(side))
+        expected = [*(name.strip(" <>") for name in mark), *pieces]
         assert [token.strip("_") for token in tokens[: len(mark)]] == expected[: len(mark)]
         same = tokens[len(mark) :] == [*expected[len(mark) :], "</s>"]
         assert same or (case.family in FAST and _has_long_character(line)), ascii(line)
         compared += same
-    assert compared > 1000
+    return compared
 
 
 def _has_long_character(line: str) -> bool:
@@ -96,11 +103,17 @@ def _has_long_character(line: str) -> bool:
 
 
 def _tokens(tokenizer: Any, **text: str) -> list[str]:
-    return tokenizer.convert_ids_to_tokens(tokenizer(**text).input_ids)
+    ids = tokenizer(**text).input_ids
+    if not getattr(tokenizer, "separate_vocabs", False):
+        return tokenizer.convert_ids_to_tokens(ids)
+    rows = tokenizer.encoder if "text" in text else tokenizer.target_encoder
+    names = {row: token for token, row in rows.items()}
+    return [names[i] for i in ids]
 
 
-def _display(vocab: Vocab, pieces: list[str]) -> list[str]:
-    return vocab.pieces(vocab.ids(pieces))
+def _display(vocab: Vocab, pieces: list[str], possible: Any = None) -> list[str]:
+    ids = vocab.ids(pieces)
+    return vocab.pieces(ids if possible is None else [i if possible[i] else UNK for i in ids])
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float16], ids=["fp32", "fp16"])
@@ -131,11 +144,17 @@ def test_a_language_token_before_the_source_is_a_tag(tmp_path: Path) -> None:
     _compare_logits(case, ("fra",))
 
 
-def _compare_logits(case: Case, tags: tuple[str, ...] = ()) -> None:
+def _compare_logits(case: Case, tags: tuple[str, ...] = ()) -> float:
     """Compare the logits of given translations, for all pieces that both have.
+
+    Their probabilities are those of all rows, also of <pad>. So log-probabilities are compared
+    among the pieces.
 
     Args:
         tags: of Marian's source.
+
+    Returns:
+        The largest difference of two log-probabilities.
     """
     codec, model, tokenizer = case.ours.codec, case.ours.transformer, case.tokenizer
     vocab = codec.vocab
@@ -162,6 +181,8 @@ def _compare_logits(case: Case, tags: tuple[str, ...] = ()) -> None:
         found.append(out.logits[0])
     theirs = torch.cat(found)
     torch.testing.assert_close(ours[:, ids], theirs[:, rows], rtol=0, atol=1e-4)
+    log_probs = ours[:, ids].log_softmax(-1), theirs[:, rows].log_softmax(-1)
+    return float((log_probs[0] - log_probs[1]).abs().max())
 
 
 def _common(case: Case, vocab: Vocab) -> tuple[list[int], list[int]]:
@@ -177,50 +198,39 @@ def _common(case: Case, vocab: Vocab) -> tuple[list[int], list[int]]:
     return list(ids), list(rows)
 
 
-# transformers' early_stopping as our decode.stop_rule
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    ("beam", "early", "rule"), [(1, None, "bound"), (4, False, "bound"), (4, True, "count")]
-)
-def test_translations_are_theirs(beam: int, early: bool | None, rule: str, tmp_path: Path) -> None:
-    """Without length penalty, both rank by probability; types that we never choose are banned."""
-    case = made("marian", tmp_path)
-    tokenizer, offset = case.tokenizer, 8
+@pytest.mark.parametrize(("beam", "alpha"), [(1, 1.0), (4, 0.0), (4, 1.0), (4, 2.0)])
+def test_translations_are_theirs(beam: int, alpha: float, tmp_path: Path) -> None:
     lines = folders.lines(3)[:200]
-    options = {"beam": beam, "length_alpha": 0.0, "max_len_offset": offset, "stop_rule": rule}
-    ours = dict(zip(lines, case.ours.stream(lines, split="line", **options), strict=True))
-    ended = 0
-    for length, same_length in _by_length(tokenizer, lines):
-        output = case.theirs.generate(
-            **tokenizer(same_length, return_tensors="pt"),
-            num_beams=beam,
-            early_stopping=early,
-            length_penalty=0.0 if beam > 1 else None,
-            max_new_tokens=length + offset,
-            renormalize_logits=True,
-            suppress_tokens=[tokenizer.pad_token_id, tokenizer.unk_token_id],
-            begin_suppress_tokens=[tokenizer.eos_token_id],
-            forced_eos_token_id=None,
-            do_sample=False,
-        )
-        for line, ids in zip(same_length, output.tolist(), strict=True):
-            pieces = tokenizer.convert_ids_to_tokens(ids, skip_special_tokens=True)
-            assert ours[line][0].pieces == pieces
-            assert ours[line][0].text == tokenizer.decode(ids, skip_special_tokens=True)
-            ended += ours[line][0].finished
-    assert 10 < ended < 190
-    assert len({best[0].text for best in ours.values()}) > 30
+    case = made("marian", tmp_path)
+    assert compare_translations(case, lines, beam=beam, length_alpha=alpha) > 30
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("beam", [1, 4])
-def test_translations_into_a_language_are_theirs(case: Case, beam: int) -> None:
-    """transformers forces the token of the language; ours is the default of the converted run."""
+@pytest.mark.parametrize(("beam", "alpha"), [(1, 1.0), (4, 0.0), (4, 1.0)])
+def test_translations_into_a_language_are_theirs(case: Case, beam: int, alpha: float) -> None:
+    """transformers forces the token of the language, and its length penalty counts it."""
     if not case.tags[1]:
         pytest.skip("no language token before targets")
+    lines = folders.lines(3)[:60]
+    assert compare_translations(case, lines, beam=beam, length_alpha=alpha) > 10
+
+
+def compare_translations(case: Case, lines: list[str], prefix: str = "", **options: Any) -> int:
+    """Require the n best translations of transformers, and their scores.
+
+    Args:
+        prefix: before each source, in transformers.
+        options: of the search, here.
+
+    Returns:
+        How many of the best are different ones.
+    """
     tokenizer, codec, offset = case.tokenizer, case.ours.codec, 8
-    lines = [line for line in folders.lines(3)[:60] if UNK not in _ids(case, line)]
-    options = {"beam": beam, "length_alpha": 0.0, "max_len_offset": offset}
+    lines = [line for line in lines if UNK not in _ids(case, line)]
+    decode = case.ours.info.decode.model_copy(update=options)
+    assert (decode.length_penalty, decode.stop_rule) == ("mean", "count")
+    options.update(max_len_offset=offset, n_best=decode.beam)
     ours = dict(zip(lines, case.ours.stream(lines, split="line", **options), strict=True))
     ids, rows = _common(case, codec.vocab)
     names = dict(zip(rows, codec.vocab.pieces(ids), strict=True))
@@ -228,47 +238,61 @@ def test_translations_into_a_language_are_theirs(case: Case, beam: int) -> None:
     languages = [form.format(tag.strip("<>")) for tag in codec.vocab.tgt_tags]
     others = [tokenizer.unk_token_id, *tokenizer.convert_tokens_to_ids(languages)]
     assert len({*others}) == len(languages) + 1
+    language = _tokens(tokenizer, text_target="a")[:1] if case.tags[1] else []
+    search = {}
+    if decode.beam > 1:
+        search = {
+            "early_stopping": True,
+            "length_penalty": decode.length_alpha,
+            "output_scores": True,
+        }
 
     def ban(ids: torch.Tensor, scores: torch.Tensor) -> torch.Tensor:
-        """Allow the types that we choose, of those that we have, and after the language no end."""
-        if ids.shape[-1] == 1:
+        """Allow the types that we choose, of those that we have, and no end at first."""
+        if ids.shape[-1] <= len(language):
             return scores
         ours = scores[:, [*rows, *others]].logsumexp(-1, keepdim=True)
         banned = torch.full_like(scores, -torch.inf)
         banned[:, rows] = (scores - ours)[:, rows]
-        if ids.shape[-1] == 2:
+        if ids.shape[-1] == 1 + len(language):
             banned[:, tokenizer.eos_token_id] = -torch.inf
         return banned
 
-    for length, same_length in _by_length(tokenizer, lines):
+    for length, same_length in _by_length(tokenizer, lines, prefix):
         output = case.theirs.generate(
-            **tokenizer(same_length, return_tensors="pt"),
-            forced_bos_token_id=tokenizer.convert_tokens_to_ids(
-                _tokens(tokenizer, text_target="a")[0]
-            ),
-            num_beams=beam,
-            early_stopping=False if beam > 1 else None,
-            length_penalty=0.0 if beam > 1 else None,
-            max_new_tokens=1 + length + offset,
+            **tokenizer([prefix + line for line in same_length], return_tensors="pt"),
+            forced_bos_token_id=(tokenizer.convert_tokens_to_ids(language) or [None])[0],
+            num_beams=decode.beam,
+            max_new_tokens=length + offset + len(language),
             logits_processor=transformers.LogitsProcessorList([ban]),
             forced_eos_token_id=None,
+            renormalize_logits=False,  # the processor does it
             do_sample=False,
+            num_return_sequences=decode.beam,
+            return_dict_in_generate=True,
+            **search,
         )
-        for line, found in zip(same_length, output.tolist(), strict=True):
-            pieces = [names[i] for i in found[2:] if i in names and i != tokenizer.eos_token_id]
-            assert ours[line][0].pieces == pieces
-    assert len({best[0].text for best in ours.values()}) > 10
+        found = [one for line in same_length for one in ours[line]]
+        for one, ids in zip(found, output.sequences.tolist(), strict=True):
+            chosen = [i for i in ids[1 + len(language) :] if i != tokenizer.eos_token_id]
+            assert one.pieces == [names[i] for i in chosen if i in names]
+        if decode.beam > 1:
+            scores = output.sequences_scores.tolist()
+            assert [one.score for one in found] == pytest.approx(scores, abs=1e-4)
+    return len({best[0].text for best in ours.values()})
 
 
 def _ids(case: Case, line: str) -> list[int]:
     return case.ours.codec.vocab.ids(case.ours.codec.source_pieces(line))
 
 
-def _by_length(tokenizer: Any, lines: list[str]) -> Iterator[tuple[int, list[str]]]:
+def _by_length(
+    tokenizer: Any, lines: list[str], prefix: str = ""
+) -> Iterator[tuple[int, list[str]]]:
     """Yield lines of the same length in tokens, EOS included: they have the same limit."""
     groups: dict[int, list[str]] = {}
     for line in lines:
-        groups.setdefault(len(tokenizer(line).input_ids), []).append(line)
+        groups.setdefault(len(tokenizer(prefix + line).input_ids), []).append(line)
     yield from groups.items()
 
 

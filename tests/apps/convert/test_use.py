@@ -33,6 +33,7 @@ ODD = " a\t b\u2581c \uff21e\u0301\u200b \U0001f600 "
 MADE: dict[str, tuple[str, dict[str, Any]]] = {
     "opus-mt-en-fr": ("marian", {}),
     "opus-mt-en-ROMANCE": ("marian", {"tags": ("fra", "glg", "pt_br")}),
+    "opus-mt-ROMANCE-en": ("marian", {"source": "ROMANCE", "target": "en"}),
     "nllb-600M": ("nllb", {}),
     "m2m100-418M": ("m2m100", {}),
     "mbart50": ("mbart50", {}),
@@ -55,6 +56,7 @@ def test_the_commands_of_the_page(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     }
     assert tags["opus-mt-en-fr"] == []
     assert "<glg>" in tags["en-gl"]
+    assert tags["gl-en"] == []
     assert {"<eng_Latn>", "<swh_Latn>"} < {*tags["nllb-en-sw"]}
     assert {"<en>", "<sw>"} < {*tags["m2m100-en-sw"]}
     assert {"<en_XX>", "<sw_KE>"} < {*tags["mbart50-en-sw"]}

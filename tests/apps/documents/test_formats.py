@@ -88,11 +88,18 @@ ADDED = {
 LANGUAGE = {".po": ("Language: en", "Language: it"), ".html": ('lang="en"', 'lang="it"')}
 
 
+def _italian(tag: re.Match[bytes]) -> bytes:
+    return tag[1] + b'"it"' + (tag[2] + b'"it"' if tag[2] else b"")
+
+
 @pytest.mark.parametrize("name", DOCUMENTS)
 def test_what_is_not_text_stays_byte_for_byte(name: str) -> None:
     result, report = run(name, DOCUMENTS[name], from_function(same))
     suffix = name[name.rindex(".") :]
     expected = skeleton(name, DOCUMENTS[name])
+    if suffix == ".docx":
+        english = rb'(w:(?:lang|themeFontLang) w:val=)"en-US"( w:eastAsia=)?(?(2)"en-US")'
+        expected = [(part, kind, re.sub(english, _italian, data)) for part, kind, data in expected]
     for old, new in (*ADDED.get(suffix, ()), *filter(None, [LANGUAGE.get(suffix)])):
         assert old.encode() in expected
         expected = expected.replace(old.encode(), new.encode(), 1)
@@ -347,4 +354,5 @@ def test_the_memory_for_a_translation_memory_does_not_grow_with_it(
             tracemalloc.stop()
             assert job.report.segments == units
 
-    assert peak(1500) < 1.3 * peak(500)
+    peak(50)  # imports
+    assert peak(4000) < 2 * peak(1000)

@@ -169,7 +169,7 @@ def test_a_run_shorter_than_log_every_says_so(runs, tmp_path, capsys, figure):
     for err in (ended, training):
         assert "in its log: no update was logged, as train.log_every is 1,000\n" in err
     assert "train again with a smaller train.log_every, such as train.log_every=1 out=" in ended
-    assert "wait for update 1,000, or start the training again if it has stopped" in training
+    assert "wait for update 1,000, or continue the run with --resume" in training
 
 
 def test_an_unknown_file_format_is_an_error(runs, tmp_path, capsys):

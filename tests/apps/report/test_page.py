@@ -267,7 +267,7 @@ def test_the_recipe_marks_what_differs_from_the_defaults(plain):
 def test_the_data_card_has_sizes_lengths_and_hashes(folder, plain):
     data = plain.section("data")
     assert "train 60 60 0" in data.text
-    assert "Lengths in pieces" in data.text
+    assert "Lengths in subwords" in data.text
     hashes = json.loads((folder / "plain/data_report.json").read_text())["inputs"]
     assert len(hashes) == 6
     for path, digest in hashes.items():

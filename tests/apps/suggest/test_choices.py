@@ -132,7 +132,7 @@ def test_hours_that_allow_few_updates_get_a_smaller_model():
     assert recipe.model.dropout == quickstart.model.dropout == 0
     assert recipe.segment.vocab_size == quickstart.segment.vocab_size
     assert recipe.data.batch_tokens == quickstart.data.batch_tokens
-    assert "a smaller size, for a short training" in words_of(text(facts, found))
+    assert "a smaller size, for a short run" in words_of(text(facts, found))
 
 
 @pytest.mark.parametrize("updates", [50, 100, 300, 1000, 20_000])
@@ -176,7 +176,7 @@ def test_hours_that_are_too_few_for_one_pass_get_advice():
     assert found.updates == pytest.approx(0.5 * found.updates_per_pass, rel=0.06)
     written = words_of(text(facts_of(), found, SLOW))
     assert "longer than the 2.5 hours of --hours" in written
-    assert "so the training sees a part of it" in written
+    assert "so the run sees a part of it" in written
     assert "0.5 passes over the data," in written
     assert "of --hours" not in text(facts_of(), passes_in(facts_of(), 20))
 

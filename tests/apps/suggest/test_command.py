@@ -90,7 +90,7 @@ def test_the_recipe_goes_to_standard_output(corpus, capsys):
     assert captured.out.startswith("# en-gl: a recipe that nmt-train --suggest wrote")
     for part in (
         "Expected time on this machine",
-        "Nearest measured trainings, by target words",
+        "Nearest measured runs, by target words",
         "Advice",
         "40 pairs",
         'T below: "Transformers without Tears"',

@@ -1,4 +1,4 @@
-"""nmt-train --suggest --parent: a recipe that trains another run further."""
+"""nmt-train --suggest --parent: a recipe that fine-tunes another run."""
 
 from __future__ import annotations
 
@@ -77,8 +77,10 @@ def test_the_recipe_passes_the_dry_run_and_trains(corpus, short_run, capsys):
     assert recipe.train.stop_patience == 3
     # one batch has all 40 pairs, so a pass is one update, and so is each of 8 validations
     assert recipe.schedule.total_updates == 8
-    assert "0.0% of the gl pieces and 0.0% of the en pieces are unknown to the parent" in words()
-    assert "Nearest measured trainings without a parent" in text()
+    assert (
+        "0.0% of the gl subwords and 0.0% of the en subwords are unknown to the parent" in words()
+    )
+    assert "Nearest measured runs without a parent" in text()
     assert "T below" not in text()
     keys = [line for line in text().splitlines() if re.match(r"[^#]*: \S", line)]
     assert [line for line in keys if "# " not in line] == []
@@ -110,7 +112,9 @@ def test_an_unknown_script_extends_the_vocabulary(corpus, tagged):
         path.write_text(path.read_text().translate(GEORGIAN))
     recipe = suggested(corpus, "--parent", tagged)
     assert recipe.init.vocab == "extend"
-    unknown = r"vocab: extend (\d+\.\d)% of the gl pieces and 0\.0% of the en pieces are unknown"
+    unknown = (
+        r"vocab: extend (\d+\.\d)% of the gl subwords and 0\.0% of the en subwords are unknown"
+    )
     (share,) = re.findall(unknown, words())
     assert float(share) > 40
     assert train.main(["mine.yaml", "--dry-run"]) == 0
@@ -121,7 +125,9 @@ def test_words_cannot_be_extended(corpus, short_run, capsys):
         path.write_text(path.read_text().translate(GEORGIAN))
     assert train.main(["--suggest", corpus, "--parent", str(short_run), "-o", "mine.yaml"]) == 2
     error = capsys.readouterr().err
-    assert "100.0% of the gl pieces and 0.0% of the en pieces are unknown to the parent" in error
+    assert (
+        "100.0% of the gl subwords and 0.0% of the en subwords are unknown to the parent" in error
+    )
     assert "so it cannot be extended\n  -> choose another parent" in error
     assert not Path("mine.yaml").exists()
 
@@ -132,7 +138,7 @@ def test_a_large_vocabulary_is_trimmed_if_most_of_it_goes(corpus, tagged, short_
     assert not suggested(corpus, "--parent", short_run).init.trim  # words cannot be trimmed
     monkeypatch.setattr(finetune, "LEFT_BY_TRIM", 1.0)
     assert suggested(corpus, "--parent", tagged).init.trim
-    assert re.search(r"trim: true +# \d+ of \d+ pieces", text())
+    assert re.search(r"trim: true +# \d+ of \d+ subwords", text())
     assert train.main(["mine.yaml", "--dry-run"]) == 0
 
 

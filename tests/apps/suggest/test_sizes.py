@@ -115,7 +115,7 @@ def test_advice_for_transformer_base_on_5000_pairs():
     base = ModelConfig(dim=512, ffn_dim=2048, heads=8, enc_layers=6, dec_layers=6)
     found = advice_on_size(base, 44_000_000 + 512 * 8000, 140_000)
     assert found is not None
-    assert "48,096,000 parameters, 344 for each target piece" in found
+    assert "48,096,000 parameters, 344 for each target subword" in found
     assert "nmt-train --suggest" in found
     assert advice_on_size(base, TOO_LARGE * 10, 10) is None
     assert advice_on_size(base, TOO_LARGE * 10 + 10, 10) is not None

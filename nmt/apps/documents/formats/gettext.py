@@ -17,17 +17,28 @@ from nmt.apps.documents.formats.encoding import convert_text, lines_of
 from nmt.apps.documents.formats.text import tokens_of
 from nmt.apps.documents.job import Job
 from nmt.apps.documents.segments import Item, Segment, Unit, written
+from nmt.data.languages import base_language, standard_code
 from nmt.data.protect import has_words
 from nmt.errors import UserError
 
-_DECLARED = re.compile(rb"Content-Type:[^\n]*charset=([\w.-]+)(?=\\n|\"|\s)")
-_KEYWORD = re.compile(r"\s*(msgctxt|msgid_plural|msgid|msgstr(?:\[\d+\])?)(?=[\s\"])\s*(.*)")
+# not the word that a template has in its place
+_DECLARED = re.compile(rb"Content-Type:[^\n]*charset=(?!CHARSET)([\w.-]+)(?=\\n|\"|\s)")
+_KEYWORD = re.compile(r"\s*(msgctxt|msgid_plural|msgid|msgstr(?:\[\d+\])?)(?=[\s\"]|$)\s*(.*)")
 _QUOTED = re.compile(r'\s*"((?:[^"\\]|\\.)*)"\s*')
 _ESCAPE = re.compile(r"\\(x[0-9a-fA-F]{1,2}|[0-7]{1,3}|.)")
 _ESCAPES = {"n": "\n", "t": "\t", "r": "\r", "a": "\a", "b": "\b", "f": "\f", "v": "\v"}
-_ESCAPED = str.maketrans({"\\": "\\\\", '"': '\\"', "\n": "\\n", "\t": "\\t", "\r": "\\r"})
+_ESCAPED = str.maketrans(
+    {
+        **{code: f"\\{code:03o}" for code in range(1, 32)},
+        **dict.fromkeys((0, *range(0xD800, 0xE000)), "\ufffd"),  # no text in a file
+        **{character: f"\\{letter}" for letter, character in _ESCAPES.items()},
+        "\\": "\\\\",
+        '"': '\\"',
+    }
+)
 _PLURALS = re.compile(r"nplurals\s*=\s*(\d+)\s*;\s*plural\s*=\s*([^;\n]+)")
 _CHECK = "check the file with msgfmt -c"
+_NUMBERS = (*range(1001), 10**6)  # for which msgfmt tries the plural forms, and a large one
 
 
 @dataclass
@@ -76,8 +87,9 @@ def _items(text: str, job: Job) -> Iterator[Item]:
             yield "".join(entry.raw)
             continue
         found = True
-        if not entry.texts.get("msgid") and "msgctxt" not in entry.texts:
-            singular = _form_of_one(entry.texts["msgstr"])
+        if not entry.texts.get("msgid") and entry.texts.keys() == {"msgid", "msgstr"}:
+            at = f"{job.name}:{entry.line + entry.first['msgstr']}"
+            singular = _form_of_one(entry.texts["msgstr"], at)
             yield _header(entry, job)
             continue
         has_translation = any(entry.texts[keyword] for keyword in entry.targets)
@@ -101,7 +113,7 @@ def _entries(text: str, name: str) -> Iterator[_Entry]:
         at = f"{name}:{number}"
         content = line.strip().removeprefix("\ufeff")
         starts = _KEYWORD.match(content)
-        if not content or content.startswith("#"):
+        if not content or content.startswith(("#", "domain ")):
             if entry.targets:
                 yield entry
                 entry, keyword = _Entry(number), ""
@@ -114,7 +126,7 @@ def _entries(text: str, name: str) -> Iterator[_Entry]:
             keyword, content = starts[1], starts[2]
             _check_order(entry, keyword, at)
             entry.texts[keyword], entry.first[keyword] = "", len(entry.raw)
-        quoted = _QUOTED.fullmatch(content)
+        quoted = _QUOTED.fullmatch(content or '""')
         if quoted is None or not keyword:
             what = "this is not a line of a catalog: a text in double quotes, in one line"
             raise UserError(what, at=at, fix=_CHECK)
@@ -147,27 +159,46 @@ def _character(escape: re.Match[str]) -> str:
     return chr(int(code, 8)) if code.isdigit() else _ESCAPES.get(code, code)
 
 
-def _form_of_one(header: str) -> int:
-    """Return the index of the plural form of the number 1."""
+def _form_of_one(header: str, at: str) -> int:
+    """Return the index of the plural form of the number 1; 0 if the header does not name the forms.
+
+    Raises:
+        UserError: a number has no form.
+    """
     found = _PLURALS.search(header)
-    try:
-        return gettext.c2py(found[2])(1) if found else 0
-    except (ValueError, OverflowError):  # also PLURAL, in a template
+    if not found:  # also in a template, which has words in place of the numbers
         return 0
+    count, expression = found.groups()
+    problem = "its expression is not one of C that gettext can read"
+    try:
+        form = gettext.c2py(expression)
+        for number in _NUMBERS:
+            problem = f"its expression cannot be computed for n={number}"
+            if not 0 <= form(number) < int(count):
+                problem = f"n={number} has a form that is not one of nplurals={count[:9]}"
+                raise ValueError
+        return form(1)
+    except (ValueError, ArithmeticError, RecursionError, MemoryError) as error:
+        example = "such as nplurals=2; plural=(n != 1);"
+        fix = f"write the plural forms of the target language, {example} and {_CHECK}"
+        raise UserError(f"Plural-Forms: {problem}", at=at, fix=fix) from error
 
 
 def _header(entry: _Entry, job: Job) -> str:
     """Return the first entry, with the target language if it names none or that of the source."""
-    header = entry.texts["msgstr"]
+    header, tgt = entry.texts["msgstr"], standard_code(job.tgt).replace("-", "_")
     language = re.search(r"^Language:[^\S\n]*(.*)$", header, re.MULTILINE)
-    if language is None or language[1] in ("", job.src):
-        line = f"Language: {job.tgt}"
-        if language is None:
-            new = f"{header}{line}\n"
-        else:
-            new = header[: language.start()] + line + header[language.end() :]
-        return _with_texts(entry, {"msgstr": new})
-    return "".join(entry.raw)
+    given = language[1].strip() if language else ""
+    if given and base_language(given) not in (base_language(job.src), base_language(job.tgt)):
+        job.report.count(f"Language is {given}, and the model translates to {job.tgt}")
+    if given and base_language(given) != base_language(job.src):
+        return "".join(entry.raw)
+    line = f"Language: {tgt}"
+    if language is None:
+        new = f"{header}{line}\n"
+    else:
+        new = header[: language.start()] + line + header[language.end() :]
+    return _with_texts(entry, {"msgstr": new})
 
 
 def _unit(entry: _Entry, singular: int) -> Unit:

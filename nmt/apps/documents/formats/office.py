@@ -1,8 +1,9 @@
 """Word documents (.docx) and OpenDocument texts (.odt): a paragraph is a segment.
 
-Both are zip archives of XML. Only the XML of the text is read, and of it only the paragraphs are
-written again; every other file of the archive is copied. python-docx and odfpy read and write all
-of it, and do not reach the paragraphs of footnotes, text boxes and tracked insertions.
+Both are zip archives of XML. Only the XML of the text is read, and of it only the paragraphs and
+the languages are written again; every other file of the archive is copied. python-docx and odfpy
+read and write all of it, and do not reach the paragraphs of footnotes, text boxes and tracked
+insertions.
 
 The marks of a paragraph are its links, fields and notes, and the runs of text whose style is not
 that of most of its text. Word divides text into many runs of the same style; they are one run here.
@@ -10,195 +11,500 @@ that of most of its text. Word divides text into many runs of the same style; th
 
 from __future__ import annotations
 
+import contextlib
+import copy
 import io
-import itertools
+import posixpath
 import re
+import struct
 import zipfile
 import zlib
 from collections import Counter
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import BinaryIO, NamedTuple, TypeAlias
+from urllib.parse import unquote
 
-from nmt.apps.documents.formats.xml import Event, Node, Reader, elements, escape, pair
+from nmt.apps.documents.formats.xml import (
+    Event,
+    Node,
+    Reader,
+    attribute_names,
+    elements,
+    escape,
+    pair,
+    parts_of,
+    with_attributes,
+)
 from nmt.apps.documents.job import Job
 from nmt.apps.documents.segments import Item, Mark, Token, Unit, text_unit, written
+from nmt.data.languages import base_language, script_of, standard_code
+from nmt.data.protect import has_words
 from nmt.errors import UserError
 from nmt.runtime.files import human_bytes
 
-MAX_SIZE = 1 << 28  # bytes of an unpacked file: a small archive may hold a very large one
-_DOCX_PARTS = re.compile(r"word/(?:document|header\d*|footer\d*|footnotes|endnotes|comments)\.xml")
-_ODT_PARTS = re.compile(r"content\.xml|styles\.xml")
+MAX_SIZE = 200 << 20  # bytes of an archive, unpacked: a small one may hold a very large file
+_BLOCK = 1 << 16
+_OLE = bytes.fromhex("d0cf11e0a1b11ae1")  # begins old files of Word, and new ones with a password
+_DAMAGED = (
+    zipfile.BadZipFile,
+    EOFError,
+    NotImplementedError,
+    OSError,
+    RuntimeError,
+    ValueError,
+    struct.error,
+    zlib.error,
+)
+
 _WORD = (
     "http://schemas.openxmlformats.org/wordprocessingml/2006/main",
     "http://purl.oclc.org/ooxml/wordprocessingml/main",
 )
-_ODF_TEXT = "urn:oasis:names:tc:opendocument:xmlns:text:1.0"
-_DROPPED = {"proofErr", "lastRenderedPageBreak"}  # about the old text
-_AROUND_RUNS = {"hyperlink", "ins", "smartTag", "fldSimple", "customXml", "sdt", "sdtContent"}
-_STYLE = "style"  # name of the marks of runs
+_DRAWING = (
+    "http://schemas.openxmlformats.org/drawingml/2006/main",
+    "http://purl.oclc.org/ooxml/drawingml/main",
+)
+_CHART = (
+    "http://schemas.openxmlformats.org/drawingml/2006/chart",
+    "http://purl.oclc.org/ooxml/drawingml/chart",
+    "http://schemas.microsoft.com/office/drawing/2014/chartex",
+)
+_ODF = "urn:oasis:names:tc:opendocument:xmlns:"
+_ODF_STYLE, _ODF_TEXT = f"{_ODF}style:1.0", f"{_ODF}text:1.0"
 
-Make: TypeAlias = Callable[[Node], Item | None]  # a paragraph -> its unit, others -> None
+# the relationships of Word that lead to text or to languages
+_RELATED = set(
+    "officeDocument header footer footnotes endnotes comments diagramData diagramDrawing chart "  # noqa: SIM905
+    "chartEx chartUserShapes numbering settings styles stylesWithEffects".split()
+)
+_DROPPED = {"proofErr", "lastRenderedPageBreak", "softHyphen"}  # about the old text
+_AROUND_RUNS = set(
+    "bdo customXml dir fldSimple hyperlink ins moveTo sdt sdtContent smartTag".split()  # noqa: SIM905
+)
+_AROUND_TEXT = set(  # of OpenDocument
+    "a bookmark-ref meta meta-field note-ref placeholder reference-ref sequence-ref span "  # noqa: SIM905
+    "text-input".split()
+)
+_STYLE = "style"  # name of the marks of runs
+_MAX_SPACES = 100  # in one element of OpenDocument, which are text
+_WORDS = re.compile(r"[^\W\d_]{2}")  # one letter is a bullet
+_SPACE = re.compile(r"[ \t\r\n]+")
+
+# element with text that stays -> how the summary names it
+_LEFT = {
+    "del": "tracked deletion",
+    "fld": "field",
+    "moveFrom": "tracked deletion",
+    "oMath": "formula",
+    "rt": "ruby",
+    "ruby-text": "ruby",
+    "t": "in an element that is not known",
+}
+_UNREAD = {"note-citation", "number"}  # text of OpenDocument that is no word
+# element that stays -> how the summary names it
+_LEFT_ELEMENTS = {
+    "altChunk": "document inside",
+    "dataBinding": "content that Word takes from the properties or data of the document",
+    "deletion": "tracked deletion",
+}
+# element with text in attributes, which stays -> the attributes, and how the summary names them
+_LEFT_ATTRIBUTES = {
+    **dict.fromkeys(("cNvPr", "docPr"), (("descr", "title"), "description of a picture")),
+    **dict.fromkeys(("button", "checkbox", "fixed-text", "radio"), (("label",), "form")),
+    **dict.fromkeys(("label", "listItem"), (("displayText", "value"), "choice of a list")),
+    "alphabetical-index-mark": (("string-value",), "index entry"),
+    "lvlText": (("val",), "words of a numbering"),
+    "textpath": (("string",), "WordArt"),
+    "toc-mark": (("string-value",), "index entry"),
+}
+# element -> its attributes with the language of Latin and similar, East Asian, and complex scripts
+_LANGUAGES = {
+    **dict.fromkeys(("lang", "themeFontLang"), ("val", "eastAsia", "bidi")),
+    **dict.fromkeys(("defRPr", "endParaRPr", "rPr"), ("lang",)),
+    "text-properties": ("language", "language-asian", "language-complex"),
+}
+_SLOTS = {
+    **dict.fromkeys(("CJK", "HANGUL", "HIRAGANA KATAKANA CJK"), 1),
+    **dict.fromkeys(
+        "ARABIC BENGALI DEVANAGARI GUJARATI HEBREW KANNADA KHMER LAO MALAYALAM MYANMAR SINHALA "  # noqa: SIM905
+        "TAMIL TELUGU THAI TIBETAN".split(),
+        2,
+    ),
+}
+
+Parts: TypeAlias = tuple[str | Unit, ...]
 Write: TypeAlias = Callable[[Sequence[Token]], str]
 
 
-class _Archive(NamedTuple):
+class _Kind(NamedTuple):
     """A kind of archive.
 
     Attributes:
-        parts: names of the files with text.
-        namespaces, paragraphs: of the elements that are segments.
-        skipped: elements with paragraphs that nobody reads.
-        read: a paragraph -> its tokens, and the function that writes them as a paragraph.
+        root: name of the element with the text of a document, and its namespaces.
+        parts: an archive -> the names of its files with text; the first is the main one.
     """
 
-    kind: str
-    parts: re.Pattern[str]
-    namespaces: Collection[str]
-    paragraphs: Collection[str]
-    skipped: Collection[str]
-    read: Callable[[Node, Make], tuple[list[Token], Write]]
-
-    def has(self, event: Event) -> bool:
-        """Return whether an element is a paragraph."""
-        return event.name in self.paragraphs and event.space in self.namespaces
+    name: str
+    root: tuple[str, Sequence[str]]
+    parts: Callable[[_Archive, Job], Sequence[str]]
 
 
 def convert_docx(source: BinaryIO, target: BinaryIO, job: Job) -> None:
     """Translate a Word document."""
-    _convert(source, target, job, _DOCX)
+    _convert(source, target, job, _Kind("Word document", ("document", _WORD), _docx_parts))
 
 
 def convert_odt(source: BinaryIO, target: BinaryIO, job: Job) -> None:
     """Translate an OpenDocument text."""
-    _convert(source, target, job, _ODT)
+    root = "document-content", (f"{_ODF}office:1.0",)
+    _convert(source, target, job, _Kind("OpenDocument text", root, _odt_parts))
 
 
-def _convert(source: BinaryIO, target: BinaryIO, job: Job, archive: _Archive) -> None:
-    damaged = UserError(
-        f"is not a {archive.kind}, or it is damaged",
-        at=job.name,
-        fix="open it in your word processor and save it again in this format",
-    )
-    try:
-        with zipfile.ZipFile(source) as old, zipfile.ZipFile(target, "w") as new:
-            names = [info.filename for info in old.infolist()]
-            if not any(archive.parts.fullmatch(name) for name in names):
-                raise damaged
-            for info in old.infolist():
-                data = _read(old, info, job.name)
-                if archive.parts.fullmatch(info.filename):
-                    data = _translated(data, info.filename, job, archive)
-                new.writestr(info, data)
-    except (zipfile.BadZipFile, EOFError, zlib.error, NotImplementedError, RuntimeError) as error:
-        raise damaged from error
+def _convert(source: BinaryIO, target: BinaryIO, job: Job, kind: _Kind) -> None:
+    archive = _Archive(source, job.name, kind)
+    parts = kind.parts(archive, job)
+    with archive.zip, zipfile.ZipFile(target, "w") as new:
+        for info in archive.zip.infolist():
+            with new.open(copy.copy(info), "w") as file:
+                part = info.filename
+                if part in parts:
+                    file.writelines(_translated(archive, part, part == parts[0], job))
+                else:
+                    file.writelines(archive.blocks(part))
 
 
-def _read(archive: zipfile.ZipFile, info: zipfile.ZipInfo, name: str) -> bytes:
-    with archive.open(info) as file:
-        data = file.read(MAX_SIZE + 1)
-    if len(data) > MAX_SIZE:
-        fix = "divide the document"
-        raise UserError(f"{info.filename} in it has over {human_bytes(MAX_SIZE)}", at=name, fix=fix)
-    return data
+class _Archive:
+    """An archive whose files together have a limit of size, whatever it says of itself.
+
+    Attributes:
+        names: of the files, by the name in small letters: Word does not distinguish them.
+
+    Raises:
+        UserError: it is damaged, encrypted, too large, or names files as no document does.
+    """
+
+    def __init__(self, source: BinaryIO, name: str, kind: _Kind) -> None:
+        self.name, self.kind, self._left = name, kind, MAX_SIZE
+        self.damaged = UserError(
+            f"is not a {kind.name}, or it is damaged",
+            at=name,
+            fix="open it in your word processor and save it again in this format",
+        )
+        self.encrypted = UserError(
+            f"is not a {kind.name}, or it has a password",
+            at=name,
+            fix="open it in your word processor and save it again in this format, without password",
+        )
+        start = source.read(len(_OLE))
+        source.seek(0)
+        if start == _OLE:
+            raise self.encrypted
+        with self._errors():
+            self.zip = zipfile.ZipFile(source)
+        self.names: dict[str, str] = {}
+        for info in self.zip.infolist():
+            part = info.filename
+            if info.flag_bits & 1:
+                raise self.encrypted
+            if info.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
+                raise self.damaged
+            folders = re.split(r"[/\\]", part)
+            if part.lower() in self.names or not folders[0] or ".." in folders:
+                raise self.damaged
+            self.names[part.lower()] = part
+
+    @contextlib.contextmanager
+    def _errors(self) -> Iterator[None]:
+        try:
+            yield
+        except _DAMAGED as error:
+            raise self.damaged from error
+
+    def blocks(self, part: str) -> Iterator[bytes]:
+        """Yield the bytes of a file."""
+        with self._errors():
+            file = self.zip.open(part)
+        with file:
+            while True:
+                with self._errors():
+                    block = file.read(_BLOCK)
+                if not block:
+                    return
+                self._left -= len(block)
+                if self._left < 0:
+                    what = f"has over {human_bytes(MAX_SIZE)}, unpacked"
+                    raise UserError(what, at=self.name, fix="divide the document")
+                yield block
+
+    def reader(self, part: str) -> Reader:
+        """Return the events of a file."""
+        return Reader(_Blocks(self.blocks(part)), f"{self.name}:{part}")  # type: ignore[arg-type]
 
 
-def _translated(data: bytes, part: str, job: Job, archive: _Archive) -> bytes:
-    name = f"{job.name}:{part}"
-    label = "" if part in ("word/document.xml", "content.xml") else f"{part}, "
-    reader = Reader(io.BytesIO(data), name)
+class _Blocks(io.RawIOBase):
+    """A file of blocks."""
+
+    def __init__(self, blocks: Iterator[bytes]) -> None:
+        self._blocks = blocks
+
+    def read(self, size: int = -1) -> bytes:
+        """Return the next block, whatever the size."""
+        return next(self._blocks, b"")
+
+
+def _docx_parts(archive: _Archive, job: Job) -> list[str]:
+    """Return the files that the relationships lead to, whatever their names."""
+    found: dict[str, str] = {}  # name -> kind of relationship
+    queue = [""]
+    while queue:
+        folder, base = posixpath.split(queue.pop())
+        related = archive.names.get(posixpath.join(folder, "_rels", f"{base}.rels").lower())
+        for event in archive.reader(related) if related else ():
+            attributes = event.attributes
+            kind = attributes.get("Type", "").rpartition("/")[2]
+            if kind == "glossaryDocument":
+                job.report.leave("building blocks")
+            if event.kind != "start" or kind not in _RELATED:
+                continue
+            path = posixpath.join("/", folder, unquote(attributes.get("Target", "")))
+            part = archive.names.get(posixpath.normpath(path).lstrip("/").lower())
+            if part and part not in found and attributes.get("TargetMode") != "External":
+                found[part] = kind
+                queue.append(part)
+    if "officeDocument" not in found.values():
+        raise archive.damaged
+    return sorted(found, key=lambda part: found[part] != "officeDocument")
+
+
+def _odt_parts(archive: _Archive, job: Job) -> list[str]:
+    names = archive.names
+    manifest = names.get("meta-inf/manifest.xml")
+    if manifest and any(event.name == "encryption-data" for event in archive.reader(manifest)):
+        raise archive.encrypted
+    if "content.xml" not in names:
+        raise archive.damaged
+    for name in names:
+        if name.endswith("/content.xml"):
+            job.report.leave("document inside, such as a chart")
+    return [part for part in ("content.xml", "styles.xml") if part in names]
+
+
+def _translated(archive: _Archive, part: str, main: bool, job: Job) -> Iterator[bytes]:
+    reader = archive.reader(part)
+    name, label = f"{job.name}:{part}", "" if main else f"{part}, "
+
+    def events() -> Iterator[Event]:
+        started = not main
+        for event in reader:
+            if event.kind == "start":
+                root, spaces = archive.kind.root
+                if not started and (event.name != root or event.space not in spaces):
+                    raise archive.damaged
+                started = True
+                _count_left(event, job)
+                yield _with_language(event, job)
+            else:
+                yield event
 
     def items() -> Iterator[Item]:
         number = 0
-        for item in elements(reader, name, archive.has, archive.skipped):
+        for item in elements(events(), name, _is_paragraph, {"tracked-changes"}):
             if isinstance(item, Event):
                 yield item.raw
             else:
                 number += 1
-                yield _unit(item, f"{label}paragraph {number}", archive)
+                yield _unit(item, f"{label}paragraph {number}", job, name)
 
-    texts = job.translated(items())
-    return b"".join(text.encode(reader.encoding, "xmlcharrefreplace") for text in texts)
+    for text in job.translated(items()):
+        yield text.encode(reader.encoding, "xmlcharrefreplace")
 
 
-def _unit(node: Node, place: str, archive: _Archive) -> Item:
+def _count_left(event: Event, job: Job) -> None:
+    if event.name in _LEFT_ELEMENTS:
+        job.report.leave(_LEFT_ELEMENTS[event.name])
+    names, kind = _LEFT_ATTRIBUTES.get(event.name, ((), ""))
+    if any(_WORDS.search(event.attributes.get(name, "")) for name in names):
+        job.report.leave(kind)
+
+
+def _with_language(event: Event, job: Job) -> Event:
+    """Return a tag in which the target language replaces the source language."""
+    slots, source = _LANGUAGES.get(event.name, ()), base_language(job.src)
+    old = [slot for slot in slots if base_language(event.attributes.get(slot, "")) == source]
+    if not old:
+        return event
+    names = attribute_names(event.raw)
+    prefix = event.raw[1 : event.raw.index(event.name)]
+    script_slot = _SLOTS.get(script_of(job.tgt) or "", 0)
+    if event.space in (*_WORD, _ODF_STYLE) and script_slot < len(slots):
+        old.append(slots[script_slot])
+    tag = standard_code(job.tgt)
+    language, *others = tag.split("-")
+    changes: dict[str, str | None] = {}
+    for slot in old:
+        name = names.get(slot, f"{prefix}{slot}")
+        if event.space != _ODF_STYLE:
+            changes[name] = tag
+        elif slot in names or script_slot:  # the first has another prefix
+            changes[name] = language
+            region = next((each for each in others if len(each) == 2), "none")
+            changes[name.replace("language", "country")] = region
+            changes[name.replace("language", "script")] = None
+            changes[f"{prefix}{slot.replace('language', 'rfc-language-tag')}"] = None
+    return event._replace(raw=with_attributes(event.raw, changes))
+
+
+def _is_paragraph(event: Event) -> bool:
+    return (event.space, event.name) in _READERS
+
+
+class _Inside:
+    """What is in a paragraph, except its own text: copied, with units for the paragraphs in it."""
+
+    def __init__(self, place: str, job: Job, file: str) -> None:
+        self.units: dict[Node, Unit] = {}
+        self.place, self._job, self._file = place, job, file
+
+    def made(self, node: Node) -> Item | None:
+        """Return the unit of a paragraph, or text that stays; others -> None."""
+        if _is_paragraph(node.start):
+            place = f"{self.place}.{len(self.units) + 1}"
+            self.units[node] = _unit(node, place, self._job, self._file)
+            return self.units[node]
+        is_field = node.start.space == _ODF_TEXT and node.name not in (*_LEFT, *_UNREAD)
+        text = _direct_text(node) if is_field else _all_text(node) if node.name in _LEFT else ""
+        if not has_words(text):
+            return None
+        self._job.report.leave("field" if is_field else _LEFT[node.name])
+        return str(node)
+
+    def copied(self, *children: Node | Event) -> Parts:
+        """Return elements as they stand, with units for the paragraphs in them."""
+        parts: list[str | Unit] = []
+        for child in children:
+            if isinstance(child, Event):
+                parts.append(child.raw)
+            else:
+                item = self.made(child)
+                parts += parts_of(child, self.made) if item is None else [item]
+        return tuple(parts)
+
+    def around(self, outer: Node, inner: Node, tokens: Sequence[Token], *run: str) -> list[Token]:
+        """Return the tokens of an element between marks, which are the rest of the outer one.
+
+        Args:
+            run: what is before and after the outer one.
+        """
+        before, after = run or ("", "")
+        place, name = outer.children.index(inner), f"{outer.name} {id(outer)}"
+        first, last = outer.children[:place], outer.children[place + 1 :]
+        start = (before, outer.start.raw, *self.copied(*first), inner.start.raw)
+        end = (inner.end, *self.copied(*last), outer.end, after)
+        return [Mark("open", start, name), *tokens, Mark("close", end, name)]
+
+    def error(self, node: Node, what: str) -> UserError:
+        """Return the error of an element."""
+        fix = "open the file in your word processor and save it again"
+        return UserError(what, at=f"{self._file}:{node.start.line}", fix=fix)
+
+
+def _unit(node: Node, place: str, job: Job, file: str) -> Unit:
     """Return the unit of a paragraph, with those of the paragraphs in it, such as of a footnote."""
-    inner = itertools.count(1)
-
-    def make(child: Node) -> Item | None:
-        return _unit(child, f"{place}.{next(inner)}", archive) if archive.has(child.start) else None
-
-    tokens, write = archive.read(node, make)
-    units = [p for t in tokens if isinstance(t, Mark) for p in t.parts if isinstance(p, Unit)]
-    remaining = iter(units)
-
-    def same(child: Node) -> Item | None:
-        return next(remaining) if archive.has(child.start) else None
-
-    raw = _parts(node, same) if units else str(node)
+    inside = _Inside(place, job, file)
+    tokens, write = _READERS[node.start.space, node.name](node, inside)
+    raw = parts_of(node, inside.units.get) if inside.units else str(node)
     return text_unit(raw, tokens, place, write)
 
 
-def _parts(node: Node, make: Make) -> tuple[str | Unit, ...]:
-    """Return an element as it stands, with units for the paragraphs in it."""
-    parts: list[str | Unit] = [node.start.raw]
+def _direct_text(node: Node) -> str:
+    return "".join(child.text for child in node.children if isinstance(child, Event))
+
+
+def _all_text(node: Node) -> str:
+    return "".join(c.text if isinstance(c, Event) else _all_text(c) for c in node.children)
+
+
+def _plain(node: Node, inside: _Inside) -> tuple[list[Token], Write]:
+    """Read an element that has text only."""
+
+    def write(translation: Sequence[Token]) -> str:
+        return f"{node.start}{written(translation, escape)}{node.end}"
+
+    tokens: list[Token] = []
     for child in node.children:
-        if isinstance(child, Event):
-            parts.append(child.raw)
-        elif (unit := make(child)) is not None:
-            parts.append(unit)
+        if isinstance(child, Event) and child.kind == "text":
+            tokens.append(_SPACE.sub(" ", child.text))
         else:
-            parts += _parts(child, make)
-    parts.append(node.end)
-    return tuple(parts)
+            tokens.append(Mark("single", inside.copied(child)))
+    return tokens, write
 
 
 # ---------------------------------------------------------------- Word
 
 
-def _read_word(node: Node, make: Make) -> tuple[list[Token], Write]:
+def _word(node: Node, inside: _Inside) -> tuple[list[Token], Write]:
+    """Read a paragraph of text, or of a drawing."""
     properties = [*node.elements("pPr")]
+    ends = [*node.elements("endParaRPr")]
+    content = [child for child in node.children if child not in (*properties, *ends)]
     styles: Counter[str] = Counter()
-    tokens = _word_tokens([c for c in node.children if c not in properties], make, styles)
+    tokens = _word_tokens(content, inside, styles)
     usual = max(styles, key=styles.__getitem__, default="")
-    start = f"{node.start}{''.join(map(str, properties))}"
+    start = "".join(map(str, (node.start, *properties)))
+    end = "".join(map(str, (*ends, node.end)))
+    as_run = _drawing_run if node.start.space in _DRAWING else _word_run
 
     def write(translation: Sequence[Token]) -> str:
-        return f"{start}{_as_runs(translation, usual, node.prefix)}{node.end}"
+        parts, style = [start], usual
+        for token in translation:
+            if isinstance(token, str):
+                parts.append(as_run(token, style, node.prefix))
+            elif token.name == _STYLE:
+                style = str(token) if token.kind == "open" else usual
+            else:
+                parts.append(str(token))
+        return "".join([*parts, end])
 
     return _without_usual(tokens, usual), write
 
 
-def _word_tokens(children: Sequence[Node | Event], make: Make, styles: Counter[str]) -> list[Token]:
+def _word_tokens(
+    children: Sequence[Node | Event], inside: _Inside, styles: Counter[str]
+) -> list[Token]:
     """Return the content of a paragraph as tokens; count the characters of each style of runs."""
     tokens: list[Token] = []
-    fields = 0  # that have begun
+    fields = depth = 0  # that have begun: with text, and in the code of another
     code: list[str | Unit] = []  # of a field, up to its text
-    for child in children:
+    for child in _with_field_runs(children):
         if isinstance(child, Event):
             if child.kind == "other":
                 tokens.append(Mark("single", (child.raw,)))
             continue
-        field = _field_part(child) if child.name == "r" else ""
+        mark = next(child.elements("fldChar"), None) if child.name == "r" else None
+        field = mark.start.attributes.get("fldCharType", "") if mark else ""
         if field == "begin" or code:
-            code += _parts(child, make)
-            if field == "separate":
+            code += inside.copied(child)
+            depth += (field == "begin") - (field == "end")
+            if field == "separate" and depth == 1:
                 tokens.append(Mark("open", tuple(code), "field"))
-                code, fields = [], fields + 1
-            elif field == "end":  # without text
+                code, fields, depth = [], fields + 1, 0
+            elif not depth:  # without text
                 tokens.append(Mark("single", tuple(code)))
                 code = []
         elif field == "end" and fields:
             fields -= 1
-            tokens.append(Mark("close", _parts(child, make), "field"))
+            tokens.append(Mark("close", inside.copied(child), "field"))
         elif child.name == "r":
-            tokens += _run_tokens(child, make, styles)
+            tokens += _run_tokens(child, inside, styles)
+        elif child.name == "br":  # of a drawing
+            tokens.append("\n")
         elif child.name in _AROUND_RUNS and child.end:
             properties = [c for c in child.children if _is_properties(c)]
             others = [c for c in child.children if not _is_properties(c)]
             start = "".join(map(str, [child.start, *properties]))
-            tokens += pair(child, _word_tokens(others, make, styles), start)
+            tokens += pair(child, _word_tokens(others, inside, styles), start)
         elif child.name not in _DROPPED:
-            tokens.append(Mark("single", _parts(child, make)))
+            tokens.append(Mark("single", inside.copied(child)))
     if code:
         tokens.append(Mark("single", tuple(code)))
     return tokens
@@ -208,32 +514,41 @@ def _is_properties(child: Node | Event) -> bool:
     return isinstance(child, Node) and child.name.endswith("Pr")
 
 
-def _field_part(run: Node) -> str:
-    """Return which part of a field a run is: begin, separate, end, or none."""
-    for child in run.elements("fldChar"):
-        return child.start.attributes.get("fldCharType", "")
-    return ""
+def _with_field_runs(children: Sequence[Node | Event]) -> Iterator[Node | Event]:
+    """Yield the content of a paragraph, with the begin and end of a field in runs of their own."""
+    for child in children:
+        if isinstance(child, Node) and child.name == "r" and any(child.elements("fldChar")):
+            properties = [*child.elements("rPr")]
+            for each in child.children:
+                if isinstance(each, Node) and each not in properties:
+                    yield Node(child.start, [*properties, each], child.end)
+        else:
+            yield child
 
 
-def _run_tokens(run: Node, make: Make, styles: Counter[str]) -> list[Token]:
+def _run_tokens(run: Node, inside: _Inside, styles: Counter[str]) -> list[Token]:
     style = "".join(map(str, run.elements("rPr")))
+    # without its attributes, which are revision numbers
+    start, end = f"<{run.prefix}r>{style}", f"</{run.prefix}r>"
     tokens: list[Token] = [Mark("open", (style,), _STYLE)]
     for child in run.children:
         if isinstance(child, Event) or child.name in ("rPr", *_DROPPED):
             continue
         attributes = child.start.attributes
+        base = next(child.elements("rubyBase"), None)
         if child.name == "t":
-            tokens.append("".join(c.text for c in child.children if isinstance(c, Event)))
+            tokens.append(_direct_text(child))
         elif child.name == "tab":
             tokens.append("\t")
         elif child.name == "cr" or (child.name == "br" and "type" not in attributes):
             tokens.append("\n")
         elif child.name == "noBreakHyphen":
             tokens.append("\u2011")
+        elif base is not None:
+            text = _word_tokens(base.children, inside, styles)
+            tokens += inside.around(child, base, text, start, end)
         else:
-            # without its attributes, which are revision numbers
-            start, end = f"<{run.prefix}r>{style}", f"</{run.prefix}r>"
-            tokens.append(Mark("single", (start, *_parts(child, make), end)))
+            tokens.append(Mark("single", (start, *inside.copied(child), end)))
     styles[style] += sum(len(token) for token in tokens if isinstance(token, str))
     return [*tokens, Mark("close", (), _STYLE)]
 
@@ -263,61 +578,86 @@ def _without_usual(tokens: Sequence[Token], usual: str) -> list[Token]:
     return result
 
 
-def _as_runs(tokens: Sequence[Token], usual: str, prefix: str) -> str:
-    parts, style = [], usual
-    for token in tokens:
-        if isinstance(token, str):
-            parts.append(f"<{prefix}r>{style}{_run_text(token, prefix)}</{prefix}r>")
-        elif token.name == _STYLE:
-            style = str(token) if token.kind == "open" else usual
-        else:
-            parts.append(str(token))
-    return "".join(parts)
-
-
-def _run_text(text: str, prefix: str) -> str:
+def _word_run(text: str, style: str, prefix: str) -> str:
     parts = []
     for part in re.split(r"([\t\n])", text):
         if part in ("\t", "\n"):
             parts.append(f"<{prefix}{'tab' if part == chr(9) else 'br'}/>")
         elif part:
             parts.append(f'<{prefix}t xml:space="preserve">{escape(part)}</{prefix}t>')
-    return "".join(parts)
+    return f"<{prefix}r>{style}{''.join(parts)}</{prefix}r>"
 
 
-_DOCX = _Archive("Word document", _DOCX_PARTS, _WORD, {"p"}, (), _read_word)
+def _drawing_run(text: str, style: str, prefix: str) -> str:
+    runs = (
+        f"<{prefix}r>{style}<{prefix}t>{escape(line)}</{prefix}t></{prefix}r>" if line else ""
+        for line in text.split("\n")
+    )
+    return f"<{prefix}br>{style}</{prefix}br>".join(runs)
+
+
+def _chart_values(node: Node, inside: _Inside) -> tuple[list[Token], Write]:
+    """Read the texts of the cells that a chart shows, each of which is a unit."""
+
+    def cell(child: Node) -> Item | None:
+        if child.name not in ("v", "pt") or not has_words(_direct_text(child)):
+            return inside.made(child)
+        tokens, write = _plain(child, inside)
+        inside.units[child] = text_unit(str(child), tokens, inside.place, write)
+        return inside.units[child]
+
+    return [Mark("single", parts_of(node, cell))], written
 
 
 # ---------------------------------------------------------------- OpenDocument
 
 
-def _read_odf(node: Node, make: Make) -> tuple[list[Token], Write]:
+def _odf(node: Node, inside: _Inside) -> tuple[list[Token], Write]:
+    """Read a paragraph or a heading."""
+
     def write(translation: Sequence[Token]) -> str:
         content = written(translation, lambda text: _odf_text(text, node.prefix))
         return f"{node.start}{content}{node.end}"
 
-    return _odf_tokens(node, make), write
+    return _odf_tokens(node, inside), write
 
 
-def _odf_tokens(node: Node, make: Make) -> list[Token]:
+def _odf_tokens(node: Node, inside: _Inside) -> list[Token]:
     tokens: list[Token] = []
     for child in node.children:
         if isinstance(child, Event):
             if child.kind == "text":
-                tokens.append(re.sub(r"\s+", " ", child.text))
+                tokens.append(_SPACE.sub(" ", child.text))
             elif child.kind == "other":
                 tokens.append(Mark("single", (child.raw,)))
-        elif child.name == "s":
-            tokens.append(" " * min(1000, int(child.start.attributes.get("c", "1"))))
+            continue
+        base = next(child.elements("ruby-base"), None)
+        if child.name == "s":
+            tokens += _spaces(child, inside)
         elif child.name == "tab":
             tokens.append("\t")
         elif child.name == "line-break":
             tokens.append("\n")
-        elif child.name in ("span", "a") and child.end:
-            tokens += pair(child, _odf_tokens(child, make), child.start.raw)
+        elif base is not None:
+            tokens += inside.around(child, base, _odf_tokens(base, inside))
+        elif child.name in _AROUND_TEXT and child.end:
+            tokens += pair(child, _odf_tokens(child, inside), child.start.raw)
         elif child.name != "soft-page-break":
-            tokens.append(Mark("single", _parts(child, make)))
+            tokens.append(Mark("single", inside.copied(child)))
     return tokens
+
+
+def _spaces(node: Node, inside: _Inside) -> Iterator[Token]:
+    given = node.start.attributes.get("c", "1").strip()
+    if not given.isdecimal() or len(given) > 9:
+        what = f"the number of spaces is {given[:20]}"
+        raise inside.error(node, what)
+    count = int(given)
+    if count <= _MAX_SPACES:
+        yield " " * count
+    else:
+        yield " "
+        yield Mark("single", (f'<{node.prefix}s {node.prefix}c="{count - 1}"/>',))
 
 
 def _odf_text(text: str, prefix: str) -> str:
@@ -332,6 +672,22 @@ def _odf_text(text: str, prefix: str) -> str:
     return "".join(parts)
 
 
-_ODT = _Archive(
-    "OpenDocument text", _ODT_PARTS, (_ODF_TEXT,), {"p", "h"}, {"tracked-changes"}, _read_odf
-)
+# element that is a segment -> the function that returns its tokens, and the one that writes them
+_READERS: dict[tuple[str, str], Callable[[Node, _Inside], tuple[list[Token], Write]]] = {
+    **{(space, "p"): _word for space in (*_WORD, *_DRAWING)},
+    **{
+        (space, name): _chart_values
+        for space in _CHART
+        for name in ("multiLvlStrCache", "strCache", "strDim", "strLit", "tx")
+    },
+    (_ODF_TEXT, "h"): _odf,
+    (_ODF_TEXT, "p"): _odf,
+    (_ODF_TEXT, "index-entry-span"): _plain,
+    (_ODF_TEXT, "index-title-template"): _plain,
+    (_ODF_TEXT, "note-continuation-notice-backward"): _plain,
+    (_ODF_TEXT, "note-continuation-notice-forward"): _plain,
+    (f"{_ODF}svg-compatible:1.0", "desc"): _plain,
+    (f"{_ODF}svg-compatible:1.0", "title"): _plain,
+    (f"{_ODF}table:1.0", "desc"): _plain,
+    (f"{_ODF}table:1.0", "title"): _plain,
+}

@@ -11,19 +11,27 @@ import codecs
 import functools
 import re
 from collections import deque
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, BinaryIO, Literal, NamedTuple
 from xml.parsers import expat
 
 from nmt.apps.documents.formats.encoding import START, encoding_of, not_in_encoding, require_text
-from nmt.apps.documents.segments import Mark, Token
+from nmt.apps.documents.segments import Item, Mark, Token, Unit
 from nmt.errors import UserError
 
 XML = "http://www.w3.org/XML/1998/namespace"
 _DECLARED = re.compile(rb"""^\s*<\?xml[^>]*\sencoding\s*=\s*["']([\w.-]+)""")
+_ATTRIBUTE = re.compile(r"""(?<!\s)(\s+)([^\s=]+)(\s*=\s*)("[^"]*"|'[^']*')""")
+_INVALID = re.compile("[\0-\x08\x0b\x0c\x0e-\x1f\ud800-\udfff\ufffe\uffff]")  # in XML 1.0
 _BLOCK = 1 << 16  # bytes that are read at once
-MAX_DEPTH = 200  # of elements in a wanted one
+_TEXTS = 10_000  # texts of expat, which divides them at line ends, in one event
+CHECK = "check the file: no document needs so much"
+MAX_TOKEN = 20_000_000  # bytes of a tag, or of a line of text
+MAX_LEVELS = 1000  # of elements in each other
+MAX_DEPTH = 100  # of them in a wanted one
+MAX_ELEMENT = 100_000_000  # characters of a wanted element, of which each event counts as many more
+_EVENT = 300
 
 
 class Event(NamedTuple):
@@ -32,7 +40,8 @@ class Event(NamedTuple):
     Attributes:
         kind: cdata is the beginning or end of a CDATA section.
         name: of an element, without its prefix.
-        attributes: by name without prefix; those of XML itself have the prefix ``xml:``.
+        attributes: those in the tag, by name without prefix; those of XML itself have the prefix
+            ``xml:``. Of two with the same name, the one without a prefix counts.
         raw: as it stands in the file; an empty element has all of it at its start.
         text: of a text, without entities.
     """
@@ -56,16 +65,17 @@ class Reader:
         start = file.read(START)
         require_text(start, name)
         self.encoding = encoding_of(start, _DECLARED, name)
-        self._file, self._name, self._start = file, name, start
+        self._file, self._name, self._start, self._levels = file, name, start, 0
         self._found: deque[tuple[int, tuple[Any, ...]]] = deque()  # without the raw text
         self._parser = parser = expat.ParserCreate("utf-8", " ")
         parser.StartElementHandler = self._element
-        parser.EndElementHandler = lambda name: self._add("end", *_split(name))
+        parser.EndElementHandler = self._end
         parser.CharacterDataHandler = lambda text: self._add("text", text=text)
         parser.StartCdataSectionHandler = lambda: self._add("cdata")
         parser.EndCdataSectionHandler = lambda: self._add("cdata")
         parser.DefaultHandler = lambda data: self._add("other")
         parser.EntityDeclHandler = self._entity
+        parser.specified_attributes = True  # defaults could make each of many elements very large
 
     def _add(
         self,
@@ -76,26 +86,45 @@ class Reader:
         text: str = "",
     ) -> None:
         parser = self._parser
-        event = kind, name, space, attributes or {}, text, parser.CurrentLineNumber
+        if kind == "text" and self._found:
+            index, (last_kind, *_, texts, _) = self._found[-1]
+            is_short = len(texts) < _TEXTS and parser.CurrentByteIndex - index < MAX_TOKEN // 2
+            if last_kind == kind and is_short:
+                texts.append(text)
+                return
+        event = kind, name, space, attributes or {}, [text], parser.CurrentLineNumber
         self._found.append((parser.CurrentByteIndex, event))
 
     def _element(self, name: str, attributes: dict[str, str]) -> None:
-        found = {}
+        self._levels += 1
+        if self._levels > MAX_LEVELS:
+            raise self._refused(f"over {MAX_LEVELS:,} elements in each other", CHECK)
+        found: dict[str, str] = {}
         for key, value in attributes.items():
             space, key = _split(key)
-            found[f"xml:{key}" if space == XML else key] = value
+            if space:
+                found.setdefault(f"xml:{key}" if space == XML else key, value)
+            else:
+                found[key] = value
         self._add("start", *_split(name), found)
+
+    def _end(self, name: str) -> None:
+        self._levels -= 1
+        self._add("end", *_split(name))
 
     def _entity(self, *declaration: object) -> None:
         what = "declares entities, which could make it very large"
-        fix = "save the file without a document type declaration"
-        raise UserError(what, at=f"{self._name}:{self._parser.CurrentLineNumber}", fix=fix)
+        raise self._refused(what, "save the file without a document type declaration")
+
+    def _refused(self, what: str, fix: str) -> UserError:
+        return UserError(what, at=f"{self._name}:{self._parser.CurrentLineNumber}", fix=fix)
 
     def __iter__(self) -> Iterator[Event]:
         """Yield the events.
 
         Raises:
-            UserError: the file is not well-formed, ends too early or is not in its encoding.
+            UserError: the file is not well-formed, ends too early, is not in its encoding, or would
+                need much memory.
         """
         decoder, buffer, base = codecs.getincrementaldecoder(self.encoding)(), bytearray(), 0
         block, position = self._start, 0
@@ -103,7 +132,7 @@ class Reader:
             try:
                 data = decoder.decode(block, final=not block).encode()
                 self._parser.Parse(data, not block)
-            except UnicodeDecodeError as error:
+            except UnicodeError as error:
                 line = self._parser.CurrentLineNumber
                 raise not_in_encoding(self._name, self.encoding, line) from error
             except expat.ExpatError as error:
@@ -117,7 +146,7 @@ class Reader:
             while len(self._found) > (1 if block else 0):
                 index, event = self._found.popleft()
                 following = self._found[0][0] if self._found else base + len(buffer)
-                kind, name, space, attributes, text, line = event
+                kind, name, space, attributes, texts, line = event
                 if kind == "start" and following == index:  # an empty element
                     if len(self._found) < 2 and block:
                         self._found.appendleft((index, event))
@@ -128,11 +157,13 @@ class Reader:
                     yield Event("other", "", "", {}, between, "", line)
                 raw = buffer[max(index, position) - base : following - base].decode()
                 position = max(position, following)
-                yield Event(kind, name, space, attributes, raw, text, line)
+                yield Event(kind, name, space, attributes, raw, "".join(texts), line)
             del buffer[: position - base]
             base = position
             if not block:
                 return
+            if len(buffer) > MAX_TOKEN:
+                raise self._refused("a tag, comment or line is too long", CHECK)
             block = self._file.read(_BLOCK)
 
 
@@ -185,46 +216,69 @@ class Node:
 
 
 def elements(
-    reader: Reader, name: str, wanted: Callable[[Event], bool], skipped: Collection[str] = ()
+    events: Iterable[Event],
+    name: str,
+    wanted: Callable[[Event], bool],
+    skipped: Collection[str] = (),
 ) -> Iterator[Event | Node]:
     """Yield a file as events, except wanted elements as nodes.
 
     Args:
+        events: of the file.
+        name: of the file.
         wanted: returns whether an element is wanted, given its tag; those in one are part of it.
         skipped: names of elements in which nothing is wanted.
+
+    Raises:
+        UserError: a wanted element is too large, or has too many levels.
     """
     stack: list[Node] = []
-    inside = 0
-    for event in reader:
+    inside = size = 0
+    for event in events:
         if not stack and (inside or (event.kind == "start" and event.name in skipped)):
             inside += (event.kind == "start") - (event.kind == "end")
             yield event
-        elif event.kind == "start" and (stack or wanted(event)):
-            if len(stack) >= MAX_DEPTH:
-                what = f"over {MAX_DEPTH} elements in each other"
-                fix = "check the file: no document needs so many"
-                raise UserError(what, at=f"{name}:{event.line}", fix=fix)
+            continue
+        if not stack and not (event.kind == "start" and wanted(event)):
+            yield event
+            continue
+        size += len(event.raw) + _EVENT
+        if len(stack) >= MAX_DEPTH or size > MAX_ELEMENT:
+            what = f"over {MAX_DEPTH} elements in each other"
+            if size > MAX_ELEMENT:
+                what = f"the content of {stack[0].name} is too large"
+            raise UserError(what, at=f"{name}:{event.line}", fix=CHECK)
+        if event.kind == "start":
             stack.append(Node(event))
-        elif event.kind == "end" and stack:
+        elif event.kind == "end":
             node = stack.pop()
             node.end = event.raw
-            if not stack:
-                yield node
-            else:
+            if stack:
                 stack[-1].children.append(node)
-        elif stack:
-            _append(stack[-1].children, event)
+            else:
+                size = 0
+                yield node
         else:
-            yield event
+            stack[-1].children.append(event)
 
 
-def _append(children: list[Node | Event], event: Event) -> None:
-    """Append an event; a text joins the text before it, which expat divides at line ends."""
-    last = children[-1] if children else None
-    if event.kind == "text" and isinstance(last, Event) and last.kind == "text":
-        children[-1] = last._replace(raw=last.raw + event.raw, text=last.text + event.text)
-    else:
-        children.append(event)
+def parts_of(node: Node, make: Callable[[Node], Item | None]) -> tuple[str | Unit, ...]:
+    """Return an element as it stands, with units in place of some of the elements in it.
+
+    Args:
+        make: returns the unit of an element, or its text; None = it stays, with what is made of
+            the elements in it.
+    """
+    parts: list[str | Unit] = [node.start.raw]
+    for child in node.children:
+        if isinstance(child, Event):
+            parts.append(child.raw)
+        elif (item := make(child)) is not None:
+            parts.append(item)
+        else:
+            parts += parts_of(child, make)
+    parts.append(node.end)
+    return tuple(parts)
 
 
 def pair(node: Node, inside: Sequence[Token], start: str) -> list[Token]:
@@ -234,16 +288,38 @@ def pair(node: Node, inside: Sequence[Token], start: str) -> list[Token]:
 
 
 def escape(text: str) -> str:
-    """Return text as it stands between tags."""
-    return text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
+    """Return text as it stands between tags, with a sign for characters that XML cannot have."""
+    text = text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
+    return _INVALID.sub("\ufffd", text)
 
 
-def with_attribute(tag: str, name: str, value: str) -> str:
-    """Return a tag with an attribute, which replaces one of the same name."""
-    text = escape(value).replace('"', "&quot;")
-    tag = re.sub(rf"""\s+{re.escape(name)}\s*=\s*("[^"]*"|'[^']*')""", "", tag)
+def with_attributes(tag: str, changes: Mapping[str, str | None]) -> str:
+    """Return a tag with other attributes.
+
+    Args:
+        changes: name with its prefix -> value; None removes the attribute.
+    """
+    left = {
+        name: None if value is None else escape(value).replace('"', "&quot;")
+        for name, value in changes.items()
+    }
+
+    def changed(found: re.Match[str]) -> str:
+        space, name, sign, _ = found.groups()
+        if name not in left:
+            return found[0]
+        value = left.pop(name)
+        return "" if value is None else f'{space}{name}{sign}"{value}"'
+
+    tag = _ATTRIBUTE.sub(changed, tag)
+    new = "".join(f' {name}="{value}"' for name, value in left.items() if value is not None)
     end = -2 if tag.endswith("/>") else -1
-    return f'{tag[:end].rstrip()} {name}="{text}"{tag[end:]}'
+    return f"{tag[:end].rstrip()}{new}{tag[end:]}" if new else tag
+
+
+def attribute_names(tag: str) -> dict[str, str]:
+    """Return the names of the attributes of a tag: without prefix -> as they stand in it."""
+    return {name.rpartition(":")[2]: name for _, name, *_ in _ATTRIBUTE.findall(tag)}
 
 
 def opening(tag: str) -> str:
