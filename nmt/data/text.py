@@ -174,7 +174,7 @@ def read_lines(
         MachineError: the disk failed.
     """
     opener = OPENERS.get(path.suffix, open)
-    number = 0
+    number, first = 0, b""
     try:
         with open_file(path, pipes=True) as raw, raw if opener is open else opener(raw) as file:
             while line := file.readline(LONGEST_LINE + 1):
@@ -187,8 +187,15 @@ def read_lines(
                         if line.count(b"\r") > 1
                         else "use a text file with one sentence per line",
                     )
+                first = line[:1] if number == 1 else first
                 if number == 1 and (fix := file_type(line, path if opener is open else None)):
                     raise UserError("is not a text file", at=str(path), fix=fix)
+                if b"\0" in line and _is_utf16(line):
+                    big = first < b" " and first not in b"\t\r\n"  # a letter begins with a control
+                    fix = _convert_fix(
+                        str(path), f"iconv -f UTF-16{'BE' if big else 'LE'} -t UTF-8"
+                    )
+                    raise UserError("this is UTF-16, not UTF-8", at=f"{path}:{number}", fix=fix)
                 text = line.decode("utf-8", errors).removesuffix("\n")
                 if text.isascii() and text.isprintable():  # nothing to normalize
                     yield text
@@ -221,16 +228,25 @@ def read_lines(
         ) from error
 
 
+def _is_utf16(line: bytes) -> bool:
+    """Return whether a line is of UTF-16, in which every second byte of most texts is a control."""
+    controls = max(sum(byte < 32 for byte in line[start::2]) for start in (0, 1))
+    return len(line) >= 10 and controls >= 0.9 * (len(line) // 2)
+
+
 def require_line_feeds(path: Path) -> None:
     """Raise UserError if the only line of a file has carriage returns inside."""
     check_only_line(next(read_lines(path, clean=False)), str(path))
 
 
-def _cr_fix(file: str) -> str:
+def _convert_fix(file: str, convert: str) -> str:
     quoted, unpack = shlex.quote(file), UNPACK.get(Path(file).suffix)
-    convert = "tr '\\r' '\\n'"
     command = f"{unpack} {quoted} | {convert}" if unpack else f"{convert} < {quoted}"
-    return f"convert the line endings: {command} > NEW, and use the new file"
+    return f"convert it: {command} > NEW, and use the new file"
+
+
+def _cr_fix(file: str) -> str:
+    return _convert_fix(file, "tr '\\r' '\\n'")
 
 
 def check_only_line(line: str, name: str, file: str | None = None) -> None:

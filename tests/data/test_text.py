@@ -247,3 +247,21 @@ def test_a_run_folder_with_a_typing_error_gives_its_name(tmp_path):
     (tmp_path / "runs" / "quickstart").mkdir(parents=True)
     with pytest.raises(UserError, match=f"did you mean {tmp_path}/runs/quickstart"):
         RunFolder.open(tmp_path / "runs" / "quikstart")
+
+
+@pytest.mark.parametrize(
+    "lines",
+    [["one two three"], ["", "Привет, как дела"], ["a b", "\u03b3\u03b5\u03b9\u03b1 \u03c4\u03b9"]],
+)
+@pytest.mark.parametrize("encoding", ["utf-16-le", "utf-16-be"])
+def test_utf_16_without_a_mark_is_refused(lines: list[str], encoding: str, tmp_path: Path) -> None:
+    path = tmp_path / "c.en"
+    path.write_bytes("".join(f"{line}\n" for line in lines).encode(encoding))
+    with pytest.raises(UserError) as error:
+        list(read_lines(path))
+    assert error.value.at == f"{path}:{len(lines)}"
+    assert (
+        f"iconv -f {encoding.upper().replace('-LE', 'LE').replace('-BE', 'BE')}" in error.value.fix
+    )
+    path.write_bytes(b"one\0two three four\n\0\0\n")  # some characters alone are read as spaces
+    assert list(read_lines(path)) == ["one two three four", "  "]

@@ -6,24 +6,29 @@ import argparse
 import csv
 import dataclasses
 import io
+import json
 import sys
+import traceback
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from nmt.apps.documents.journal import ELSEWHERE, Journal
 from nmt.data.text import quantity
 from nmt.errors import MachineError, NmtError, UserError
 from nmt.runtime.files import AGAIN, disk_errors, write_atomic
 
 if TYPE_CHECKING:
     from nmt import Translator
-    from nmt.apps.documents.job import Report
+    from nmt.apps.documents.job import Reading, Report
 
 REPORT = ".report.tsv"  # after the name of a document
 TEXT_ONLY = (  # options that documents do not have
     "input", "output", "pairs", "json", "scores", "token_scores", "align", "score_target",
     "prefix", "require", "forbid",
 )  # fmt: skip
+DOCUMENTS_ONLY = ("retranslate", "encoding", "keys", "skip_keys")
+NOT_OF_RESULT = {"force", "resume", "debug"}  # options of the same command
 MAX_SHOWN = 10  # places of a document that are printed
 
 
@@ -40,6 +45,23 @@ def add_options(p: argparse.ArgumentParser) -> None:
         action="store_true",
         help="also replace translations that are in a file already (.po, .xliff, .tmx)",
     )
+    documents.add_argument(
+        "--encoding",
+        metavar="NAME",
+        help="encoding of text files, such as windows-1250; default: what a file says, or UTF-8",
+    )
+    documents.add_argument(
+        "--keys",
+        nargs="+",
+        metavar="PATTERN",
+        help="of JSON, translate the values with these paths only, such as '*.title'",
+    )
+    documents.add_argument(
+        "--skip-keys",
+        nargs="+",
+        metavar="PATTERN",
+        help="of JSON, do not translate the values with these paths, such as 'meta.*'",
+    )
 
 
 def requested(args: argparse.Namespace) -> Documents | None:
@@ -50,9 +72,14 @@ def requested(args: argparse.Namespace) -> Documents | None:
             translation exists.
     """
     if args.to is None:
-        if args.retranslate:
-            raise UserError("--retranslate requires --to", fix="add --to DIR, or leave it out")
+        for name in DOCUMENTS_ONLY:
+            if getattr(args, name):
+                what = f"--{name.replace('_', '-')} requires --to"
+                raise UserError(what, fix="add --to DIR, or leave it out")
         return None
+    from nmt.apps.documents.formats.encoding import text_encoding
+    from nmt.apps.documents.job import Reading
+
     _check_options(args)
     given = args.run
     count = next((i for i, name in enumerate(given) if not Path(name).is_dir()), len(given))
@@ -73,7 +100,12 @@ def requested(args: argparse.Namespace) -> Documents | None:
                 fix="translate one of them into another folder",
             )
         names[path.name] = path
-    documents = Documents(files, folder, args.force, args.resume, args.retranslate)
+    encoding = args.encoding and text_encoding(args.encoding, "--encoding")
+    keys, skip_keys = tuple(args.keys or ()), tuple(args.skip_keys or ())
+    reading = Reading(args.retranslate, encoding, keys, skip_keys)
+    named = {key: value for key, value in vars(args).items() if key not in NOT_OF_RESULT}
+    command = json.dumps([given, named], sort_keys=True, default=str)
+    documents = Documents(files, folder, command, args.force, args.resume, reading, args.debug)
     documents.check()
     return documents
 
@@ -93,14 +125,18 @@ class Documents:
     """The documents that one command translates.
 
     Attributes:
+        command: all that decides what the translations are.
         resume: leave out documents that have a translation.
+        debug: print where an error was found.
     """
 
     files: Sequence[Path]
     folder: Path
-    force: bool = False
-    resume: bool = False
-    retranslate: bool = False
+    command: str
+    force: bool
+    resume: bool
+    reading: Reading
+    debug: bool
 
     def check(self) -> None:
         """Check that the translations can be written, before a model is loaded.
@@ -110,11 +146,13 @@ class Documents:
         """
         from nmt.cli.output import check_output_file
 
-        with disk_errors(self.folder, elsewhere="choose another folder with --to", again=AGAIN):
+        with disk_errors(self.folder, elsewhere=ELSEWHERE, again=AGAIN):
             self.folder.mkdir(parents=True, exist_ok=True)
-        for path in self._unfinished():
+        journal = Journal(self.folder, self.command)
+        for path in self._unfinished(journal):
+            replace = self.force or journal.owns(path)
             for target in (self._target(path), self._report(path)):
-                check_output_file(target, self.force, [str(file) for file in self.files])
+                check_output_file(target, replace, [str(file) for file in self.files])
 
     def _target(self, path: Path) -> Path:
         return self.folder / path.name
@@ -122,8 +160,12 @@ class Documents:
     def _report(self, path: Path) -> Path:
         return self.folder / f"{path.name}{REPORT}"
 
-    def _unfinished(self) -> list[Path]:
-        return [path for path in self.files if not (self.resume and self._target(path).exists())]
+    def _unfinished(self, journal: Journal) -> list[Path]:
+        return [
+            path
+            for path in self.files
+            if not (self.resume and self._target(path).exists()) and not journal.has(path)
+        ]
 
     def translate(self, translator: Translator, options: dict[str, Any]) -> None:
         """Translate the documents, one after the other; a bad one does not stop the others.
@@ -134,25 +176,31 @@ class Documents:
         Raises:
             UserError: a document was not translated; its error is printed before.
         """
-        unfinished = self._unfinished()
-        if done := len(self.files) - len(unfinished):
-            print(f"note: {quantity(done, 'document')} translated before", file=sys.stderr)
         errors = 0
-        for path in unfinished:
-            try:
-                self._translate(path, translator, options)
-            except MachineError:
-                raise
-            except NmtError as error:
-                errors += 1
-                print(f"error: {error}", file=sys.stderr)
+        with Journal(self.folder, self.command) as journal:
+            unfinished = self._unfinished(journal)
+            if done := len(self.files) - len(unfinished):
+                print(f"note: {quantity(done, 'document')} translated before", file=sys.stderr)
+            for path in unfinished:
+                try:
+                    self._translate(path, translator, options, journal)
+                except MachineError:
+                    raise
+                except NmtError as error:
+                    errors += 1
+                    if self.debug:
+                        traceback.print_exception(error)
+                    print(f"error: {error}", file=sys.stderr)
+            journal.delete()
         if errors:
             raise UserError(
                 f"{errors:,} of {quantity(len(self.files), 'document')} not translated",
                 fix="correct these files, then run the same command with --resume",
             )
 
-    def _translate(self, path: Path, translator: Translator, options: dict[str, Any]) -> None:
+    def _translate(
+        self, path: Path, translator: Translator, options: dict[str, Any], journal: Journal
+    ) -> None:
         from nmt.apps.documents.document import translate_file
         from nmt.apps.documents.model import from_translator
         from nmt.runtime.progress import progress_bar
@@ -168,9 +216,11 @@ class Documents:
                 bar.total = total
                 bar.update(count)
 
-            target, retranslate = self._target(path), self.retranslate
-            report = translate_file(path, target, langs, translate, retranslate, progress)
+            draft = journal.draft(path)
+            report = translate_file(path, draft, langs, translate, self.reading, progress)
+        journal.add(path)
         self._write_report(path, report)
+        journal.finish(path)
         self._print(path, report)
 
     def _write_report(self, path: Path, report: Report) -> None:
@@ -183,7 +233,7 @@ class Documents:
         writer.writerow(["place", "problem", "note", "source", "translation"])
         for remark in report.remarks:
             writer.writerow([" ".join(cell.split()) for cell in dataclasses.astuple(remark)])
-        write_atomic(file, table.getvalue(), "choose another folder with --to", AGAIN)
+        write_atomic(file, table.getvalue(), ELSEWHERE, AGAIN)
 
     def _print(self, path: Path, report: Report) -> None:
         counts = [quantity(report.segments, "segment") + " translated"]

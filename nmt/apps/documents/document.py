@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import io
 import os
 from collections.abc import Callable
@@ -9,13 +10,13 @@ from pathlib import Path
 from typing import BinaryIO, TypeAlias
 
 from nmt.apps.documents.formats import format_of
-from nmt.apps.documents.job import Job, Report
+from nmt.apps.documents.job import USUAL, Job, Reading, Report
+from nmt.apps.documents.journal import ELSEWHERE
 from nmt.apps.documents.lines import Translate
-from nmt.errors import UserError
-from nmt.runtime.files import AGAIN, disk_errors, open_file, sync_folder, temporary
+from nmt.errors import NmtError, UserError
+from nmt.runtime.files import AGAIN, disk_errors, open_file
 
 Progress: TypeAlias = Callable[[int, int], object]
-ELSEWHERE = "choose another folder with --to"
 
 
 class Nowhere(io.RawIOBase):
@@ -31,20 +32,24 @@ class Nowhere(io.RawIOBase):
 
 
 def count_segments(
-    source: BinaryIO, name: str, langs: tuple[str, str], retranslate: bool = False
+    source: BinaryIO, name: str, langs: tuple[str, str], reading: Reading = USUAL
 ) -> int:
     """Read a document without translating it, and return its number of segments.
 
     Raises:
         UserError: the suffix of the name is not that of a format, or the file is damaged.
     """
-    job = Job(name, *langs, None, retranslate)
-    format_of(name)(source, Nowhere(), job)  # type: ignore[arg-type]
+    job = Job(name, *langs, None, reading)
+    _convert(source, Nowhere(), job)  # type: ignore[arg-type]
     return job.report.segments
 
 
 def translate_bytes(
-    data: bytes, name: str, langs: tuple[str, str], translate: Translate, retranslate: bool = False
+    data: bytes,
+    name: str,
+    langs: tuple[str, str],
+    translate: Translate,
+    reading: Reading = USUAL,
 ) -> tuple[bytes, Report]:
     """Return a translated document in the same format, and what a person should know of it.
 
@@ -53,26 +58,26 @@ def translate_bytes(
         langs: source and target language.
         translate: translates lines; see ``nmt.apps.documents.model.from_translator`` and
             ``nmt.apps.documents.lines.from_function``.
-        retranslate: replace translations that are in the document already.
+        reading: how the document is read.
 
     Raises:
         UserError: the suffix is not that of a format, or the file is damaged; nothing is
             translated then.
     """
     target = io.BytesIO()
-    report = _translate(io.BytesIO(data), target, name, langs, translate, retranslate)
+    report = _translate(io.BytesIO(data), target, name, langs, translate, reading)
     return target.getvalue(), report
 
 
 def translate_file(
     path: Path,
-    target: Path,
+    draft: Path,
     langs: tuple[str, str],
     translate: Translate,
-    retranslate: bool,
+    reading: Reading,
     progress: Progress,
 ) -> Report:
-    """Write the translation of a file, which exists completely or not at all.
+    """Write the translation of a file into a new file; after an error, there is none.
 
     The other arguments, the result and the errors are those of ``translate_bytes``.
 
@@ -82,17 +87,15 @@ def translate_file(
     Raises:
         MachineError: the disk is full or not writable.
     """
-    draft, name = temporary(target), str(path)
-    with _opened(path) as source, disk_errors(target, elsewhere=ELSEWHERE, again=AGAIN):
+    with _opened(path) as source, disk_errors(draft, elsewhere=ELSEWHERE, again=AGAIN):
         try:
             with draft.open("xb") as file:
-                report = _translate(source, file, name, langs, translate, retranslate, progress)
+                report = _translate(source, file, str(path), langs, translate, reading, progress)
                 file.flush()
                 os.fsync(file.fileno())
-            draft.replace(target)
-            sync_folder(target.parent)
-        finally:
+        except BaseException:
             draft.unlink(missing_ok=True)
+            raise
     return report
 
 
@@ -116,13 +119,29 @@ def _translate(
     name: str,
     langs: tuple[str, str],
     translate: Translate,
-    retranslate: bool,
+    reading: Reading,
     progress: Progress = lambda count, total: None,
 ) -> Report:
     # an error in the last line is found before hours of work
-    total = count_segments(source, name, langs, retranslate)
+    total = count_segments(source, name, langs, reading)
     progress(0, total)
     source.seek(0)
-    job = Job(name, *langs, translate, retranslate, lambda count: progress(count, total))
-    format_of(name)(source, target, job)
+    job = Job(name, *langs, translate, reading, lambda count: progress(count, total))
+    _convert(source, target, job)
     return job.report
+
+
+def _convert(source: BinaryIO, target: BinaryIO, job: Job) -> None:
+    """Read and write a document; an exception that its content causes is an error of the file."""
+    convert = format_of(job.name)
+    try:
+        convert(source, target, job)
+    except Exception as error:
+        of_disk = isinstance(error, OSError) and error.errno not in (None, errno.EINVAL)
+        if job.in_model or of_disk or isinstance(error, NmtError | MemoryError):
+            raise
+        raise UserError(
+            f"its content is not as its ending says: {type(error).__name__}: {error}",
+            at=job.name,
+            fix="save it again with the program that made it; --debug shows where reading failed",
+        ) from error

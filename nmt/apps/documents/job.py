@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
-from nmt.apps.documents.lines import Lines, Translate
+from nmt.apps.documents.lines import Lines, Phrases, Translate, Translated
 from nmt.apps.documents.markup import translate_segments
 from nmt.apps.documents.segments import Item, Segment, Unit, plain
 from nmt.data.protect import has_words
@@ -72,14 +72,40 @@ class Report:
         """Count a part that a reader may see, and that stays as it is."""
         self.count(f"left untranslated ({kind})")
 
+    def check(self, place: str, problem: str) -> None:
+        """Add what a person must look at, which is not a translation."""
+        self.remarks.append(Remark(place, problem, "", "", ""))
+
+
+@dataclass(frozen=True)
+class Reading:
+    """How documents are read.
+
+    Attributes:
+        retranslate: replace translations that are in the document already.
+        encoding: of a text file without a byte-order mark; None = as it says, or UTF-8.
+        keys: of JSON: patterns of the paths whose values are translated; empty = all that are text.
+        skip_keys: of JSON: patterns of the paths whose values stay.
+    """
+
+    retranslate: bool = False
+    encoding: str | None = None
+    keys: tuple[str, ...] = ()
+    skip_keys: tuple[str, ...] = ()
+
+
+USUAL = Reading()
+
 
 class Job:
     """The translation of one document.
 
     Args:
         translate: translates lines; None = only read the document, to check and count it.
-        retranslate: replace translations that are in the document already.
         progress: called with the number of segments that are translated.
+
+    Attributes:
+        in_model: whether ``translate`` runs, so that an exception is not of the document.
     """
 
     def __init__(
@@ -88,13 +114,26 @@ class Job:
         src: str,
         tgt: str,
         translate: Translate | None,
-        retranslate: bool = False,
+        reading: Reading = USUAL,
         progress: Callable[[int], object] = lambda count: None,
     ) -> None:
-        self.name, self.src, self.tgt, self.retranslate = name, src, tgt, retranslate
+        self.name, self.src, self.tgt, self.reading = name, src, tgt, reading
+        self.retranslate = reading.retranslate
         self.report = Report()
-        self._lines = None if translate is None else Lines(translate)
+        self.in_model = False
+        self._lines = None if translate is None else Lines(self._noted(translate))
         self._progress = progress
+
+    def _noted(self, translate: Translate) -> Translate:
+        def noted(
+            lines: Sequence[str], require: Phrases, align: bool
+        ) -> Sequence[Translated] | None:
+            self.in_model = True
+            results = translate(lines, require, align)
+            self.in_model = False
+            return results
+
+        return noted
 
     def translated(self, items: Iterable[Item]) -> Iterator[str]:
         """Yield the items of a document as text, with translated units."""

@@ -20,6 +20,7 @@ from nmt.data.protect import Span, spans
 from nmt.data.sentences import split_sentences
 from nmt.data.text import clean_line
 
+MAX_DEPTH = 100  # of pairs in each other; those inside are single marks
 IN_PARTS = "translated in parts, to keep the markup"
 
 
@@ -154,13 +155,10 @@ def _tree(tokens: Sequence[Token]) -> tuple[list[int], list[_Node], list[tuple[i
             top.end, top.close = offset, token
             continue
         top.children.append(node)
-        if token.kind == "open":
+        if token.kind == "open" and len(stack) < MAX_DEPTH:
             stack.append(node)
-    while len(stack) > 1:  # a pair that does not end here
-        node = stack.pop()
-        siblings = stack[-1].children
-        after = siblings.index(node) + 1
-        siblings[after:after] = node.children
+    for node in stack[1:]:  # a pair that does not end here, the last one of those before it
+        stack[0].children += node.children
         node.children = []
     return offsets, stack[0].children, kept
 

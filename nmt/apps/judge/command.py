@@ -103,7 +103,7 @@ def _make(args: argparse.Namespace) -> None:
     from nmt.apps.judge.sheet import LETTERS, write_sheet
     from nmt.cli.output import check_output_file
     from nmt.data.text import is_blank, quantity, read_lines
-    from nmt.runtime.files import AGAIN, write_atomic
+    from nmt.runtime.files import AGAIN, TEMPORARY, disk_errors, replace_together, write_synced
     from nmt.scoring.metrics import check_lines
 
     source, *names = args.files
@@ -116,8 +116,8 @@ def _make(args: argparse.Namespace) -> None:
         raise UserError("the sheet is an Excel workbook", at=args.output or "--output", fix=fix)
     output = Path(args.output)
     key_file = output.with_suffix(".key.json")
-    for path in (output, key_file):
-        check_output_file(path, args.force, [*args.files, args.ref, args.documents])
+    inputs = [*args.files, args.ref, args.documents]
+    check_output_file(output, args.force, inputs)
     sources = list(read_lines(Path(source)))
     read = {name: list(read_lines(Path(name))) for name in names}
     refs = list(read_lines(Path(args.ref))) if args.ref else []
@@ -128,9 +128,17 @@ def _make(args: argparse.Namespace) -> None:
     if not rows:
         raise UserError("every line is empty", at=source, fix="give the source text")
     key = Key(args.kind, tuple(names), source, args.seed, tuple(row for row, _ in rows))
+    text = key.text().encode()
+    # a killed command may have left its key alone
+    is_own = not output.exists() and key_file.is_file() and key_file.read_bytes() == text
+    check_output_file(key_file, args.force or is_own, inputs)
     content = write_sheet(key, [texts for _, texts in rows], bool(documents), args.output)
-    for path, data in ((key_file, key.text()), (output, content)):
-        write_atomic(path, data, "choose another --output", AGAIN)
+    drafts = {path: path.with_name(TEMPORARY + path.name) for path in (key_file, output)}
+    with disk_errors(output, 0, "choose another --output", AGAIN):
+        for path, data in ((key_file, text), (output, content)):
+            drafts[path].unlink(missing_ok=True)
+            write_synced(drafts[path], data)
+        replace_together(drafts)
     if blank := sum(map(is_blank, sources)):
         print(f"note: {source}: {quantity(blank, 'empty line')} left out", file=sys.stderr)
     print(f"wrote {output}, {quantity(len(rows), 'row')}, for the judges")

@@ -10,7 +10,7 @@ import pytest
 
 from nmt.apps.documents.document import translate_bytes
 from nmt.apps.documents.formats import xml
-from nmt.apps.documents.job import Report
+from nmt.apps.documents.job import Reading, Report
 from nmt.apps.documents.lines import from_function
 from nmt.errors import UserError
 from tests.apps.documents.translators import upper
@@ -30,7 +30,7 @@ PO = 'msgid ""\nmsgstr ""\n{}\nmsgid "one"\nmsgid_plural "more"\nmsgstr[0] ""\nm
 
 def run(name: str, text: str, **options: Any) -> tuple[str, Report]:
     data, report = translate_bytes(
-        text.encode(), name, ("en", "it"), from_function(upper), **options
+        text.encode(), name, ("en", "it"), from_function(upper), Reading(**options)
     )
     return data.decode(), report
 

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from nmt.apps.documents.journal import Journal
 from nmt.cli import train, translate
 from tests import words
 from tests.apps.documents.samples import all_documents
@@ -90,13 +91,14 @@ def test_a_bad_file_does_not_stop_the_others(
 ) -> None:
     Path("bad.docx").write_bytes(b"PK\x03\x04")
     Path("bad.po").write_text('msgid "a\n')
-    arguments = [run, "bad.docx", "words.txt", "bad.po", "none.md", "--to", "out"]
+    Path("bad.html").write_text("<meta charset=rot13>a")
+    arguments = [run, "bad.docx", "bad.html", "words.txt", "bad.po", "none.md", "--to", "out"]
     assert command(*arguments) == 2
     error = capsys.readouterr().err
     assert "bad.docx: is not a Word document" in error
     assert "bad.po:1" in error
     assert "none.md: No such file" in error
-    assert "3 of 4 documents not translated" in error
+    assert "4 of 5 documents not translated" in error
     made = {path.name for path in Path("out").iterdir()}
     assert made in ({"words.txt"}, {"words.txt", "words.txt.report.tsv"})
     before = Path("out/words.txt").stat().st_mtime_ns
@@ -118,6 +120,8 @@ def test_a_bad_file_does_not_stop_the_others(
         (["words.txt", "--to", "out", "--input", "words.txt"], "--input is for text"),
         (["words.txt", "--to", "out", "--n-best", "2"], "--n-best is for text"),
         (["--retranslate"], "--retranslate requires --to"),
+        (["--skip-keys", "a"], "--skip-keys requires --to"),
+        (["words.txt", "--to", "out", "--encoding", "rot13"], "not one of text"),
     ],
 )
 def test_wrong_arguments_are_named(
@@ -132,20 +136,51 @@ def test_wrong_arguments_are_named(
 
 
 @pytest.mark.slow
-def test_a_kill_leaves_no_part_of_a_document(run: Path, folder: Path) -> None:
+@pytest.mark.parametrize(
+    "call", ["d.translate_file", "journal.Journal.add", "journal.Journal.finish"]
+)
+def test_the_same_command_continues_after_a_kill(run: Path, folder: Path, call: str) -> None:
+    """The command is killed at the second document, which it has not finished."""
     Path("long.txt").write_text("un dous tres\n" * 5 + "catro cinco\n" * 5, "utf-8")
+    names = ["words.txt", "long.txt", "film.vtt"]
     program = (
-        "import os, sys, nmt.apps.documents.document as d; d.sync_folder = None\n"
-        "d.os.fsync = lambda fd: os._exit(9)\nfrom nmt.cli.translate import main\n"
-        "sys.exit(main(sys.argv[1:]))"
+        "import os, sys, nmt.apps.documents.document as d, nmt.apps.documents.journal as journal\n"
+        f"calls, old = [], {call}\n"
+        "def kill(*args, **options):\n"
+        "    calls.append(args)\n"
+        "    return os._exit(9) if len(calls) == 2 else old(*args, **options)\n"
+        f"{call} = kill\nfrom nmt.cli.translate import main\nsys.exit(main(sys.argv[1:]))"
     )
     done = subprocess.run(
-        [sys.executable, "-c", program, str(run), "long.txt", "--to", "out"],
+        [sys.executable, "-c", program, str(run), *names, "--to", "out", "--workers", "1"],
         env={**os.environ, "PYTHONPATH": str(words.ROOT)},
         capture_output=True,
         check=False,
     )
     assert done.returncode == 9, done.stderr
+    first = Path("out/words.txt")
+    assert first.exists()
     assert not Path("out/long.txt").exists()
-    assert command(run, "long.txt", "--to", "out") == 0
+    before = first.stat().st_mtime_ns
+    assert command(run, *names, "--to", "out", "--beam", "1") == 2  # another command
+    assert command(run, *names, "--to", "out") == 0
+    assert first.stat().st_mtime_ns == before
     assert len(Path("out/long.txt").read_text("utf-8").splitlines()) == 10
+    left = {path.name for path in Path("out").iterdir() if path.name.startswith(".")}
+    assert left == set()
+    assert command(run, *names, "--to", "out") == 2  # it was not interrupted
+
+
+def test_a_killed_command_does_not_replace_what_somebody_has_changed(
+    run: Path, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def kill(*args: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(Journal, "delete", kill)
+    assert command(run, "words.txt", "--to", "out") == 130
+    monkeypatch.undo()
+    monkeypatch.chdir(folder)
+    Path("out/words.txt").write_text("mine")
+    assert command(run, "words.txt", "--to", "out") == 2
+    assert Path("out/words.txt").read_text() == "mine"

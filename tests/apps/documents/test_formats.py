@@ -18,7 +18,7 @@ import pytest
 from nmt.apps.documents import job as job_module
 from nmt.apps.documents.document import Nowhere, translate_bytes
 from nmt.apps.documents.formats import FORMATS, format_of, xml
-from nmt.apps.documents.job import Job, Report
+from nmt.apps.documents.job import Job, Reading, Report
 from nmt.apps.documents.lines import Translate, from_function
 from nmt.errors import UserError
 from tests.apps.documents.samples import PO, TEXTS, all_documents
@@ -37,7 +37,8 @@ def translated(name: str, data: bytes, translate: Translate | None = None, **opt
 def run(
     name: str, data: bytes, translate: Translate | None = None, **options: Any
 ) -> tuple[bytes, Report]:
-    return translate_bytes(data, name, LANGS, translate or from_function(upper), **options)
+    translate = translate or from_function(upper)
+    return translate_bytes(data, name, LANGS, translate, Reading(**options))
 
 
 def content(name: str, data: bytes) -> str:
@@ -280,7 +281,7 @@ def test_repeated_text_is_translated_once() -> None:
         ("a.odt", DOCUMENTS.get("letter.docx", b"PK"), "a.odt", "OpenDocument"),
         ("a.docx", b"", "a.docx", "damaged"),
         ("a.txt", b"", "a.txt", "empty"),
-        ("a.txt", b"ab\n\xff\xfa", "a.txt:2", "UTF-8"),
+        ("a.md", b"ab\n\xff\xfa", "a.md:2", "UTF-8"),
         ("a.txt", b"%PDF-1.4", "a.txt", "kind of file"),
         ("a.xyz", b"text", "a.xyz", ".xyz"),
         ("a", b"text", "a", "no ending"),

@@ -274,3 +274,15 @@ def test_files_that_are_not_filled_sheets(files, capsys):
     assert "none.xlsx: no such file" in refused(capsys, *argv)
     argv[1] = str(sheet)
     assert "no row is judged" in refused(capsys, *argv)
+
+
+def test_a_killed_sheet_is_made_again_with_its_key(files: Path) -> None:
+    assert main(["sheet", "src", "good", "poor", "-o", "new.xlsx"]) == 0
+    key = Path("new.key.json").read_bytes()
+    Path("new.xlsx").unlink()  # as if the command was killed before it gave the sheet its name
+    Path(".tmp-new.xlsx").write_bytes(b"part")
+    assert main(["sheet", "src", "good", "poor", "-o", "new.xlsx", "--seed", "2"]) == 2
+    assert main(["sheet", "src", "good", "poor", "-o", "new.xlsx"]) == 0
+    assert Path("new.xlsx").exists()
+    assert Path("new.key.json").read_bytes() == key
+    assert not [*Path().glob(".tmp-*")]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import codecs
+import locale
 import re
 from collections.abc import Callable, Iterable
 from typing import BinaryIO
@@ -14,10 +15,24 @@ from nmt.errors import UserError
 
 _MARKS = {
     codecs.BOM_UTF8: "utf-8",
+    codecs.BOM_UTF32_LE: "utf-32-le",  # begins as the mark of UTF-16
+    codecs.BOM_UTF32_BE: "utf-32-be",
     codecs.BOM_UTF16_LE: "utf-16-le",
     codecs.BOM_UTF16_BE: "utf-16-be",
 }
+# names for a file with a byte-order mark -> the same encoding, in which a mark is a character
+_UNMARKED = {"utf-8-sig": "utf-8", "utf-16": "utf-16-le", "utf-32": "utf-32-le"}
+# encodings of Python that are not those of files
+_OTHERS = {"idna", "punycode", "undefined", "unicode-escape", "raw-unicode-escape", "utf-7"}
+# what a file that is not UTF-8 may be
+_GUESSES = [*(f"cp{number}" for number in range(1250, 1259)), "cp874", "koi8_r", "cp932", "euc_jp",
+            "gb18030", "big5", "cp949"]  # fmt: skip
+# encoding of a language in ISO 8859, by which Python knows it -> the one that files have
+_USUAL = {"1": "cp1252", "15": "cp1252", "2": "cp1250", "5": "cp1251", "6": "cp1256", "7": "cp1253",
+          "8": "cp1255", "9": "cp1254", "13": "cp1257"}  # fmt: skip
 START = 4096  # bytes in which a file says its encoding
+CONVERT = "convert the file to UTF-8, for example with iconv"
+NAME_IT = f"name its encoding, such as --encoding windows-1250, or {CONVERT}"
 
 
 def convert_text(
@@ -27,23 +42,60 @@ def convert_text(
     items: Callable[[str, Job], Iterable[Item]],
     declared: re.Pattern[bytes] | None = None,
     errors: str = "strict",
+    guess: bool = False,
 ) -> None:
     """Translate a format whose files are in memory as a whole.
 
+    If its encoding lacks a character of the translation, the file becomes UTF-8.
+
     Args:
         items: returns the items of a text.
-        declared, errors: as of ``read_text`` and ``write_text``.
+        declared: finds the encoding that a file names; its first group is the name.
+        errors: what to do with a character that the encoding lacks, as of ``str.encode``.
+        guess: whether a file that is not UTF-8 may be in another encoding without saying so.
+
+    Raises:
+        UserError: the file is empty, of another type, or not in its encoding.
     """
-    text, encoding = read_text(source, job.name, declared)
-    write_text(target, job.translated(items(text, job)), encoding, job.name, errors)
+    data = source.read()
+    require_text(data, job.name)
+    encoding = encoding_of(data[:START], declared, job.name, job.reading.encoding)
+    try:
+        text = data.decode(encoding)
+    except UnicodeDecodeError as error:
+        guessed = _guessed(data, job.src) if guess and job.reading.encoding is None else None
+        if guessed is None:
+            line = data.count(b"\n", 0, error.start) + 1
+            raise not_in_encoding(job.name, encoding, line, NAME_IT) from error
+        text, encoding = guessed
+        problem = f"not UTF-8: read as {encoding.upper()}, a guess; --encoding names another one"
+        job.report.check("encoding", problem)
+    if (nul := text.find("\0")) >= 0:
+        what = "has a NUL character, as text in UTF-16 has when it is read as another encoding"
+        wide = "utf-16-be" if data[:1] == b"\0" else "utf-16-le"
+        fix = f"name the encoding of the file, perhaps --encoding {wide}, or remove the character"
+        raise UserError(what, at=f"{job.name}:{text.count(chr(10), 0, nul) + 1}", fix=fix)
+    result = "".join(job.translated(items(text, job)))
+    try:
+        target.write(result.encode(encoding, errors))
+    except UnicodeEncodeError as error:
+        lacks = f"{encoding.upper()} lacks {result[error.start]!r}"
+        job.report.check("encoding", f"the translation is in UTF-8, because {lacks}")
+        data = result.encode()
+        if declared and (name := declared.search(data[:START])):
+            data = data[: name.start(1)] + b"UTF-8" + data[name.end(1) :]
+        target.write(data)
 
 
-def encoding_of(start: bytes, declared: re.Pattern[bytes] | None, name: str) -> str:
+def encoding_of(
+    start: bytes, declared: re.Pattern[bytes] | None, name: str, chosen: str | None = None
+) -> str:
     """Return the encoding of a file; UTF-8 if nothing says another one.
 
     Args:
         start: the first bytes; a byte-order mark stays a character of the text.
         declared: its first group is the encoding.
+        chosen: by the user, which counts more.
 
     Raises:
         UserError: the encoding is not known.
@@ -52,31 +104,47 @@ def encoding_of(start: bytes, declared: re.Pattern[bytes] | None, name: str) -> 
         if start.startswith(mark):
             return encoding
     found = declared.search(start) if declared else None
-    encoding = found[1].decode("ascii", "replace").lower() if found else "utf-8"
-    try:
-        if not codecs.lookup(encoding)._is_text_encoding:
-            raise LookupError
-    except LookupError as error:
-        fix = "write the encoding of the file, such as UTF-8"
-        raise UserError(f"the encoding {encoding} is not known", at=name, fix=fix) from error
-    return encoding
+    named = found[1].decode("ascii", "replace").lower() if found else "utf-8"
+    encoding = text_encoding(chosen or named, name)
+    # a name that can be read byte by byte is not in UTF-16
+    return encoding if chosen or not encoding.startswith(("utf-16", "utf-32")) else "utf-8"
 
 
-def read_text(
-    file: BinaryIO, name: str, declared: re.Pattern[bytes] | None = None
-) -> tuple[str, str]:
-    """Return the text of a file, with its line ends, and its encoding.
+def text_encoding(encoding: str, at: str) -> str:
+    """Return an encoding of text files that Python knows, by its name without a byte-order mark.
 
     Raises:
-        UserError: the file is empty, of another type, or not in its encoding.
+        UserError: it is not known, or is no encoding of text, such as base64.
     """
-    data = file.read()
-    require_text(data, name)
-    encoding = encoding_of(data[:START], declared, name)
     try:
-        return data.decode(encoding), encoding
-    except UnicodeDecodeError as error:
-        raise not_in_encoding(name, encoding, data.count(b"\n", 0, error.start) + 1) from error
+        info = codecs.lookup(encoding)
+        if not info._is_text_encoding or info.name in _OTHERS:
+            raise LookupError
+    except (LookupError, ValueError) as error:
+        what = f"the encoding {encoding} is not known, or is not one of text"
+        fix = "name the encoding of the file, such as UTF-8 or windows-1250"
+        raise UserError(what, at=at, fix=fix) from error
+    name = str(info.name)
+    return _UNMARKED.get(name, name)
+
+
+def _guessed(data: bytes, lang: str) -> tuple[str, str] | None:
+    """Return the text of a file that names no encoding, and the most likely encoding.
+
+    Args:
+        lang: its language, which decides if several encodings are as likely.
+    """
+    from charset_normalizer import from_bytes
+
+    iso = locale.normalize(lang).rpartition("ISO8859-")[2]
+    usual = _USUAL.get(iso, "cp1252")
+    matches = from_bytes(data, cp_isolation=_GUESSES)
+    for match in sorted(matches, key=lambda match: (match.chaos, match.encoding != usual)):
+        try:
+            return data.decode(match.encoding), match.encoding
+        except UnicodeDecodeError:  # only parts of a long text were read
+            continue
+    return None
 
 
 def lines_of(text: str) -> list[str]:
@@ -93,9 +161,8 @@ def require_text(start: bytes, name: str) -> None:
         raise UserError("is not the kind of file that its ending says", at=name, fix=fix)
 
 
-def not_in_encoding(name: str, encoding: str, line: int) -> UserError:
+def not_in_encoding(name: str, encoding: str, line: int, fix: str = CONVERT) -> UserError:
     """Return the error of a file that is not in its encoding."""
-    fix = "convert the file to UTF-8, for example with iconv"
     return UserError(f"not {encoding.upper()}", at=f"{name}:{line}", fix=fix)
 
 

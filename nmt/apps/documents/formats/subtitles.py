@@ -1,68 +1,89 @@
 """Subtitles, SubRip (.srt) and WebVTT (.vtt): a cue is a segment; numbers and times stay.
 
 The lines of a cue are joined for the translation, which is broken again into lines of similar
-length. In a dialog, where lines begin with a dash, each of these lines stays a line.
+length. A line of another speaker, which begins with a dash or a voice, and a line of a song stay
+lines. After a blank line, a cue of SubRip goes on; in WebVTT, players do not show what follows.
 """
 
 from __future__ import annotations
 
+import bisect
 import itertools
-import math
 import re
 from collections.abc import Iterator, Sequence
 from typing import BinaryIO
 
-from nmt.apps.documents.formats.encoding import read_text, write_text
+from nmt.apps.documents.formats.encoding import convert_text
 from nmt.apps.documents.formats.text import tokens_of
 from nmt.apps.documents.job import Job
-from nmt.apps.documents.segments import Item, Mark, Token, plain, text_unit
+from nmt.apps.documents.segments import Item, Mark, Token, Unit, plain, text_unit
 from nmt.errors import UserError
 
 MAX_WIDTH = 42  # characters of a line that players and guidelines expect; longer ones are kept
-_TIME = r"(?:\d+:)?\d+:\d\d[.,]\d{1,3}"
-_TIMING = re.compile(rf"^[^\S\n]*{_TIME}[^\S\n]*-->[^\S\n]*{_TIME}.*\n?", re.MULTILINE)
-_CODE = re.compile(r"(\{\\[^}]*\}|<\d[\d:.]*>)")  # positions of SubRip, and times inside a cue
-_NEXT_LINE = re.compile(r"\n(?!\s*[-\u2013\u2014])")
+_LINE = re.compile(r"[^\r\n]*(?:\r\n|\r|\n)|[^\r\n]+")
+_TIME = r"\s*(?:\d+:)?\d+:\d\d(?:[.,]\d+)?\s*"
+_TIMING = re.compile(rf"\ufeff?{_TIME}-->{_TIME}")
+_BLOCK = re.compile(r"\ufeff?(?:WEBVTT|NOTE|STYLE|REGION)(?!\S)")  # of WebVTT, without a cue
+# positions and styles of SubRip, times inside a cue, and tags of WebVTT with a name or a language
+_CODE = re.compile(
+    r"(\{\\[^{}]*\}|\{/?[biu]\}|<\d[\d:.]*>|<(?:[bciuv]|lang|ruby|rt)(?:\.[^<>\s]*)?\s[^<>]*>)"
+)
+_NEXT_LINE = re.compile(r"\n(?!\s*(?:[-\u2013\u2014\u266a\u266b]|<v[ .]))")
 
 
 def convert(source: BinaryIO, target: BinaryIO, job: Job) -> None:
     """Translate the text of the cues."""
-    text, encoding = read_text(source, job.name)
-    newline = "\r\n" if "\r\n" in text else "\n"
-    text = text.replace("\r\n", "\n")
-    if not _TIMING.search(text):
+    convert_text(source, target, job, _items, guess=True)
+
+
+def _items(text: str, job: Job) -> Iterator[Item]:
+    lines = _LINE.findall(text)
+    is_time = [bool(_TIMING.match(line)) for line in lines]
+    if not any(is_time):
         what = "has no line with times, such as 00:00:01,000 --> 00:00:02,000"
         fix = "check that the file has subtitles in the format that its ending says"
         raise UserError(what, at=job.name, fix=fix)
-    parts = (part.replace("\n", newline) for part in job.translated(_items(text)))
-    write_text(target, parts, encoding, job.name)
+    is_vtt = lines[0].lstrip("\ufeff").startswith("WEBVTT")
+    in_cue, begin = False, 0  # of a paragraph of text
+    for index, line in enumerate([*lines, ""]):
+        is_first = index == begin and not any(is_time[max(0, index - 1) : index])
+        is_name = line.strip().isdigit() or (is_vtt and is_first)
+        is_name = is_name and any(is_time[index + 1 : index + 2])
+        if line.strip() and not is_name and not any(is_time[index : index + 1]):
+            continue
+        paragraph = "".join(lines[begin:index])
+        if in_cue and paragraph:
+            yield _unit(paragraph, begin + 1)
+        else:
+            yield paragraph
+            if any(map(str.isalpha, paragraph)) and not _BLOCK.match(paragraph):
+                job.report.leave("outside of a cue")
+        yield line
+        in_cue = any(is_time[index : index + 1]) or (in_cue and not is_name and not is_vtt)
+        begin = index + 1
 
 
-def _items(text: str) -> Iterator[Item]:
-    end, line = 0, 1
-    for timing in _TIMING.finditer(text):
-        yield text[end : timing.end()]
-        line += text.count("\n", end, timing.end())
-        found = re.compile(r"(?:(?!.*-->).*\S.*\n?)*").match(text, timing.end())
-        end = found.end() if found else timing.end()
-        content = text[timing.end() : end]
-        cue = content.rstrip("\n")
-        joined = _NEXT_LINE.sub(" ", cue)
-        width = max(MAX_WIDTH, *map(len, re.sub(r"<[^>]*>", "", cue).split("\n")))
+def _unit(paragraph: str, line: int) -> Unit:
+    content = paragraph.rstrip("\r\n")
+    newline = "\r\n" if "\r\n" in paragraph else "\n"
+    text = re.sub(r"\r\n?", "\n", content)
+    width = max(MAX_WIDTH, *map(len, plain(_tokens(text)).split("\n")))
 
-        def write(tokens: Sequence[Token], width: int = width) -> str:
-            return _wrapped(tokens, width)
+    def write(tokens: Sequence[Token]) -> str:
+        return _wrapped(tokens, width).replace("\n", newline) + paragraph[len(content) :]
 
-        yield text_unit(cue, _tokens(joined), f"line {line}", write)
-        yield content[len(cue) :]
-        line += content.count("\n")
-    yield text[end:]
+    return text_unit(paragraph, _tokens(_NEXT_LINE.sub(" ", text)), f"line {line}", write)
 
 
 def _tokens(text: str) -> list[Token]:
     tokens: list[Token] = []
     for index, part in enumerate(_CODE.split(text)):
-        tokens += [Mark("single", (part,))] if index % 2 else tokens_of(part)
+        if index % 2 == 0:
+            tokens += tokens_of(part)
+        elif name := re.match("<([a-z]+)", part):
+            tokens.append(Mark("open", (part,), name[1]))
+        else:
+            tokens.append(Mark("single", (part,)))
     return tokens
 
 
@@ -90,10 +111,19 @@ def _wrapped(tokens: Sequence[Token], width: int) -> str:
 def _breaks(line: str, width: int) -> list[int]:
     """Return the spaces at which a text is broken, so that its lines have similar lengths."""
     spaces = [space.start() for space in re.finditer(" ", line)]
-    for count in range(math.ceil(len(line) / width), len(spaces) + 2):
-        aim = len(line) / max(1, count)
-        chosen = sorted({min(spaces, key=lambda s: abs(s - aim * n)) for n in range(1, count)})
-        ends = [-1, *chosen, len(line)]
-        if all(b - a - 1 <= width for a, b in itertools.pairwise(ends)):
-            return chosen
-    return spaces  # a word is longer than a line
+    breaks: list[int] = []  # as late as possible
+    start, before = 0, -1
+    for end in [*spaces, len(line)]:
+        if end - start > width and before >= start:
+            breaks.append(before)
+            start = before + 1
+        before = end
+    aims = [len(line) * number / (len(breaks) + 1) for number in range(1, len(breaks) + 1)]
+    similar = sorted({_nearest(spaces, aim) for aim in aims})
+    ends = itertools.pairwise([-1, *similar, len(line)])
+    return similar if all(end - start - 1 <= width for start, end in ends) else breaks
+
+
+def _nearest(places: Sequence[int], aim: float) -> int:
+    index = bisect.bisect(places, aim)
+    return min(places[max(0, index - 1) : index + 1], key=lambda place: abs(place - aim))

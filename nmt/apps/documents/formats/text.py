@@ -5,6 +5,7 @@ Both, and other files with messages, may have tags such as ``<b>`` in their text
 
 from __future__ import annotations
 
+import fnmatch
 import json
 import re
 from collections.abc import Iterator, Sequence
@@ -15,8 +16,23 @@ from nmt.apps.documents.job import Job
 from nmt.apps.documents.segments import Item, Mark, Token, text_unit, written
 from nmt.errors import UserError
 
-_TAG = re.compile(r"<(/?)([A-Za-z][\w.:-]*)[^<>]*?(/?)>")
-_STRING = re.compile(r'"(?:[^"\\]|\\.)*"(\s*:)?')
+# a tag has nothing, a class, a slash or a value behind its name; <one word> is text
+_TAG = re.compile(r"<(/?)([A-Za-z][\w:-]*)(\.[^<>]*|\s*/?|\s[^<>=]*=[^<>]*)>")
+_JSON = re.compile(r'("[^"\\]*(?:\\.[^"\\]*)*")(\s*:)?|[{}\[\],]')
+# of i18next, $t(key), and of vue-i18n, @:key and @.lower:key
+_REFERENCE = re.compile(r"(\$t\([^()]*\)|@(?:\.[a-z]+)?:(?:[\w.-]*\w|\([^()]*\)))")
+# words of a program: btn-save, X-Name, en-US, camelCase, 10px, and hashes
+_NAME = re.compile(
+    r"[a-z\d]+(?:-[a-z\d]+)+|[A-Z][A-Za-z\d]*(?:-[A-Z][A-Za-z\d]*)+|[a-z]{2,3}(?:-[A-Z][A-Za-z]{1,3})+"
+    r"|(?=[A-Za-z]*(?:[a-z][A-Z]|\d))[A-Za-z\d+%]+=*"
+)
+# what is only in one of them: paths, files, keys and addresses; colors, selectors, options
+_PARTS = re.compile(r"[A-Za-z\d][_/\\:=.@][A-Za-z\d_/\\]|^(?:[.#@$~_-][\w./-]|\.{0,2}/|\w+:/)")
+# what may have spaces: URLs, functions of CSS, types of files
+_SPACED = re.compile(
+    r"(?:data|mailto):|(?:rgb|hsl|hwb|lab|lch|oklab|oklch|var|calc|url|[a-z]+-gradient)a?\("
+    r"|[\w.+-]+/[\w.+-]+;"
+)
 _VOID = {"br", "hr", "img", "input", "wbr"}
 
 
@@ -25,19 +41,19 @@ def tokens_of(text: str) -> list[Token]:
     tokens: list[Token] = []
     end = 0
     for tag in _TAG.finditer(text):
-        slash, name, empty = tag[1], tag[2].lower(), tag[3]
+        name, is_empty = tag[2].lower(), tag[0].endswith("/>")
         tokens.append(text[end : tag.start()])
-        if slash:
+        if tag[1]:
             tokens.append(Mark("close", (tag[0],), name))
         else:
-            tokens.append(Mark("single" if empty or name in _VOID else "open", (tag[0],), name))
+            tokens.append(Mark("single" if is_empty or name in _VOID else "open", (tag[0],), name))
         end = tag.end()
     return [*tokens, text[end:]]
 
 
 def convert(source: BinaryIO, target: BinaryIO, job: Job) -> None:
     """Translate plain text line by line."""
-    convert_text(source, target, job, _lines)
+    convert_text(source, target, job, _lines, guess=True)
 
 
 def _lines(text: str, job: Job) -> Iterator[Item]:
@@ -48,13 +64,17 @@ def _lines(text: str, job: Job) -> Iterator[Item]:
 
 
 def convert_json(source: BinaryIO, target: BinaryIO, job: Job) -> None:
-    """Translate the string values of JSON; keys and everything else stay."""
+    """Translate the string values of JSON; keys and everything else stay.
+
+    ``Reading.keys`` and ``skip_keys`` choose among the values. Without them, a value stays that
+    looks like a name, a path or a color.
+    """
     convert_text(source, target, job, _values)
 
 
 def _values(text: str, job: Job) -> Iterator[Item]:
     try:
-        json.loads(text.removeprefix("\ufeff"))
+        json.loads(text.removeprefix("\ufeff"), parse_int=str)  # an integer may have any length
     except json.JSONDecodeError as error:
         what = f"not JSON: {error.msg}"
         fix = "correct the file, for example with an editor that checks JSON"
@@ -65,16 +85,72 @@ def _values(text: str, job: Job) -> Iterator[Item]:
     escaped = text.isascii() and "\\u" in text
 
     def quoted(tokens: Sequence[Token]) -> str:
-        return json.dumps(written(tokens), ensure_ascii=escaped)
+        value = written(tokens)
+        has_surrogate = any("\ud800" <= char <= "\udfff" for char in value)
+        return json.dumps(value, ensure_ascii=escaped or has_surrogate)
 
+    path: list[str | int] = []  # keys, and indexes in lists
     end, line = 0, 1
-    for string in _STRING.finditer(text):
-        line += text.count("\n", end, string.start())
-        yield text[end : string.start()]
-        if string[1] is not None:  # a key
-            yield string[0]
+    for token in _JSON.finditer(text):
+        string, is_key = token[1], token[2] is not None
+        if string is None:
+            _follow(path, token[0])
+            continue
+        value = json.loads(string)
+        if is_key:
+            path[-1] = value
+            continue
+        line += text.count("\n", end, token.start())
+        yield text[end : token.start()]
+        end = token.end()
+        if _is_wanted(path, value, job):
+            yield text_unit(token[0], _value_tokens(value), f"line {line}", quoted)
         else:
-            value = json.loads(string[0])
-            yield text_unit(string[0], tokens_of(value), f"line {line}", quoted)
-        end = string.end()
+            yield token[0]
     yield text[end:]
+
+
+def _follow(path: list[str | int], sign: str) -> None:
+    """Change the path of a value at a sign of the syntax."""
+    if sign in "{[":
+        path.append("" if sign == "{" else 0)
+    elif sign in "}]":
+        path.pop()
+    elif isinstance(path[-1], int):  # a comma in a list
+        path[-1] += 1
+
+
+def _is_wanted(path: Sequence[str | int], value: str, job: Job) -> bool:
+    """Return whether a value is translated; count it if it is not."""
+    reading = job.reading
+    place = ".".join(map(str, path)) if reading.keys or reading.skip_keys else ""
+    if not any(map(str.isalpha, value)):
+        return False
+    if any(fnmatch.fnmatchcase(place, pattern) for pattern in reading.skip_keys):
+        job.report.leave("--skip-keys")
+        return False
+    if reading.keys:
+        wanted = any(fnmatch.fnmatchcase(place, pattern) for pattern in reading.keys)
+        if not wanted:
+            job.report.leave("not in --keys")
+        return wanted
+    if _is_code(value.strip()):
+        job.report.leave("names, paths, colors and other codes")
+        return False
+    return True
+
+
+def _is_code(value: str) -> bool:
+    """Return whether a value looks like a word of a program, not of a reader."""
+    if _SPACED.match(value):
+        return True
+    is_word = len(value.split()) == 1 and value.isascii() and value[-1] not in ".,:;!?"
+    return is_word and bool(_NAME.fullmatch(value) or _PARTS.search(value))
+
+
+def _value_tokens(value: str) -> list[Token]:
+    """Return a value as tokens: its tags and its references to other values are marks."""
+    tokens: list[Token] = []
+    for index, part in enumerate(_REFERENCE.split(value)):
+        tokens += [Mark("single", (part,), text=part)] if index % 2 else tokens_of(part)
+    return tokens

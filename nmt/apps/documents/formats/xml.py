@@ -65,8 +65,6 @@ class Reader:
         start = file.read(START)
         require_text(start, name)
         self.encoding = encoding_of(start, _DECLARED, name)
-        if self.encoding.replace("_", "-") == "utf-16":  # a file without a byte-order mark
-            self.encoding = "utf-16-be" if start[:1] == b"\0" else "utf-16-le"
         self._file, self._name, self._start, self._levels = file, name, start, 0
         self._found: deque[tuple[int, tuple[Any, ...]]] = deque()  # without the raw text
         self._parser = parser = expat.ParserCreate("utf-8", " ")

@@ -1,0 +1,349 @@
+"""Text formats: what a reader sees is translated or counted, the rest stays, nothing takes long."""
+
+from __future__ import annotations
+
+import io
+import itertools
+import json
+import time
+
+import pytest
+
+from nmt.apps.documents import job as job_module
+from nmt.apps.documents.document import count_segments
+from nmt.apps.documents.job import Report
+from nmt.apps.documents.lines import from_function
+from nmt.errors import UserError
+from tests.apps.documents.test_formats import LANGS, run
+from tests.apps.documents.translators import Reversing, same
+
+pytest.importorskip("markdown_it")
+CUE = "00:00:01,000 --> 00:00:02,000\n"
+LATE = "100:00:01,000 --> 100:00:02,000\n"
+
+
+def left(report: Report) -> dict[str, int]:
+    prefix = "left untranslated ("
+    return {what[len(prefix) : -1]: n for what, n in report.others.items() if what[:4] == "left"}
+
+
+def both(name: str, source: str, **options: object) -> tuple[str, dict[str, int]]:
+    """Return a document in upper case, and what is left; a copy must have the same bytes."""
+    copy, _ = run(name, source.encode(), from_function(same), **options)
+    assert copy.decode() == source
+    result, report = run(name, source.encode(), **options)
+    return result.decode(), left(report)
+
+
+@pytest.mark.parametrize(
+    ("source", "result", "kinds"),
+    [
+        ("<p translate=no>a<p>b", "<p translate=no>a<p>B", ["translate=no"]),
+        ("<div><p translate=no>a</div>b", "<div><p translate=no>a</div>B", ["translate=no"]),
+        ("<li translate=NO>a<ul><li>b</ul><li>c", "<li translate=NO>a<ul><li>b</ul><li>C",
+         ["translate=no"]),
+        ("<tr><td class='x notranslate'>a<td>b<tr><td>c",
+         "<tr><td class='x notranslate'>a<td>B<tr><td>C", ["class=notranslate"]),
+        ("<dl><dt translate=no>a<dd>b</dl>", "<dl><dt translate=no>a<dd>B</dl>", ["translate=no"]),
+        ("<select><option translate=no>a<option>b", "<select><option translate=no>a<option>B",
+         ["translate=no"]),
+        ("<div translate=no>a<i translate=yes>b</i>c</div>d",
+         "<div translate=no>a<i translate=yes>B</i>c</div>D", ["translate=no"]),
+        ("<table translate=no><tr><td>a</table>b", "<table translate=no><tr><td>a</table>B",
+         ["translate=no"]),
+        ("<span translate=no>a <p>b", "<span translate=no>a <p>b", ["translate=no"]),
+        ("<pre>a</pre><textarea>b</textarea><svg><text>c</text></svg>d",
+         "<pre>a</pre><textarea>b</textarea><svg><text>c</text></svg>D",
+         ["pre", "textarea", "svg"]),
+        ("a <b c='d", "A <b c='d", ["in a tag or comment without an end"]),
+        ("a<!-- b", "A<!-- b", ["in a tag or comment without an end"]),
+        ("<script><!-- '<script>x</script>' --></script>a<style>b</style>",
+         "<script><!-- '<script>x</script>' --></script>A<style>b</style>", []),
+        ("<input type=submit value=go><input type=text value=a>",
+         '<input type=submit value="GO"><input type=text value=a>', []),
+        ("<img alt=a title='b \"c\"'><th abbr=d>",
+         '<img alt="A" title="B &quot;C&quot;"><th abbr="D">', []),
+        ("<title>a <b> c</title>", "<title>A &lt;B&gt; C</title>", []),
+        ("a < b <c>d</c> & e </ f> <?x?> <!y>g", "A &lt; B <c>D</c> &amp; E </ f> <?x?> <!y>G", []),
+        ("<?xml version='1.0'?><script/><p/>a<a/> b",
+         "<?xml version='1.0'?><script/><p/>A<a/> B", []),
+    ],
+)  # fmt: skip
+def test_html(source: str, result: str, kinds: list[str]) -> None:
+    text, counts = both("a.html", source)
+    assert text == result
+    assert counts == dict.fromkeys(kinds, 1)
+
+
+def test_pairs_of_tags_go_with_their_words() -> None:
+    result, report = run("a.html", b"<p>one <b>two three</b> <code>x()</code> four", Reversing())
+    assert result == b"<p>four <code>x()</code> <b>three two</b> one"
+    assert not report.remarks
+
+
+MARKDOWN = """\
++++
+title = "kept"
++++
+# Head {#id .class}
+
+> [!NOTE]
+> quoted
+
+> [!tip]- named
+> quoted
+
+!!! note "note"
+    inside
+
+    after
+
+=== "tab"
+    inside
+
+??? x
+    inside
+
+- [x] task
+
+$$
+xx = yy
+$$
+
+A $x+y$ for $5 and $6, {{ user }} {% link x %} [[Page]] [[Other|shown]] note[^1] ^[inline].
+
+{% if x %}
+text
+{% endif %}
+
+:::note[titled]
+inside
+:::
+
+::: {.warning}
+inside
+:::
+
+```{note} myst
+:class: tip
+inside
+```
+
+```{code-block} python
+kept = 1
+```
+
+[^1]: one
+[^b]: two words
+
+    three
+
+term
+: definition
+
+![alt](a.png "t") ![ref][r] ![r] [short] {ref}`x` :smile: 10:30
+
+[r]: http://r.org "T"
+[short]: http://s.org
+
+text
+{: .cls}
+
+[TOC]
+
+| a \\| b | c |
+|---|---|
+| d | e |
+"""
+
+
+def test_blocks_of_markdown_dialects_stay() -> None:
+    text, counts = both("a.md", MARKDOWN)
+    kept = [
+        "title = ", "kept = 1", "[!NOTE]", "[!tip]-", "!!! note ", "=== ", "??? x", "[x] ",
+        "xx = yy", "$x+y$", "{{ user }}", "{% link x %}", "[[Page]]", "[[Other|", "[^1]",
+        "{% if x %}", "{% endif %}", ":::note[", "::: {.warning}", "```{note} ", ":class: tip",
+        "{#id .class}", "```{code-block} python", "[^1]: ", "[^b]: ", ": ", '](a.png "t")', "][r]",
+        "{ref}`x`", ":smile:", '[r]: http://r.org "T"', "[short]: http://s.org", "{: .cls}",
+        "[TOC]", "|---|---|",
+    ]  # fmt: skip
+    for part in kept:
+        assert text.count(part) >= MARKDOWN.count(part), part
+    expected = MARKDOWN.upper()
+    for part in kept:
+        expected = expected.replace(part.upper(), part)
+    changed = expected.replace("![R]", "![R][r]").replace("[SHORT] ", "[SHORT][short] ")
+    assert text.replace("\n", "") == changed.replace('"KEPT"', '"kept"').replace("\n", "")
+    assert counts == {"front matter": 1, "code": 1}
+
+
+def test_rules_and_dollars_of_plain_markdown_are_no_dialect() -> None:
+    source = "---\n\none\n\n---\n$$ two\n\nthree: four\n\n$$ five\n"
+    text, counts = both("a.md", source)
+    assert text == source.upper()
+    assert not counts
+    assert both("a.md", "> <div>\n> a\n> </div>\n")[1] == {"HTML in a quotation": 1}
+
+
+CODES = [
+    "btn-save", "#ff0000", "rgb(0, 0, 0)", "https://x.org/a", "mailto:a@b.c", "a@b.org", "./a",
+    "a/b.png", "image.png", "saveButton", "SaveButton", "SAVE_BUTTON", "app.title", "en-US", "10px",
+    "v1.2.3", "2024-01-01T00:00:00Z", "text/html; charset=utf-8", "ns:key", "Content-Type", "_x",
+    "--flag", ".btn", "C:\\x", "~/x", "data:image/png;base64,AAA",
+    "123e4567-e89b-12d3-a456-426614174000",
+]  # fmt: skip
+WORDS = [
+    "Save", "OK", "E-mail", "Loading...", "Hello, world", "Wait: now", "see a/b now", "Да", "e.g.",
+    "пере-ход", "Don't",
+]  # fmt: skip
+
+
+def test_values_of_json_that_are_words_of_a_program_stay() -> None:
+    text, counts = both("a.json", json.dumps(CODES + WORDS, ensure_ascii=False))
+    assert json.loads(text) == [*CODES, *(word.upper() for word in WORDS)]
+    assert counts == {"names, paths, colors and other codes": len(CODES)}
+
+
+def test_paths_choose_values_of_json() -> None:
+    source = '{"title": "a-b", "meta": {"title": "c d", "x": ["e f", {"y": "g h"}]}}'
+    text, counts = both("a.json", source, keys=("*title", "meta.x.1.*"))
+    assert text == source.replace("a-b", "A-B").replace("c d", "C D").replace("g h", "G H")
+    assert counts == {"not in --keys": 1}
+    text, counts = both("a.json", source, skip_keys=("meta.*",))
+    assert (text, counts["--skip-keys"]) == (source, 3)
+
+
+def test_json_stays_byte_for_byte() -> None:
+    digits = "7" * 5000
+    source = f'\ufeff{{"a": {digits}, "a" :\t1.50e+10, "b": "$t(key) x {{{{n}}}} @:c.d"}}\r\n'
+    text, _ = both("a.json", source)
+    assert text == source.replace(" x ", " X ")
+    lone, _ = run("a.json", b'["\\ud800"]', from_function(same))
+    assert lone == b'["\\ud800"]'
+
+
+def test_text_in_other_encodings_is_guessed_or_named() -> None:
+    polish = "Zażółć gęślą jaźń, nie mogę dziś przyjść.\n"
+    result, report = run("a.txt", polish.encode("cp1250"))
+    assert result.decode("cp1250") == polish.upper()
+    assert [(each.place, bool(each.problem)) for each in report.problems] == [("encoding", True)]
+    result, report = run("a.srt", (CUE + polish).encode("cp1250"), encoding="cp1250")
+    assert (result.decode("cp1250"), report.problems) == (CUE + polish.upper(), [])
+    russian = from_function(lambda lines: ["ж"] * len(lines))
+    result, report = run("a.txt", polish.encode("cp1250"), russian, encoding="cp1250")
+    assert (result.decode(), len(report.problems)) == ("ж\n", 1)
+    wide = "one\n".encode("utf-16-le")
+    for name, sign in (("utf-16", "utf-16-le"), ("utf-16-le", "utf-16-le")):
+        assert run("a.txt", wide, encoding=name)[0].decode(sign) == "ONE\n"
+    assert run("a.txt", "\ufeffone".encode("utf-32-le"))[0].decode("utf-32-le") == "\ufeffONE"
+    catalog = (
+        b'msgid ""\nmsgstr "Content-Type: text/plain; charset=latin1\\n"\n\nmsgid "a"\nmsgstr ""\n'
+    )
+    result, _ = run("a.po", catalog, russian)
+    assert b"charset=UTF-8" in result
+    assert 'msgstr "ж"' in result.decode()
+
+
+@pytest.mark.parametrize(
+    ("name", "data", "place"),
+    [
+        ("a.txt", "one\ntwo".encode("utf-16-le"), "a.txt:1"),
+        ("a.md", b"a\n\xff", "a.md:2"),
+        ("a.html", b"<meta charset=rot13>a", "a.html"),
+        ("a.html", b"<meta charset=unicode_escape>a", "a.html"),
+        ("a.po", b'msgid ""\nmsgstr "Content-Type: text/plain; charset=base64\\n"\n', "a.po"),
+        ("a.json", b"[" * 100_000, "a.json"),
+    ],
+)
+def test_damaged_texts_are_refused(name: str, data: bytes, place: str) -> None:
+    with pytest.raises(UserError) as error:
+        run(name, data)
+    assert error.value.at == place
+    assert error.value.fix
+
+
+def test_what_a_reader_does_not_expect_is_an_error_of_the_file(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    errors = [ValueError("x"), RecursionError(), KeyError(1), ZeroDivisionError(), OSError("x")]
+
+    def fail(source: object, target: object, job: object) -> None:
+        raise error
+
+    monkeypatch.setattr("nmt.apps.documents.document.format_of", lambda name: fail)
+    for error in errors:
+        with pytest.raises(UserError) as found:
+            run("a.txt", b"a")
+        assert (found.value.at, found.value.__cause__) == ("a.txt", error)
+
+
+def test_an_error_of_the_model_is_not_one_of_the_file() -> None:
+    def fail(lines: list[str]) -> list[str]:
+        raise ValueError("of the model")
+
+    with pytest.raises(ValueError, match="of the model"):
+        run("a.txt", b"a", from_function(fail))
+
+
+def test_subtitles_go_on_after_a_blank_line() -> None:
+    source = f"1\r\n{CUE}{{\\an8}}one\r\ntwo\r\n\r\nthree\r\n\r\n2\r\n{LATE}- a\n- b\n3\n{CUE}c"
+    text, counts = both("a.srt", source)
+    assert text == source.replace("one\r\ntwo", "ONE TWO").replace("three", "THREE").replace(
+        "- a\n- b", "- A\n- B"
+    ).replace(f"{CUE}c", f"{CUE}C")
+    assert not counts
+
+
+def test_blocks_of_webvtt_stay() -> None:
+    head = "WEBVTT x\n\nREGION\nid:a\n\nSTYLE\n::cue{}\n\nNOTE b\nc\n\nname d\n"
+    cue = "00:01.000 --> 00:02.000 align:start\n<v Ann>{} <c.red>{}</c>\n<v.loud Bob>{}\n{}{}\n"
+    source = head + cue.format("one", "two", "three", "00:03.000 --> 00:04.000\n", "four")
+    text, counts = both("a.vtt", f"{source}\nstray\n")
+    upper = cue.format("ONE", "TWO", "THREE", "00:03.000 --> 00:04.000\n", "FOUR")
+    assert text == f"{head}{upper}\nstray\n"
+    assert counts == {"outside of a cue": 1}
+
+
+SIGNS = "<>&;\"'=/\\!-[](){}*_$%:.\n a"
+STARTS = {
+    "a.txt": ["<"], "a.html": ["", "<a ", "<script>", "<p translate=no>"], "a.json": ['"'],
+    "a.srt": [CUE], "a.vtt": [f"WEBVTT\n\n{CUE}"],
+}  # fmt: skip
+
+
+def seconds(name: str, text: str, monkeypatch: pytest.MonkeyPatch) -> float:
+    """Return the processor time of reading; protected parts of its text have tests of their own."""
+    monkeypatch.setattr(job_module, "has_words", lambda text, *_, **__: any(map(str.isalpha, text)))
+    start = time.process_time()
+    try:
+        count_segments(io.BytesIO(text.encode()), name, LANGS)
+    except UserError as error:
+        assert "content is not" not in error.what, text[:20]  # noqa: PT017
+    return time.process_time() - start
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", STARTS)
+def test_no_signs_take_long(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A pattern that goes back would take minutes for some of these 100 kB."""
+    for start in STARTS[name]:
+        for pair in itertools.product(SIGNS, repeat=2):
+            text = start + "".join(pair) * 50_000
+            assert seconds(name, text, monkeypatch) < 8, (start, pair)
+
+
+@pytest.mark.slow
+def test_no_signs_take_long_in_markdown(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Ten times the text may take 10 times the time, not 100 times; half of that is the limit."""
+    pairs = ["".join(pair) for pair in itertools.product(SIGNS, repeat=2)]
+    times = {pair: seconds("a.md", pair * 1000, monkeypatch) for pair in pairs}
+    for pair in sorted(pairs, key=lambda pair: -times[pair])[:5]:
+        few = min(seconds("a.md", pair * 1000, monkeypatch) for _ in range(3))
+        assert seconds("a.md", pair * 10_000, monkeypatch) < 50 * few, pair
+
+
+def test_deep_and_long_markup_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    for text in ("<b>" * 5000 + "a" + "</b>" * 5000, "<b>" * 5000 + "a", "a" + "<!--x-->" * 5000):
+        result, report = run("a.html", text.encode())
+        assert result.decode() == text.replace("a", "A")
+        assert not report.problems
