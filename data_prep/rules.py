@@ -13,24 +13,28 @@ from dataclasses import dataclass
 import numpy as np
 
 from data_prep.identify import Identify
+from data_prep.numbers import FEWEST, MOST_SPELLED, conflicting_digits
 from data_prep.pairs import Pair
 from nmt.data.checks import PAIR_CHECKS
 from nmt.data.filters import (
+    FEWEST_MARKS,
     LIMITS,
     MAX_REPETITIONS,
     MIN_LOG_ODDS,
     CorpusFilter,
+    common_words,
     copied_share,
-    different_digits,
     foreign_share,
     length_ratio,
     marks_share,
     repetitions,
 )
-from nmt.data.languages import MIN_SCRIPT_SHARE
-from nmt.data.near_duplicates import RecurringTexts, is_short, normalized
+from nmt.data.languages import MIN_SCRIPT_SHARE, UNSPACED_CHARACTER
+from nmt.data.near_duplicates import MIN_WORDS, RecurringTexts, is_short, normalized
 from nmt.data.text import is_blank
 
+FEWEST_COPIED = 8  # letters of a copy in a script without spaces; names have fewer
+LEAST_REPEATED = 24  # letters of all repetitions of a phrase; laughter and songs have fewer
 _LEFTOVERS = [c.pair for c in PAIR_CHECKS if "@@" in c.name or "escapes" in c.name]
 
 
@@ -86,7 +90,7 @@ class Known:
     Attributes:
         langs: source and target language.
         held_out: dev and test sets that training text must not have.
-        identify: returns the probability of the language of a line; None = there is no identifier.
+        identify: returns how surely a line is in another language; None = there is no identifier.
         equal, similar: pairs that were kept already.
         corpus: what is typical of it; None in the first pass.
         number: of the pair, from 0.
@@ -133,18 +137,21 @@ def _worse(measure: Callable[[str], float]) -> Measure:
 
 
 def _copied(pair: Pair, _: Known) -> float:
-    if pair.src != pair.tgt and is_short(pair.tgt):
-        return 0.0  # a label may be a name and one more word
+    words = common_words(pair.tgt)
+    unspaced = len(UNSPACED_CHARACTER.findall("".join(words)))
+    if len(words) < MIN_WORDS or unspaced == len(words) < FEWEST_COPIED:
+        return 0.0  # a name, a title, or a label such as "OK"
     return copied_share(pair.src, pair.tgt)
 
 
 def _foreign(pair: Pair, known: Known) -> float:
-    return max(map(foreign_share, pair[:2], known.langs))
+    return max(map(foreign_share, pair[:2], known.langs, pair[1::-1]))
 
 
 def _repetition(pair: Pair, _: Known) -> float:
-    times = sorted(map(repetitions, pair[:2]))
-    return times[1] if times[0] < times[1] else 1
+    sides = pair[:2], pair[1::-1]
+    found = ((repetitions(side, LEAST_REPEATED), repetitions(other)) for side, other in sides)
+    return max((times for times, others in found if times > 2 * others), default=1)
 
 
 def _ratio(pair: Pair, known: Known) -> float:
@@ -163,7 +170,7 @@ def _swapped(pair: Pair, known: Known) -> float:
 def _other_language(pair: Pair, known: Known) -> float:
     if known.identify is None:
         return 0.0
-    return 1 - min(known.identify(line, side) for side, line in enumerate(pair[:2]))
+    return max(known.identify(line, side) for side, line in enumerate(pair[:2]))
 
 
 RULES = (
@@ -199,36 +206,40 @@ RULES = (
     ),
     Rule(
         "punctuation",
-        "Over {:.0%} of the characters of a side are punctuation or symbols.",
+        "Over {:.0%} of the characters of a side are punctuation or symbols, and at least "
+        f"{FEWEST_MARKS} are.",
         0.5,
         _worse(marks_share),
     ),
     Rule(
         "script",
-        "Over {:.0%} of the letters of a side are not of the script of its language.",
+        "Over {:.0%} of the words of a side are not in the script of its language. Words of the "
+        "other side and abbreviations are left out.",
         1 - MIN_SCRIPT_SHARE,
         _foreign,
     ),
     Rule(
         "copied",
-        "Both sides are the same text, or over {:.0%} of the words of the target are words of the "
-        "source. Numbers, placeholders and addresses are not words, and a target of under four "
-        "words must be the same text.",
+        "Over {:.0%} of the words of the target are words of the source. Names (words with a "
+        f"capital letter), numbers, placeholders and addresses do not count, nor do targets with "
+        f"under {MIN_WORDS} other words.",
         0.5,
         _copied,
     ),
     Rule(
         "repetition",
-        "A phrase stands over {:g} times in a row, and less often on the other side.",
+        "A phrase stands over {:g} times in a row, and less than half as often on the other side. "
+        f"Repetitions of under {LEAST_REPEATED} letters, such as laughter, do not count.",
         MAX_REPETITIONS,
         _repetition,
     ),
     Rule(
         "digits",
-        "Over {:.0%} of the digits of both sides are not on the other side. Zeros do not count, "
-        "and up to two digits may differ.",
+        "Over {:.0%} of the digits of both sides are not on the other side. Zeros, years of other "
+        f"calendars, hours, and under {FEWEST} digits do not count, nor do up to {MOST_SPELLED} "
+        "that may be words on the other side.",
         0.5,
-        lambda pair, _: different_digits(pair.src, pair.tgt),
+        lambda pair, _: conflicting_digits(pair.src, pair.tgt),
     ),
     Rule(
         "ratio",
@@ -269,9 +280,10 @@ RULES = (
     ),
     Rule(
         "language",
-        "The language identifier gives the language of a side a probability of under 1 - {:g}. "
-        "Lines of under four words are not identified.",
-        0.95,
+        "The language identifier is sure that a side is in another language: it gives this one a "
+        "probability of over {:g}. Lines of under four words are not identified, and names are "
+        "left out.",
+        0.99,
         _other_language,
         in_corpus=True,
     ),
