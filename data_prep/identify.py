@@ -9,12 +9,10 @@ from typing import TypeAlias
 
 from data_prep.languages import iso639_3, language_group, match_language
 from data_prep.pairs import require_file
-from nmt.data.filters import common_words
 from nmt.data.languages import script_of_letter
-from nmt.data.near_duplicates import MIN_WORDS
 from nmt.errors import UserError, install_fix
 
-# the probability that a line is in another language than that of a side (0 = source, 1 = target)
+# the probability that words are of another language than that of a side (0 = source, 1 = target)
 Identify: TypeAlias = Callable[[str, int], float]
 
 _CANDIDATES = 5  # of a fastText model, which has up to 2,000 languages
@@ -55,7 +53,7 @@ def by_lingua(langs: tuple[str, str]) -> Identify | None:
             return 0.0
         return float(detector.compute_language_confidence(text, wanted[1 - side]))
 
-    return _of_text(probability)
+    return probability
 
 
 def by_fasttext(path: Path, langs: tuple[str, str]) -> Identify:
@@ -95,14 +93,4 @@ def by_fasttext(path: Path, langs: tuple[str, str]) -> Identify:
         # a language has a label for each script
         return max((min(1.0, share) for share, label in found if label not in own[side]), default=0)
 
-    return _of_text(probability)
-
-
-def _of_text(probability: Identify) -> Identify:
-    """Leave out names, numbers and addresses; few words could be in any language."""
-
-    def identify(line: str, side: int) -> float:
-        words = common_words(line)
-        return 0.0 if len(words) < MIN_WORDS else probability(" ".join(words), side)
-
-    return identify
+    return probability

@@ -25,15 +25,18 @@ from nmt.data.filters import (
     common_words,
     copied_share,
     foreign_share,
+    is_abbreviation,
+    is_misread,
     length_ratio,
     marks_share,
     repetitions,
 )
 from nmt.data.languages import MIN_SCRIPT_SHARE, UNSPACED_CHARACTER
-from nmt.data.near_duplicates import MIN_WORDS, RecurringTexts, is_short, normalized
+from nmt.data.near_duplicates import MIN_WORDS, RecurringTexts, normalized
 from nmt.data.text import is_blank
 
 FEWEST_COPIED = 8  # letters of a copy in a script without spaces; names have fewer
+LETTER_OF_ABBREVIATION = 8  # characters for which it may stand
 LEAST_REPEATED = 24  # letters of all repetitions of a phrase; laughter and songs have fewer
 _LEFTOVERS = [c.pair for c in PAIR_CHECKS if "@@" in c.name or "escapes" in c.name]
 
@@ -137,9 +140,9 @@ def _worse(measure: Callable[[str], float]) -> Measure:
 
 
 def _copied(pair: Pair, _: Known) -> float:
-    words = common_words(pair.tgt)
-    unspaced = len(UNSPACED_CHARACTER.findall("".join(words)))
-    if len(words) < MIN_WORDS or unspaced == len(words) < FEWEST_COPIED:
+    words = set(common_words(pair.tgt))
+    unspaced = all(map(UNSPACED_CHARACTER.match, words))
+    if len(words) < (FEWEST_COPIED if unspaced else MIN_WORDS):
         return 0.0  # a name, a title, or a label such as "OK"
     return copied_share(pair.src, pair.tgt)
 
@@ -155,22 +158,36 @@ def _repetition(pair: Pair, _: Known) -> float:
 
 
 def _ratio(pair: Pair, known: Known) -> float:
-    return length_ratio(pair.src, pair.tgt, known.corpus.typical_ratio if known.corpus else 1)
+    sides = (line * LETTER_OF_ABBREVIATION if is_abbreviation(line) else line for line in pair[:2])
+    return length_ratio(*sides, known.corpus.typical_ratio if known.corpus else 1)
+
+
+def _own_words(pair: Pair) -> list[str]:
+    """Return the common words of each side that the other side lacks; "" for under four of them.
+
+    Labels and code-mixed text have names and international words, which are of no language.
+    """
+    sides = [common_words(line) for line in pair[:2]]
+    own = [[w for w in side if w not in other] for side, other in (sides, sides[::-1])]
+    return ["" if len(words) < MIN_WORDS else " ".join(words) for words in own]
 
 
 def _swapped(pair: Pair, known: Known) -> float:
-    odds = known.corpus.odds if known.corpus else None
-    if odds is None:
+    if known.corpus is None or (odds := known.corpus.odds) is None:
         return 0.0
-    scores = (odds.log_odds(pair.tgt), pair.tgt), (-odds.log_odds(pair.src), pair.src)
-    # labels have names and international words, which look like another language
-    return max(0.0 if score > 0 and is_short(line) else score for score, line in scores)
+    src, tgt = map(odds.log_odds, _own_words(pair))
+    return max(tgt, -src)
 
 
 def _other_language(pair: Pair, known: Known) -> float:
     if known.identify is None:
         return 0.0
-    return max(known.identify(line, side) for side, line in enumerate(pair[:2]))
+    words = _own_words(pair)
+    return max(known.identify(text, side) if text else 0.0 for side, text in enumerate(words))
+
+
+def _is_lost(line: str) -> bool:
+    return "\ufffd" in line or is_misread(line)
 
 
 RULES = (
@@ -194,9 +211,10 @@ RULES = (
     ),
     Rule(
         "lost-characters",
-        "A program has replaced characters that it could not read (U+FFFD).",
+        "A program has read the text in a wrong encoding: a side has U+FFFD, or UTF-8 read as "
+        "Latin-1, such as \u00c3\u00a9 for \u00e9.",
         0,
-        _worse(lambda line: "\ufffd" in line),
+        _worse(_is_lost),
     ),
     Rule(
         "leftovers",
@@ -273,7 +291,7 @@ RULES = (
     Rule(
         "swapped",
         "The letter pairs of a side are those of the other language: the log-odds are over {:g}. "
-        "Lines of under four words are left out.",
+        "Names and words of both sides are left out, and sides with under four other words.",
         MIN_LOG_ODDS,
         _swapped,
         in_corpus=True,
@@ -281,8 +299,8 @@ RULES = (
     Rule(
         "language",
         "The language identifier is sure that a side is in another language: it gives this one a "
-        "probability of over {:g}. Lines of under four words are not identified, and names are "
-        "left out.",
+        "probability of over {:g}. Names and words of both sides are left out, and sides with "
+        "under four other words.",
         0.99,
         _other_language,
         in_corpus=True,

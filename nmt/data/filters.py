@@ -64,9 +64,13 @@ def common_words(text: str) -> Words:
     A word with a capital letter counts as a name, unless the text has no small letter.
     """
     words = WORD.findall(PLACEHOLDER.sub(" ", html.unescape(text)))
-    if text.isupper():
-        return tuple(word.lower() for word in words)
-    return tuple(word for word in words if not word[0].isupper())
+    capitals = text.isupper()
+    return tuple(w.lower() for w in words if w[0].isalpha() and (capitals or not w[0].isupper()))
+
+
+def is_abbreviation(word: str) -> bool:
+    """Return whether a word has capitals only, and few."""
+    return word.isupper() and len(word) <= LONGEST_ABBREVIATION
 
 
 def copied_share(src: str, tgt: str) -> float:
@@ -79,6 +83,19 @@ def copied_share(src: str, tgt: str) -> float:
     words = Counter(common_words(tgt))
     shared = words & Counter(common_words(src))
     return shared.total() / max(1, words.total())
+
+
+def is_misread(text: str) -> bool:
+    """Return whether a text looks like UTF-8 that was read as Latin-1 or Windows-1252."""
+    if text.isascii():
+        return False
+    try:
+        read = b"".join(c.encode("latin-1" if c <= "\xff" else "cp1252") for c in text).decode()
+    except UnicodeError:
+        return False
+    # "Spa\xdf\xbb" too is UTF-8; \xc2, \xc3 and \xe2 begin nearly all signs of Western languages
+    several = sum(not char.isascii() for char in read) > 1
+    return several or not {"\xc2", "\xc3", "\xe2"}.isdisjoint(text)
 
 
 def repetitions(text: str, least_letters: int = 0) -> int:
@@ -135,7 +152,7 @@ def foreign_share(line: str, lang: str, other: str = "") -> float:
         for word in words
         if script_share(word, script) < MIN_SCRIPT_SHARE
         and word.lower() not in same
-        and not (other and word.isupper() and len(word) <= LONGEST_ABBREVIATION)
+        and not (other and is_abbreviation(word))
     ]
     return len(foreign) / max(1, len(words))
 
@@ -143,8 +160,10 @@ def foreign_share(line: str, lang: str, other: str = "") -> float:
 def marks_share(line: str) -> float:
     """Return the share of the visible characters that are punctuation or symbols, 0 to 1.
 
-    It is 0 with under seven of these marks; "—¿No? —¡No!" has six. Emoji are none.
+    It is 0 with under seven of these marks; "—¿No? —¡No!" has six. Emoji are none, and three dots
+    are one.
     """
+    line = line.replace("...", "…")
     marks = len(_MARKS.findall(line))
     return marks / sum(map(len, line.split())) if marks >= FEWEST_MARKS else 0.0
 
