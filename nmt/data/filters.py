@@ -29,7 +29,7 @@ from nmt.data.languages import (
     script_of,
     script_share,
 )
-from nmt.data.near_duplicates import PLACEHOLDER, Words, normalized, words_and_numbers
+from nmt.data.near_duplicates import PLACEHOLDER, Words, words_and_numbers
 from nmt.data.scan import Limits
 
 MAX_PERIOD = 16  # words of a phrase whose repetitions are counted
@@ -116,11 +116,15 @@ def repetitions(text: str, least_letters: int = 0) -> int:
         for end, (word, earlier) in enumerate(zip(words[period:], words, strict=False), period + 1):
             run = run + 1 if word == earlier else 0
             if (times := run // period + 1) > most:
-                letters = "".join(words[end - times * period : end])
-                doubled = len(UNSPACED_CHARACTER.findall(letters)) if least_letters else 0
-                if len(letters) + doubled >= least_letters:
+                phrases = words[end - times * period : end]
+                if not least_letters or _letters(phrases) >= least_letters:
                     most = times
     return most
+
+
+def _letters(words: Iterable[str]) -> int:
+    text = "".join(words)
+    return len(text) + len(UNSPACED_CHARACTER.findall(text))
 
 
 def length_ratio(src: str, tgt: str, typical_ratio: float) -> float:
@@ -145,8 +149,8 @@ def foreign_share(line: str, lang: str, other: str = "") -> float:
     script = script_of(lang)
     if script is None:
         return 0.0
-    words = WORD.findall(PLACEHOLDER.sub(" ", line))
-    same = set(normalized(other))
+    words = WORD.findall(PLACEHOLDER.sub(" ", html.unescape(line)))
+    same = set(WORD.findall(other.lower()))
     foreign = [
         word
         for word in words
