@@ -71,4 +71,4 @@ def conflicting_digits(src: str, tgt: str) -> float:
     differ = min(map(sum, lengths)) >= FEWEST and not regrouped
     if not differ and (many - few).total() <= MOST_SPELLED:
         return 0.0
-    return (few.total() + many.total()) / sum(map(len, (*known[0], *known[1])))
+    return (few.total() + many.total()) / len(_without_zeros("".join((*sides[0], *sides[1]))))
