@@ -17,10 +17,11 @@ _NUMBER = regex.compile(rf"\d+|[{_CHINESE}]{{3,}}")
 FEWEST = 4  # digits on both sides that conflict; fewer are often a converted unit, or words
 MOST_SPELLED = 8  # digits that one side may have as words
 # years between other calendars and the Gregorian one: Buddhist, Hebrew, Nepali, Ethiopian, Korean,
-# Indian, Bengali, Persian, of the Republic of China, of five Japanese eras, Islamic
+# Indian, Bengali, Persian, Burmese, Kurdish, Amazigh; of the Republic of China and of Japanese
+# emperors; Islamic
 _CALENDARS = {
-    *(543, 544, 3760, 3761, 56, 57, 7, 8, 2333, 78, 79, 593, 594, 621, 622, 1911),
-    *(1867, 1925, 1988, 2018, *range(576, 590)),
+    *(543, 544, 3760, 3761, 56, 57, 7, 8, 2333, 78, 79, 593, 594, 621, 622, 638, 639, 700),
+    *(949, 950, 1911, 660, 1867, 1925, 1988, 2018, *range(576, 590)),
 }
 _GREGORIAN = range(1600, 2200)
 

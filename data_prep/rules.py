@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 import numpy as np
+import regex
 
 from data_prep.identify import Identify
 from data_prep.numbers import FEWEST, MOST_SPELLED, conflicting_digits
@@ -19,13 +20,13 @@ from nmt.data.checks import PAIR_CHECKS
 from nmt.data.filters import (
     FEWEST_MARKS,
     LIMITS,
+    LONGEST_ABBREVIATION,
     MAX_REPETITIONS,
     MIN_LOG_ODDS,
     CorpusFilter,
     common_words,
     copied_share,
     foreign_share,
-    is_abbreviation,
     is_misread,
     length_ratio,
     marks_share,
@@ -36,8 +37,9 @@ from nmt.data.near_duplicates import MIN_WORDS, RecurringTexts, normalized
 from nmt.data.text import is_blank
 
 FEWEST_COPIED = 8  # letters of a copy in a script without spaces; names have fewer
-LETTER_OF_ABBREVIATION = 8  # characters for which it may stand
-LEAST_REPEATED = 24  # letters of all repetitions of a phrase; laughter and songs have fewer
+SHORT_FOR = 8  # characters, of which a digit or a letter of an abbreviation may be short
+LEAST_REPEATED = 32  # letters of all repetitions of a phrase; laughter and songs have fewer
+_SHORT_FORM = regex.compile(rf"\d|\b\p{{Lu}}{{1,{LONGEST_ABBREVIATION}}}\b")
 _LEFTOVERS = [c.pair for c in PAIR_CHECKS if "@@" in c.name or "escapes" in c.name]
 
 
@@ -158,8 +160,15 @@ def _repetition(pair: Pair, _: Known) -> float:
 
 
 def _ratio(pair: Pair, known: Known) -> float:
-    sides = (line * LETTER_OF_ABBREVIATION if is_abbreviation(line) else line for line in pair[:2])
-    return length_ratio(*sides, known.corpus.typical_ratio if known.corpus else 1)
+    typical = known.corpus.typical_ratio if known.corpus else 1
+    (src, tgt), (long_src, long_tgt) = pair[:2], map(_spelled_out, pair[:2])
+    candidates = (src, tgt), (long_src, tgt), (src, long_tgt)
+    return min(length_ratio(*sides, typical) for sides in candidates)
+
+
+def _spelled_out(line: str) -> str:
+    """Return a text as long as a line with words for its digits and abbreviations."""
+    return _SHORT_FORM.sub(lambda found: found[0] * SHORT_FOR, line)
 
 
 def _own_words(pair: Pair) -> list[str]:
@@ -262,7 +271,7 @@ RULES = (
     Rule(
         "ratio",
         "One side has over {:g} times the expected number of characters, plus ten. The median of "
-        "the corpus is what is expected.",
+        "the corpus is what is expected; digits and abbreviations may be words.",
         3,
         _ratio,
         in_corpus=True,
@@ -283,7 +292,8 @@ RULES = (
     ),
     Rule(
         "near-duplicate",
-        "An earlier pair differs only in digits, case, punctuation or placeholders.",
+        "An earlier pair has the same words, and differs in digits, case, punctuation or "
+        "placeholders.",
         0,
         lambda _, known: known.similar.is_repeated(known.number),
         in_corpus=True,

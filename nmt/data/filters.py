@@ -68,11 +68,6 @@ def common_words(text: str) -> Words:
     return tuple(w.lower() for w in words if w[0].isalpha() and (capitals or not w[0].isupper()))
 
 
-def is_abbreviation(word: str) -> bool:
-    """Return whether a word has capitals only, and few."""
-    return word.isupper() and len(word) <= LONGEST_ABBREVIATION
-
-
 def copied_share(src: str, tgt: str) -> float:
     """Return the share of the common words of a translation that are words of the source, 0 to 1.
 
@@ -156,7 +151,7 @@ def foreign_share(line: str, lang: str, other: str = "") -> float:
         for word in words
         if script_share(word, script) < MIN_SCRIPT_SHARE
         and word.lower() not in same
-        and not (other and is_abbreviation(word))
+        and not (other and word.isupper() and len(word) <= LONGEST_ABBREVIATION)
     ]
     return len(foreign) / max(1, len(words))
 

@@ -40,7 +40,7 @@ BAD = {
     "punctuation": ("= = = = = = = abc", "= = = = = = = fgh"),
     "script": ("абв где жзи клм", "fgh ghi hij fgi"),
     "copied": ("abc fgh ghi hij", "fgh ghi hij fji"),
-    "repetition": ("abc bcd cde dea", "fgh ghi fgh ghi fgh ghi fgh ghi"),
+    "repetition": ("abc bcd cde dea", "fghi ghij fghi ghij fghi ghij fghi ghij"),
     "digits": ("abc 1998 bcd cde", "fgh 2347 ghi hij"),
     "ratio": ("abc bcd", sentence("en", 99, 8)),
     "held-out": (GOOD[0][0], sentence("en", 98)),
