@@ -319,14 +319,24 @@ def test_lingua_is_used_only_if_it_knows_both_languages():
 
 
 @pytest.mark.slow
-def test_lingua_identifies_languages():
+@pytest.mark.parametrize(
+    ("langs", "text", "side", "sure"),
+    [
+        (("sk", "eng_Latn"), "toto je veľmi pekný deň na prechádzku", 0, False),
+        (("sk", "eng_Latn"), "toto je veľmi pekný deň na prechádzku", 1, True),
+        (("sk", "eng_Latn"), "this is a very nice day for a long walk in the woods", 0, True),
+        (("sk", "eng_Latn"), "this is a very nice day for a long walk in the woods", 1, False),
+        (("sr", "en"), "ovo je veoma lep dan za dugu šetnju", 0, False),  # lingua: Cyrillic only
+        (("ja", "zh"), "東京都知事選挙開票速報", 0, False),
+        (("ja", "zh"), "これはとても良い日です", 0, False),
+        (("ja", "zh"), "これはとても良い日です", 1, True),
+    ],
+)
+def test_lingua_may_be_sure_of_the_other_language(langs, text, side, sure):
     pytest.importorskip("lingua")
-    identify = by_lingua(("sk", "eng_Latn"))
+    identify = by_lingua(langs)
     assert identify is not None
-    assert identify("Toto je veľmi pekný deň na prechádzku.", 0) > 0.5
-    assert identify("This is a very nice day for a walk.", 0) < 0.05
-    assert identify("This is a very nice day for a walk.", 1) > 0.5
-    assert identify("Wi-Fi", 0) == 1  # too short
+    assert (identify(text, side) > 0.9) == sure
 
 
 # ---------------------------------------------------------------- models of both directions
