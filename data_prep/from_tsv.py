@@ -42,6 +42,7 @@ COLUMN_NAMES = (
     "source target src tgt text sentence segment string line phrase word term translation "
     "translated original reference ref lang language id"
 )
+_SUBTAG = regex.compile(r"(?<=[a-z])[-_](?:[A-Z][a-z]{3}|[A-Z]{2})\b")  # eng_Latn, pt-BR
 _CODE = regex.compile(r"[\d_/@\\]|\w[.:]\w")
 
 
@@ -174,7 +175,7 @@ def _is_header(sample: Sequence[Row], args: argparse.Namespace, path: Path) -> b
     cells = [first[column - 1] for column in args.columns if column <= len(first)]
     others = [row for _, row in sample[1:]]
     known = _names_of_columns(args.src, args.tgt)
-    names = [set(LETTERS.findall(cell.lower())) for cell in cells]
+    names = [set(LETTERS.findall(_SUBTAG.sub("", cell).lower())) for cell in cells]
     are_names = [bool(words) and words <= known for words in names]
     above_numbers = len(others) >= FEW_ROWS and any(
         _has_words(cell)

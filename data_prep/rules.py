@@ -311,7 +311,7 @@ RULES = (
         "The language identifier is sure that a side is in another language: it gives this one a "
         "probability of over {:g}. Names and words of both sides are left out, and sides with "
         "under four other words.",
-        0.9,  # of 24,000 sides of six corpora none is wrongly over it, of their translations 97 %
+        0.9,  # of 24,000 lines of six corpora none is over it, of lines of the other language 98 %
         _other_language,
         in_corpus=True,
     ),
