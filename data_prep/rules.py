@@ -154,9 +154,11 @@ def _foreign(pair: Pair, known: Known) -> float:
 
 
 def _repetition(pair: Pair, _: Known) -> float:
-    sides = pair[:2], pair[1::-1]
-    found = ((repetitions(side, LEAST_REPEATED), repetitions(other)) for side, other in sides)
-    return max((times for times, others in found if times > 2 * others), default=1)
+    for side, other in (pair[:2], pair[1::-1]):
+        times = repetitions(side, LEAST_REPEATED)
+        if times > 1 and times > 2 * repetitions(other):
+            return times
+    return 1
 
 
 def _ratio(pair: Pair, known: Known) -> float:

@@ -7,6 +7,7 @@ is typical of it is known after the first pass, and pairs are compared with that
 
 from __future__ import annotations
 
+import functools
 import html
 import sys
 from array import array
@@ -49,6 +50,7 @@ PROFILED_LINES = 5000  # lines whose letters identify a language
 # lengths at which a recipe drops training pairs by default
 LIMITS = Limits(*(DataConfig.model_fields[name].default for name in ("max_len", "max_pieces")))
 
+_MISREAD = regex.compile("[\xc2-\xf4][^\\x00-\\x7f]")  # begins a character of UTF-8
 _MARKS = regex.compile(
     r"(?V1)[[\p{P}\p{S}]--[\p{Extended_Pictographic}\p{Emoji_Modifier}\p{Regional_Indicator}]]"
 )
@@ -58,6 +60,7 @@ PairT = TypeVar("PairT", bound="tuple[object, ...]")  # its first two items are 
 # ---------------------------------------------------------------- measures
 
 
+@functools.lru_cache(maxsize=4)  # several rules need the words of a pair
 def common_words(text: str) -> Words:
     """Return the lowercased words without names, numbers, placeholders and addresses.
 
@@ -82,7 +85,7 @@ def copied_share(src: str, tgt: str) -> float:
 
 def is_misread(text: str) -> bool:
     """Return whether a text looks like UTF-8 that was read as Latin-1 or Windows-1252."""
-    if text.isascii():
+    if not _MISREAD.search(text):  # most text, at once
         return False
     try:
         read = b"".join(c.encode("latin-1" if c <= "\xff" else "cp1252") for c in text).decode()
@@ -142,7 +145,7 @@ def foreign_share(line: str, lang: str, other: str = "") -> float:
         other: words of this text may be in any script, and so may abbreviations in capitals.
     """
     script = script_of(lang)
-    if script is None:
+    if script is None or script_share(line, script) == 1:
         return 0.0
     words = WORD.findall(PLACEHOLDER.sub(" ", html.unescape(line)))
     same = set(WORD.findall(other.lower()))
