@@ -336,7 +336,8 @@ def _select(
         if reason := broken(alone, number, pair):
             return reason
         known.equal.add(number, pair[:2])
-        known.similar.add(number, (normalized(pair.src), normalized(pair.tgt)))
+        words = normalized(pair.src), normalized(pair.tgt)
+        known.similar.add(number, words if any(words) else pair[:2])  # numbers differ
         return None
 
     def reject_in_corpus(corpus: CorpusFilter[Pair], number: int, pair: Pair) -> str | None:

@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 from typing import TypeAlias
 
-from data_prep.languages import match_language
+from data_prep.languages import iso639_3, language_group, match_language
 from data_prep.pairs import require_file
-from nmt.data.near_duplicates import PLACEHOLDER, is_short
+from nmt.data.languages import script_of_letter
 from nmt.errors import UserError, install_fix
 
-# the probability that a line is in the language of a side (0 = source, 1 = target)
+# the probability that words are of another language than that of a side (0 = source, 1 = target)
 Identify: TypeAlias = Callable[[str, int], float]
 
-CLEAR = 0.5  # a probability of the fast model of lingua that makes the accurate one unnecessary
 _CANDIDATES = 5  # of a fastText model, which has up to 2,000 languages
 _LABEL = "__label__"
 
@@ -22,8 +22,8 @@ _LABEL = "__label__"
 def by_lingua(langs: tuple[str, str]) -> Identify | None:
     """Return the identifier of the package lingua; None without it, or without a language in it.
 
-    Its accurate model takes most of the time, so it decides only about lines that its fast model
-    does not recognize.
+    It decides only between the two languages. Where it does not know one of them in the script of a
+    line, such as Serbian in Latin letters, the line is of no other language.
     """
     try:
         from lingua import Language, LanguageDetectorBuilder
@@ -34,16 +34,26 @@ def by_lingua(langs: tuple[str, str]) -> Identify | None:
         wanted = [languages[match_language(lang, languages, "lingua")] for lang in langs]
     except UserError:
         return None
-    builder = LanguageDetectorBuilder.from_all_languages
-    fast, accurate = builder().with_low_accuracy_mode().build(), builder().build()
+    if wanted[0] == wanted[1]:
+        return None
+    detector = LanguageDetectorBuilder.from_languages(*wanted).build()
+    by_script = {
+        "LATIN": Language.all_with_latin_script(),
+        "CYRILLIC": Language.all_with_cyrillic_script(),
+        "ARABIC": Language.all_with_arabic_script(),
+        "DEVANAGARI": Language.all_with_devanagari_script(),
+    }
 
-    def probability(line: str, side: int) -> float:
-        first: float = fast.compute_language_confidence(line, wanted[side])
-        if first > CLEAR:
-            return first
-        return float(accurate.compute_language_confidence(line, wanted[side]))
+    def probability(text: str, side: int) -> float:
+        scripts = Counter(script_of_letter(letter) for letter in text if letter.isalpha())
+        script = scripts.most_common(1)[0][0]
+        if script in by_script and wanted[side] not in by_script[script]:
+            return 0.0
+        if scripts.keys() == {"CJK"}:  # Japanese too is written in Chinese characters alone
+            return 0.0
+        return float(detector.compute_language_confidence(text, wanted[1 - side]))
 
-    return _of_text(probability)
+    return probability
 
 
 def by_fasttext(path: Path, langs: tuple[str, str]) -> Identify:
@@ -69,21 +79,18 @@ def by_fasttext(path: Path, langs: tuple[str, str]) -> Identify:
             at=str(path),
             fix="give the .bin or .ftz file of a language identifier, such as GlotLID or OpenLID",
         ) from error
-    wanted = [f"{_LABEL}{match_language(lang, labels, str(path))}" for lang in langs]
+    for lang in langs:
+        if iso639_3(lang) not in map(iso639_3, labels):
+            match_language(lang, labels, str(path))
+    own = [
+        {f"{_LABEL}{label}" for label in labels if language_group(label) == language_group(lang)}
+        for lang in langs
+    ]
 
-    def probability(line: str, side: int) -> float:
+    def probability(text: str, side: int) -> float:
         # model.predict would do the same, but fails with NumPy 2 in most builds of the package
-        found = model.f.predict(f"{line}\n", _CANDIDATES, 0.0, "strict")
-        return next((min(1.0, share) for share, label in found if label == wanted[side]), 0.0)
+        found = model.f.predict(f"{text}\n", _CANDIDATES, 0.0, "strict")
+        # a language has a label for each script
+        return max((min(1.0, share) for share, label in found if label not in own[side]), default=0)
 
-    return _of_text(probability)
-
-
-def _of_text(probability: Identify) -> Identify:
-    """Leave out placeholders and addresses; a line with few words could be in any language."""
-
-    def identify(line: str, side: int) -> float:
-        text = PLACEHOLDER.sub(" ", line).replace("\n", " ")
-        return 1.0 if is_short(text) else probability(text, side)
-
-    return identify
+    return probability

@@ -59,7 +59,8 @@ def read_rows(path: Path, form: Format) -> Iterator[Row]:
     head = list(itertools.islice(read_lines(path, clean=False), SAMPLE))
     if len(head) == 1:
         check_only_line(head[0], str(path))
-    delimiter = form.delimiter or _delimiter(head, path)
+    excel = re.fullmatch(r'"?sep=(.)"?', head[0]) if head else None  # which Excel reads
+    delimiter = form.delimiter or (excel[1] if excel else _delimiter(head, path))
     quoted = delimiter != "\t" if form.quotes == "auto" else form.quotes == "csv"
     if form.quotes == "auto" and delimiter == "\t":
         quoted = _cells_are_quoted(path)
@@ -67,7 +68,8 @@ def read_rows(path: Path, form: Format) -> Iterator[Row]:
         name = DELIMITERS.get(delimiter, repr(delimiter))
         cells = "quoted as in CSV" if quoted else "not quoted"
         print(f"{path}: cells are separated by {name} and {cells}", file=sys.stderr)
-    return _quoted_rows(path, delimiter) if quoted else _plain_rows(path, delimiter)
+    rows = _quoted_rows(path, delimiter) if quoted else _plain_rows(path, delimiter)
+    return itertools.islice(rows, bool(excel), None)
 
 
 def _plain_rows(path: Path, delimiter: str) -> Iterator[Row]:

@@ -7,6 +7,7 @@ is typical of it is known after the first pass, and pairs are compared with that
 
 from __future__ import annotations
 
+import functools
 import html
 import sys
 from array import array
@@ -20,14 +21,24 @@ import numpy as np
 import regex
 
 from nmt.config.recipe import DataConfig
-from nmt.data.languages import LanguageProfile, check_languages, script_of, script_share
-from nmt.data.near_duplicates import normalized, words_and_numbers
+from nmt.data.languages import (
+    MIN_SCRIPT_SHARE,
+    UNSPACED_CHARACTER,
+    WORD,
+    LanguageProfile,
+    check_languages,
+    script_of,
+    script_share,
+)
+from nmt.data.near_duplicates import PLACEHOLDER, Words, words_and_numbers
 from nmt.data.scan import Limits
 
 MAX_PERIOD = 16  # words of a phrase whose repetitions are counted
 # Of 10,000 pairs of each of nine corpora, at most 2 have a phrase four times in a row more often
 # than on the other side.
 MAX_REPETITIONS = 3
+FEWEST_MARKS = 7  # of punctuation
+LONGEST_ABBREVIATION = 5  # letters
 LENGTH_SLACK = 10  # characters; the lengths of short lines differ more than those of sentences
 TYPICAL_RATIOS = 0.2, 5.0  # real extremes: 0.3 to Chinese, 3 from Chinese
 # Log-odds over 5 find 93 to 100 % of the lines of the other language in eight corpora with English,
@@ -39,45 +50,79 @@ PROFILED_LINES = 5000  # lines whose letters identify a language
 # lengths at which a recipe drops training pairs by default
 LIMITS = Limits(*(DataConfig.model_fields[name].default for name in ("max_len", "max_pieces")))
 
-_MARKS = regex.compile(r"[\p{P}\p{S}]")
-_DIGITS = regex.compile(r"\d")
+_MISREAD = regex.compile("[\xc2-\xf4][^\\x00-\\x7f]")  # begins a character of UTF-8
+_MARKS = regex.compile(
+    r"(?V1)[[\p{P}\p{S}]--[\p{Extended_Pictographic}\p{Emoji_Modifier}\p{Regional_Indicator}]]"
+)
 Reason: TypeAlias = str | None  # why a pair is dropped; None = it is kept
 PairT = TypeVar("PairT", bound="tuple[object, ...]")  # its first two items are source and target
 
 # ---------------------------------------------------------------- measures
 
 
-def copied_share(src: str, tgt: str) -> float:
-    """Return the share of the words of a translation that are words of the source, 0 to 1.
+@functools.lru_cache(maxsize=4)  # several rules need the words of a pair
+def common_words(text: str) -> Words:
+    """Return the lowercased words without names, numbers, placeholders and addresses.
 
-    Numbers, placeholders and addresses are not counted. It is 1 if both sides are the same text.
+    A word with a capital letter counts as a name, unless the text has no small letter.
+    """
+    words = WORD.findall(PLACEHOLDER.sub(" ", html.unescape(text)))
+    capitals = text.isupper()
+    return tuple(w.lower() for w in words if w[0].isalpha() and (capitals or not w[0].isupper()))
+
+
+def copied_share(src: str, tgt: str) -> float:
+    """Return the share of the common words of a translation that are words of the source, 0 to 1.
+
+    It is 1 if both sides are the same text.
     """
     if src == tgt:
         return 1.0
-    words = Counter(normalized(html.unescape(tgt)))
-    shared = words & Counter(normalized(html.unescape(src)))
+    words = Counter(common_words(tgt))
+    shared = words & Counter(common_words(src))
     return shared.total() / max(1, words.total())
 
 
-def repetitions(text: str) -> int:
+def is_misread(text: str) -> bool:
+    """Return whether a text looks like UTF-8 that was read as Latin-1 or Windows-1252."""
+    if not _MISREAD.search(text):  # most text, at once
+        return False
+    try:
+        read = b"".join(c.encode("latin-1" if c <= "\xff" else "cp1252") for c in text).decode()
+    except UnicodeError:
+        return False
+    # "Spa\xdf\xbb" too is UTF-8; \xc2, \xc3 and \xe2 begin nearly all signs of Western languages
+    several = sum(not char.isascii() for char in read) > 1
+    return several or not {"\xc2", "\xc3", "\xe2"}.isdisjoint(text)
+
+
+def repetitions(text: str, least_letters: int = 0) -> int:
     """Return how often a phrase of 1 to 16 words stands in a row: 2 for "no, no".
 
     It is 1 if nothing is repeated. A letter of a script without spaces counts as a word.
+
+    Args:
+        least_letters: of all repetitions together; fewer are not counted, such as "ha ha ha". A
+            letter of a script without spaces counts as two.
     """
     words = words_and_numbers(html.unescape(text))
     most = 1
     if len(set(words)) == len(words):
         return most
     for period in range(1, min(MAX_PERIOD, len(words) // 2) + 1):
-        run = longest = 0
-        for word, earlier in zip(words[period:], words, strict=False):
-            if word == earlier:
-                run += 1
-                longest = max(longest, run)
-            else:
-                run = 0
-        most = max(most, longest // period + 1)
+        run = 0
+        for end, (word, earlier) in enumerate(zip(words[period:], words, strict=False), period + 1):
+            run = run + 1 if word == earlier else 0
+            if (times := run // period + 1) > most:
+                phrases = words[end - times * period : end]
+                if not least_letters or _letters(phrases) >= least_letters:
+                    most = times
     return most
+
+
+def _letters(words: Iterable[str]) -> int:
+    text = "".join(words)
+    return len(text) + len(UNSPACED_CHARACTER.findall(text))
 
 
 def length_ratio(src: str, tgt: str, typical_ratio: float) -> float:
@@ -91,32 +136,38 @@ def length_ratio(src: str, tgt: str, typical_ratio: float) -> float:
     return (long - LENGTH_SLACK) / short if short else float(long > LENGTH_SLACK) * long
 
 
-def foreign_share(line: str, lang: str) -> float:
-    """Return the share of the letters of a line that are not of the script of its language.
+def foreign_share(line: str, lang: str, other: str = "") -> float:
+    """Return the share of the words of a line that are not in the script of its language.
 
-    It is 0 without letters, and for languages that are written in several scripts.
+    It is 0 without words, and for languages that are written in several scripts.
+
+    Args:
+        other: words of this text may be in any script, and so may abbreviations in capitals.
     """
     script = script_of(lang)
-    return 0.0 if script is None else 1 - script_share(line, script)
+    if script is None or script_share(line, script) == 1:
+        return 0.0
+    words = WORD.findall(PLACEHOLDER.sub(" ", html.unescape(line)))
+    same = set(WORD.findall(other.lower()))
+    foreign = [
+        word
+        for word in words
+        if script_share(word, script) < MIN_SCRIPT_SHARE
+        and word.lower() not in same
+        and not (other and word.isupper() and len(word) <= LONGEST_ABBREVIATION)
+    ]
+    return len(foreign) / max(1, len(words))
 
 
 def marks_share(line: str) -> float:
-    """Return the share of the visible characters that are punctuation or symbols, 0 to 1."""
-    return len(_MARKS.findall(line)) / max(1, sum(map(len, line.split())))
+    """Return the share of the visible characters that are punctuation or symbols, 0 to 1.
 
-
-def different_digits(src: str, tgt: str) -> float:
-    """Return the share of the digits of both sides that the other side lacks, 0 to 1.
-
-    Zeros are not counted: 1 million and 1,000,000 are the same. Digits of other scripts count as
-    those of Latin. Up to two digits may be a word on the other side, so they make it 0.
+    It is 0 with under seven of these marks; "—¿No? —¡No!" has six. Emoji are none, and three dots
+    are one.
     """
-    digits = [
-        Counter(str(int(digit)) for digit in _DIGITS.findall(side) if int(digit))
-        for side in (src, tgt)
-    ]
-    missing = (digits[0] - digits[1]).total() + (digits[1] - digits[0]).total()
-    return missing / (digits[0].total() + digits[1].total()) if missing > 2 else 0.0
+    line = line.replace("...", "…")
+    marks = len(_MARKS.findall(line))
+    return marks / sum(map(len, line.split())) if marks >= FEWEST_MARKS else 0.0
 
 
 class LanguageOdds:

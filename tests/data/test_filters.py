@@ -7,8 +7,8 @@ import pytest
 from nmt.data.filters import (
     LanguageOdds,
     copied_share,
-    different_digits,
     foreign_share,
+    is_misread,
     length_ratio,
     marks_share,
     repetitions,
@@ -20,10 +20,12 @@ from nmt.data.languages import LanguageProfile
     ("src", "tgt", "share"),
     [
         ("a b c d", "a b x y", 1 / 2),
-        ("a b", "A x b b", 1 / 2),  # the source has one b
+        ("a b", "a x b b", 1 / 2),  # the source has one b
+        ("a b Maria", "x b Maria", 1 / 2),  # names are the same in all languages
+        ("A B", "X B", 1 / 2),  # in capitals, a word is no name
         ("a", "x y", 0),
         ("1984", "1984", 1),  # the same text
-        ("x 1984", "y 1984", 0),  # numbers are the same in all languages
+        ("x 1984", "y 1984", 0),  # nor are numbers translated
         ("a &apos;", "x &apos;", 0),  # nor are escapes words
         ("see {name}", "vexa {name}", 0),
         ("", "...", 0),
@@ -75,31 +77,43 @@ def test_lengths_are_compared_with_the_typical_ratio(
 
 
 @pytest.mark.parametrize(
-    ("src", "tgt", "share"),
+    ("text", "times"),
     [
-        ("in 1999", "in 1999", 0),
-        ("1,000,000 people", "1 million people", 0),  # zeros do not count
-        ("page 12", "page twelve", 0),  # up to two digits may be a word
-        ("3 of 12", "three of twelve", 1),
-        ("in 1998", "in 2001", 4 / 6),  # 9, 9, 8 and 2; the ones are the same
-        ("in 1998 and 2345", "in 1998", 4 / 12),
-        ("\u0661\u0669\u0669\u0668", "1998", 0),  # Arabic digits
-        ("page 12345", "page", 1),
+        ("ha ha ha ha", 1),
+        ("ha " * 16, 16),
+        ("read more " * 4, 4),
+        ("tick tock " * 3, 1),
+        ("哈哈哈哈", 1),
+        ("点击这里" * 4, 4),
+        ("ドキドキドキドキ", 1),
     ],
 )
-def test_digits_that_the_other_side_lacks(src: str, tgt: str, share: float) -> None:
-    assert different_digits(src, tgt) == pytest.approx(share)
-    assert different_digits(tgt, src) == pytest.approx(share)
+def test_repetitions_of_few_letters_do_not_count(text: str, times: int) -> None:
+    assert repetitions(text, 32) == times
+
+
+@pytest.mark.parametrize("text", ["café", "naïve «été»", "„Spaß“", "Spaß»", "Ünï", "Łódź", "日本"])
+@pytest.mark.parametrize("encoding", ["latin-1", "cp1252"])
+def test_text_in_a_wrong_encoding_is_recognized(text: str, encoding: str) -> None:
+    assert not is_misread(text)
+    misread = text.encode().decode(encoding, "replace")
+    assert is_misread(misread) or "\ufffd" in misread
+    assert not is_misread(text.encode("cp1252", "ignore").decode("cp1252"))
 
 
 def test_shares_of_marks_and_of_another_script() -> None:
-    assert marks_share("ab, c!") == 2 / 5
-    assert marks_share("=== $$") == 1
-    assert marks_share(" ") == 0
-    assert marks_share("\u0915\u093f") == 0  # a vowel sign is no mark
+    assert marks_share("ab, c! (d) - = =") == 7 / 11
+    assert marks_share("—¿No? —¡No!") == 0  # six are few
+    assert marks_share("\u0915\u093f" * 7) == 0  # a vowel sign is no mark
+    assert marks_share("\U0001f602" * 7) == 0
+    assert marks_share("... " * 7) == 1
     assert foreign_share("a \u0434", "en") == 0.5
     assert foreign_share("a \u0434", "sr") == 0  # which has two scripts
     assert foreign_share("12", "ru") == 0
+    assert foreign_share("Bluetooth デバイス", "ja") == 1 / 5  # a letter of Japanese is a word
+    assert foreign_share("open the app करें", "hi", "Open the app") == 0
+    assert foreign_share("कृपया DVD और CD", "hi", "disks, please") == 0
+    assert foreign_share("open it करें", "hi", "Open the app") == 1 / 3
 
 
 def test_log_odds_of_a_language() -> None:

@@ -37,10 +37,10 @@ BAD = {
     "characters": ("abcde" * 4001, "fghij" * 4001),
     "lost-characters": ("abc d\ufffd abc bcd", "fgh ghi hij fgi"),
     "leftovers": ("ab@@ cd abc bcd", "fgh ghi hij fgi"),
-    "punctuation": ("= = = = abc", "= = = = fgh"),
+    "punctuation": ("= = = = = = = abc", "= = = = = = = fgh"),
     "script": ("абв где жзи клм", "fgh ghi hij fgi"),
     "copied": ("abc fgh ghi hij", "fgh ghi hij fji"),
-    "repetition": ("abc bcd cde dea", "fgh fgh fgh fgh"),
+    "repetition": ("abc bcd cde dea", "fghi ghij fghi ghij fghi ghij fghi ghij"),
     "digits": ("abc 1998 bcd cde", "fgh 2347 ghi hij"),
     "ratio": ("abc bcd", sentence("en", 99, 8)),
     "held-out": (GOOD[0][0], sentence("en", 98)),
@@ -123,7 +123,9 @@ def test_a_pair_counts_under_one_rule_and_three_examples_are_shown(tmp_path):
 def test_the_first_pair_that_is_kept_is_the_original(tmp_path):
     """Of similar pairs, the first one may be dropped by another rule."""
     src, tgt = GOOD[0]
-    raw = write(tmp_path / "raw", [(f"{src} 12345", tgt), (src, tgt), (src.upper(), tgt), *GOOD])
+    raw = write(
+        tmp_path / "raw", [(f"{src} 12345 6789", tgt), (src, tgt), (src.upper(), tgt), *GOOD]
+    )
     out = tmp_path / "out"
     assert run(raw, "-o", out, *OFF) == 0
     assert read(out) == [(src, tgt), *GOOD[1:]]
@@ -242,6 +244,37 @@ def test_the_page_has_the_rules_and_their_thresholds():
     ]
 
 
+# ---------------------------------------------------------------- pairs as in use
+
+
+def table(name: str) -> list[list[str]]:
+    lines = (Path(__file__).parent / name).read_text("utf-8").splitlines()
+    return [line.split("\t") for line in lines]
+
+
+@pytest.mark.parametrize("options", [OFF, pytest.param([], marks=pytest.mark.slow)])
+@pytest.mark.parametrize("lang", sorted({row[0] for row in table("good_pairs.tsv")}))
+def test_good_pairs_stay_and_bad_ones_go(tmp_path, lang, options):
+    """Calendars, clocks, words for numbers, names, mixed scripts and laughter are no faults."""
+    good = [tuple(row[1:]) for row in table("good_pairs.tsv") if row[0] == lang]
+    bad = [row[1:] for row in table("bad_pairs.tsv") if row[0] == lang]
+    assert len(good) == 30
+    assert len(bad) >= 4
+    for side, name in enumerate((lang, "en")):
+        text = "".join(f"{pair[side]}\n" for pair in [*good, *(row[1:] for row in bad)])
+        (tmp_path / f"raw.{name}").write_text(text, "utf-8")
+    out = tmp_path / "out"
+    langs = ["--src-lang", lang, "--tgt-lang", "en"]
+    assert clean.main([str(tmp_path / "raw"), "-o", str(out), *langs, *options]) == 0
+    rule_of = {
+        int(line): rule
+        for rule, found in entry(out)["dropped"].items()
+        for line in found["first"].split()
+    }
+    assert {good[n - 1]: rule for n, rule in rule_of.items() if n <= 30} == {}
+    assert [rule_of.get(31 + n) for n in range(len(bad))] == [row[0] for row in bad]
+
+
 # ---------------------------------------------------------------- languages
 
 
@@ -286,14 +319,24 @@ def test_lingua_is_used_only_if_it_knows_both_languages():
 
 
 @pytest.mark.slow
-def test_lingua_identifies_languages():
+@pytest.mark.parametrize(
+    ("langs", "text", "side", "sure"),
+    [
+        (("sk", "eng_Latn"), "toto je veľmi pekný deň na prechádzku", 0, False),
+        (("sk", "eng_Latn"), "toto je veľmi pekný deň na prechádzku", 1, True),
+        (("sk", "eng_Latn"), "this is a very nice day for a long walk in the woods", 0, True),
+        (("sk", "eng_Latn"), "this is a very nice day for a long walk in the woods", 1, False),
+        (("sr", "en"), "ovo je veoma lep dan za dugu šetnju", 0, False),  # lingua: Cyrillic only
+        (("ja", "zh"), "東京都知事選挙開票速報", 0, False),
+        (("ja", "zh"), "これはとても良い日です", 0, False),
+        (("ja", "zh"), "これはとても良い日です", 1, True),
+    ],
+)
+def test_lingua_may_be_sure_of_the_other_language(langs, text, side, sure):
     pytest.importorskip("lingua")
-    identify = by_lingua(("sk", "eng_Latn"))
+    identify = by_lingua(langs)
     assert identify is not None
-    assert identify("Toto je veľmi pekný deň na prechádzku.", 0) > 0.5
-    assert identify("This is a very nice day for a walk.", 0) < 0.05
-    assert identify("This is a very nice day for a walk.", 1) > 0.5
-    assert identify("Wi-Fi", 0) == 1  # too short
+    assert (identify(text, side) > 0.9) == sure
 
 
 # ---------------------------------------------------------------- models of both directions

@@ -152,6 +152,102 @@ def test_columns_have_names(tmp_path, capsys, columns):
     assert "pairs.csv:1: unknown column 'Englihs'; did you mean English?" in capsys.readouterr().err
 
 
+WORDY = [(f"{s} {s[::-1]}", f"{t} word") for s, t in GOOD]
+
+
+SW_EN = ["--src-lang", "sw", "--tgt-lang", "en"]  # after those of langs(), which they replace
+
+
+@pytest.mark.parametrize(
+    "names",
+    [
+        ("Swahili", "English"),
+        ("Kiswahili", "Kiingereza"),
+        ("sw", "en"),
+        ("source_text", "target text (English)"),
+        ("swa_Latn", "eng_Latn"),
+    ],
+)
+def test_a_row_of_names_is_no_pair(tmp_path, capsys, names):
+    path, out = export(tmp_path / "pairs.csv", [names, *GOOD]), tmp_path / "out"
+    assert from_tsv.main([path, *langs(out), *SW_EN]) == 0
+    assert read_back(out, "sw", "en") == sorted(GOOD)
+    err = capsys.readouterr().err
+    assert f"{path}:1: " in err
+    assert "--no-header" in err
+    assert manifest(out)["dropped"]["names of columns"]["first"] == "pairs.csv:1"
+
+
+def test_a_word_above_numbers_is_a_name(tmp_path, capsys):
+    rows = [("Na.", "sentensi", "tafsiri"), *((i, *pair) for i, pair in enumerate(GOOD))]
+    path = export(tmp_path / "pairs.csv", rows)
+    assert from_tsv.main([path, "--columns", "2,3", *langs(tmp_path / "out")]) == 0
+    assert read_back(tmp_path / "out") == sorted(GOOD)
+    assert f"{path}:1: " in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("first", "argv", "noted"),
+    [
+        (("habari", "hello"), [], False),
+        (("chanzo", "source"), [], True),  # may be a pair of a glossary
+        (("English text", "Swahili text"), ["--no-header"], False),
+    ],
+)
+def test_text_is_never_taken_for_names(tmp_path, capsys, first, argv, noted):
+    path, out = export(tmp_path / "pairs.csv", [first, *GOOD]), tmp_path / "out"
+    assert from_tsv.main([path, *argv, *langs(out), *SW_EN]) == 0
+    assert read_back(out, "sw", "en") == sorted([first, *GOOD])
+    assert ("add --header" in capsys.readouterr().err) == noted
+
+
+@pytest.mark.parametrize(
+    "no_text",
+    [
+        lambda n: n,
+        lambda n: f"sw-{n:05}",
+        lambda n: f"https://example.org/{n}",
+        lambda n: f"doc.{n}.txt",
+        lambda n: "",
+        lambda n: "sw",
+        lambda n: ["2024-05-01", "3.5 %", "§ 12", "-"][n % 4],
+    ],
+)
+def test_a_column_without_text_is_named(tmp_path, capsys, no_text):
+    rows = [(s, no_text(i), t) for i, (s, t) in enumerate(WORDY)]
+    path = export(tmp_path / "pairs.tsv", rows, delimiter="\t")
+    assert from_tsv.main([path, *langs(tmp_path / "out")]) == 2
+    err = capsys.readouterr().err
+    assert f"{path}: column 2 has no text" in err
+    assert "1 ('" in err
+    assert "3 ('" in err
+    assert from_tsv.main([path, "--columns", "1,3", *langs(tmp_path / "out")]) == 0
+
+
+def test_chinese_with_numbers_is_text(tmp_path):
+    rows = [(f"他有{n}本书。", f"He has {n} books and {n + 1} pens.") for n in range(100)]
+    path = export(tmp_path / "pairs.tsv", rows, delimiter="\t")
+    size = ["--dev-size", "0", "--test-size", "0", "-o", str(tmp_path / "out")]
+    assert from_tsv.main([path, "--src-lang", "zh", "--tgt-lang", "en", *size]) == 0
+
+
+def test_rows_with_too_few_columns_are_listed(tmp_path, capsys):
+    rows = [list(pair) for pair in GOOD]
+    rows[7:8], rows[40:41] = [["one cell"]], [[]]
+    path = export(tmp_path / "pairs.tsv", rows, delimiter="\t")
+    assert from_tsv.main([path, *langs(tmp_path / "out")]) == 0
+    assert f"{path}:8 (1 column), {path}:41 (1 column)" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("line", ["sep=;", '"sep=;"'])
+def test_the_delimiter_line_of_excel_is_read(tmp_path, line):
+    path = tmp_path / "pairs.csv"
+    export(path, [*GOOD, *ODD], delimiter=";")
+    path.write_text(f"{line}\n" + path.read_text("utf-8-sig"), "utf-8-sig")
+    assert from_tsv.main([str(path), *langs(tmp_path / "out")]) == 0
+    assert read_back(tmp_path / "out") == sorted(READ)
+
+
 def workbook(path, *sheets):
     book = openpyxl.Workbook()
     book.remove(book.active)

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 from markupsafe import Markup
 
 import nmt
@@ -202,12 +203,22 @@ def _environment(run: ReportedRun) -> dict[str, object]:
         "Started": first,
         "Last log line": last,
         "Training time": hours(summary.get("hours")),
+        "Target tokens/s": _speed(run),
         **{name: summary.get(name.lower()) for name in recorded},
         "Seed": run.recipe.seed,
         "Commit": versions.get("commit"),
         **{name: value for name, value in versions.items() if name != "commit"},
         **{name: value for name, value in texts.items() if name not in versions},
     }
+
+
+def _speed(run: ReportedRun) -> str | None:
+    values = run.metrics.curve("train", "tokens_per_second").values
+    if not len(values):
+        return None
+    expected = run.recipe.expected_speed
+    known = "" if expected is None else f" ({expected:,.0f} expected)"
+    return f"{np.median(values):,.0f}{known}"
 
 
 def _scores(

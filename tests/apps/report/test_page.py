@@ -338,6 +338,7 @@ def test_the_environment_names_versions_and_hardware(folder, plain):
     summary = read_summary(RunFolder(folder / "plain"))
     for value in (summary["processor"], summary["versions"]["torch"], "fp32", "Seed 1"):
         assert value in text
+    assert re.search(r"Target tokens/s [\d,]+", text)
 
 
 # ---------------------------------------------------------------- several runs

@@ -302,6 +302,7 @@ def test_the_recipe_names_the_fastest_precision_and_number_of_threads():
     facts = facts_of()
     found = suggest(PATHS, facts, gpu=False)
     assert "\nprecision: fp32 " in text(facts, found)
+    assert "\nexpected_speed: " in text(facts, found)
     assert "OMP_NUM_THREADS" not in text(facts, found)
     one = {Setting("fp32", 1): 600.0, Setting("fp32", 2): 500.0}
     assert "OMP_NUM_THREADS=1" in text(facts, found, dataclasses.replace(ON_CPU, speeds=one))
@@ -343,7 +344,7 @@ def test_each_key_has_a_reason_and_the_text_reads_as_the_recipe(tmp_path):
     found = suggest(PATHS, facts, gpu=False)
     written = text(facts, found)
     keys = [line for line in written.splitlines() if ": " in line and not line.startswith("#")]
-    assert len(keys) == len(found.choices) + 1  # and precision
+    assert len(keys) == len(found.choices) + 2  # and precision and speed
     assert [line for line in keys if "# " not in line] == []
     assert max(map(len, written.splitlines())) <= 100
     path = tmp_path / "gl-en.yaml"
