@@ -70,6 +70,7 @@ def test_sizes_are_those_of_the_paper_and_of_the_release(name: str):
     assert round(count / 1e6, 1) == PRINTED[name]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", TABLE_2)
 def test_every_row_of_table_2_has_one_of_these_sizes(name: str):
     size = name.partition("-")[0]

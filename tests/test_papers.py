@@ -7,6 +7,7 @@ import functools
 import re
 from pathlib import Path
 
+import pytest
 from pydantic import TypeAdapter
 from pydantic.fields import FieldInfo
 
@@ -48,6 +49,7 @@ def test_referenced_code_exists():
     assert [(file, name) for file, name in named if name not in definitions(ROOT / file)] == []
 
 
+@pytest.mark.slow
 def test_referenced_recipes_and_variants_load():
     for named in FILES:
         name, _, variant = named.partition(" ")

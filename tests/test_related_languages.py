@@ -68,6 +68,7 @@ def learned(corpus, tmp_path_factory) -> Path:
     return run
 
 
+@pytest.mark.slow
 def test_the_tag_decides_what_a_source_becomes(learned, corpus, tmp_path, capsys):
     source, out = tmp_path / "in", tmp_path / "out"
     lines = (corpus / "dev.gl").read_text().splitlines()
@@ -156,6 +157,7 @@ def test_without_a_logit_mask_no_translation_has_a_tag(corpus, tmp_path):
     assert "<es>" not in texts[0]
 
 
+@pytest.mark.slow
 def test_a_resumed_run_with_weights_equals_an_uninterrupted_one(corpus, tmp_path, monkeypatch):
     recipe, whole = recipe_for(corpus, data={"test": "dev"}), tmp_path / "whole"
     assert train.main([recipe, f"out={whole}"]) == 0

@@ -213,6 +213,7 @@ def test_killed_while_it_saves_the_validation_of_a_stopped_update(
     assert not difference(result(run), uninterrupted)
 
 
+@pytest.mark.slow
 def test_a_stopped_run_averages_the_same_checkpoints(recipe, tmp_path, monkeypatch):
     averaging = [recipe, "train.average=2"]
     assert main([*averaging, f"out={tmp_path / 'uninterrupted'}"]) == 0

@@ -103,6 +103,7 @@ def test_a_result_is_read_from_a_run_that_has_ended(trained, tmp_path):
 # ---------------------------------------------------------------- the recipe
 
 
+@pytest.mark.slow
 def test_a_recipe_may_be_a_dictionary_or_a_loaded_recipe(recipe, tmp_path, monkeypatch):
     monkeypatch.chdir(recipe.parent)
     values = yaml.safe_load(recipe.read_text())  # its paths are relative
@@ -162,6 +163,7 @@ def test_an_exception_of_the_callback_ends_the_training_which_can_continue(
     assert scores(again) == scores(result)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("number", "expected"),
     [(signal.SIGINT, KeyboardInterrupt), (signal.SIGTERM, nmt.errors.Terminated)],
@@ -229,6 +231,7 @@ class Output:
     update = display
 
 
+@pytest.mark.slow
 def test_the_curve_is_drawn_after_each_validation_and_seldom_in_between(recipe, monkeypatch):
     pytest.importorskip("matplotlib")
     display = pytest.importorskip("IPython.display")

@@ -81,6 +81,7 @@ def texts(capsys, *argv: object) -> list[str]:
     return capsys.readouterr().out.splitlines()
 
 
+@pytest.mark.slow
 def test_the_tag_alone_decides_between_a_copy_and_the_reverse(learned, corpus, capsys):
     lines = (corpus / "dev.gl").read_text().splitlines()
     for tag, make in ((EN, str), (FR, reverse)):
@@ -194,6 +195,7 @@ def log_probs_without_banned(
     return logits.log_softmax(-1).gather(1, torch.tensor(ids)[:, None])[:, 0].tolist()
 
 
+@pytest.mark.slow
 def test_an_exported_model_finds_and_scores_the_same(learned, corpus, tmp_path, capsys):
     pytest.importorskip("ctranslate2")
     translator, folder = nmt.Translator.load(learned, "cpu"), tmp_path / "model"
@@ -360,6 +362,7 @@ def test_the_tag_of_targets_changes_the_prepared_data(corpus, tmp_path):
     assert [one.dev[0].tgt_tag for one in made] == [None, EN, FR, None]
 
 
+@pytest.mark.slow
 def test_a_resumed_run_with_noise_and_tags_equals_an_uninterrupted_one(
     numbers, tmp_path, monkeypatch
 ):

@@ -188,6 +188,7 @@ def text_of(kind: str) -> tuple[Segmenter, Vocab]:
     return learned(config, pairs(), tokenized, normalize)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", SEGMENTERS)
 def test_the_exported_program_translates_like_the_toolkit(
     kind: str, tmp_path: Path, export: Export
@@ -212,6 +213,7 @@ def test_the_exported_program_translates_like_the_toolkit(
     assert ran.stdout.decode().split("\n")[:-1] == translator.translate(lines)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["fastbpe", "sentencepiece-tokenized"])
 def test_the_exported_program_splits_lines_like_the_toolkit(
     kind: str, tmp_path: Path, export: Export
@@ -263,6 +265,7 @@ def test_the_exported_program_has_the_rules_of_codes_of_three_letters(
     assert (ran.stdout, ran.stderr) == ("I don't know, it's Ann's.\n", "")
 
 
+@pytest.mark.slow
 def test_the_exported_program_names_a_line_that_it_cannot_translate(
     run: Path, tmp_path: Path, export: Export
 ) -> None:

@@ -56,6 +56,7 @@ def source(tmp_path) -> Path:
     return tmp_path / "in"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("dev", "options"),
     [
@@ -92,6 +93,7 @@ def test_ctranslate2_knows_tags_and_languages_of_a_run_too(run, source, capsys):
     assert "its source languages are gl, it" in capsys.readouterr().err
 
 
+@pytest.mark.slow
 def test_a_missing_tag_is_noted_by_both_programs_of_an_export(run, tmp_path, source, capsys):
     pytest.importorskip("ctranslate2")
     model = tmp_path / "model"

@@ -27,6 +27,7 @@ def options(parser: ArgumentParser) -> dict[str, list[str]]:
     }
 
 
+@pytest.mark.slow
 def test_every_parser_of_the_project_refuses_parts_of_options() -> None:
     assert not any(parser.allow_abbrev for parser in PARSERS.values())
     for path in [*(ROOT / "nmt").rglob("*.py"), *(ROOT / "data_prep").rglob("*.py")]:

@@ -154,6 +154,7 @@ def terminal() -> Iterator[tuple[int, Callable[[], str]]]:
     os.close(test_end)
 
 
+@pytest.mark.slow
 def test_the_progress_bar_shows_the_time_left_on_a_terminal_only(
     tmp_path: Path, terminal: tuple[int, Callable[[], str]]
 ) -> None:
@@ -181,6 +182,7 @@ def test_the_progress_bar_shows_the_time_left_on_a_terminal_only(
     assert "/7" not in bar
 
 
+@pytest.mark.slow
 def test_there_is_no_progress_bar_where_a_person_types_or_reads(
     terminal: tuple[int, Callable[[], str]],
 ) -> None:

@@ -230,6 +230,7 @@ texts = st.text(
 ).filter(lambda text: text.lower() not in NONE)
 
 
+@pytest.mark.slow
 @settings(max_examples=100, deadline=None)
 @given(
     path=texts, out=texts, lr=st.floats(1e-5, 10), eps=st.floats(1e-30, 1), seed=st.integers(0, 9)
@@ -267,6 +268,7 @@ values = st.recursive(
 )
 
 
+@pytest.mark.slow
 @settings(max_examples=100, deadline=None)
 @given(st.dictionaries(st.sampled_from(NAMES), values, min_size=1, max_size=5))
 def test_any_wrong_shape_is_a_user_error(recipe: dict[str, Any]):

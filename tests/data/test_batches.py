@@ -202,6 +202,7 @@ def test_a_cpu_has_few_grids_and_few_numbers_of_tokens(corpus):
     assert len({n for b in buckets for n in (b.src_tokens, b.tgt_tokens)}) <= 16
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", [GPU_BUCKETS, CPU_BUCKETS], ids=["gpu", "cpu"])
 @pytest.mark.parametrize("limit", [512, 2048])
 def test_every_batch_fits_a_bucket(corpus, limit, kind):

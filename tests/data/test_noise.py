@@ -106,6 +106,7 @@ def weak(model):
     return replace(model, skip=0.0) if isinstance(model, Merges) else replace(model, alpha=1000.0)
 
 
+@pytest.mark.slow
 def test_without_dropout_all_words_have_the_pieces_of_the_segmenter(case: Case):
     plain = case.epoch(weak(case.noise.model))
     for row in range(len(PAIRS)):
@@ -318,6 +319,7 @@ def repeated(noise: Noise, pieces: list[str], count: int) -> Counter[tuple[str, 
     return Counter(tuple(vocab.pieces(part)) for part in parts)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("p", [0.1, 0.5, 0.9])
 def test_dropout_of_two_merges_has_the_probabilities_of_algorithm_1(p: float):
     """In "abc", both pairs may merge at first: P(abc) follows from the two ways to make it.
@@ -347,6 +349,7 @@ def segmentations(word: str, scores) -> Iterator[tuple[str, ...]]:
             yield from ((word[:i], *rest) for rest in segmentations(word[i:], scores))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("alpha", [0.0, 0.2, 1.0])
 def test_unigram_sampling_has_the_probabilities_of_kudo(alpha: float):
     texts, n = ("a", "b", "c", "d", "ab", "bc", "abc", "bcd"), 5_000

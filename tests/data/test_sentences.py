@@ -94,6 +94,7 @@ def test_a_line_is_split_after_each_sentence(lang: str, parts: list[str]) -> Non
     assert split_sentences("".join(parts), lang) == parts
 
 
+@pytest.mark.slow
 @settings(deadline=None, database=None, derandomize=True, max_examples=500)
 @given(
     st.lists(st.sampled_from([*MARKS, *SPACES, *WORDS]), max_size=40).map("".join)

@@ -54,6 +54,7 @@ def test_region_of_a_language_code_is_ignored(lang: str):
     assert RAW.tokenize("A Dra. Ana", lang) == ["A", "Dra.", "Ana"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("code", "short", "line"),
     [

@@ -135,6 +135,7 @@ def test_changes_are_described():
     assert changes("é") == changes("a") == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "part", ["\u200b", "\u0301\u200d", "\u0301\u0316", "ـ", "a\ufe0f", "\U000e0067", "ب\u200d"]
 )

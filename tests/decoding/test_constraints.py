@@ -157,6 +157,7 @@ def forbidding(pieces: Sequence[str], patterns: Sequence[str], limit: int) -> li
     return sorted(("".join(vocab.pieces(f.ids)), f.finished) for f in found)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "pieces", [["a", "b", "a ", "b ", "ab "], [" a", " b", "a", "b", " ab"], ["a", "b", "ba", " "]]
 )
@@ -294,6 +295,7 @@ def test_forbid_all_applies_to_every_line(translator):
         assert not set(text.split()) & set(words)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("batch_tokens", [1, 50])
 def test_constraints_do_not_depend_on_the_batch(translator, batch_tokens):
     given: dict[str, Any] = {
@@ -309,6 +311,7 @@ def test_constraints_do_not_depend_on_the_batch(translator, batch_tokens):
     assert [h.text for h in backwards[::-1]] == [h.text for h in expected]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("prefix", "phrases"),
     [

@@ -37,6 +37,7 @@ def encoded(translator: Translator, line: str, lang: str = "gl") -> list[int]:
 # ---------------------------------------------------------------- log-probabilities by token
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("batch_tokens", [1, 70, 4096])
 def test_log_probabilities_by_token_sum_to_those_of_the_search(translator, batch_tokens):
     """The search uses caches, this a parallel pass. Cut outputs have no EOS."""
@@ -114,6 +115,7 @@ def test_blank_lines_long_lines_and_missing_lines(translator, monkeypatch, capsy
         translator.score(["pan"], ["bread"], beam=4)
 
 
+@pytest.mark.slow
 def test_learned_positions_limit_targets_and_translations(capsys):
     """A search that never ends stops at the last position; a longer target is not scored."""
     learned = untrained(

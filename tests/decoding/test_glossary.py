@@ -178,6 +178,7 @@ def kept(lines: list[str], texts: list[str], terms: list[tuple[str, str]]) -> li
     ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["fastbpe", "sentencepiece", "whitespace"])
 @pytest.mark.parametrize("beam", [1, 4])
 def test_translations_have_the_terms_of_their_lines(kind, beam, by_sentencepiece):

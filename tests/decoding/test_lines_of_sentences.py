@@ -37,6 +37,7 @@ def joined(parts: list[Translation]) -> str:
     ).strip()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("options", OPTIONS, ids=lambda options: "-".join(options) or "default")
 def test_a_line_is_the_translations_of_its_sentences(options):
     alone = list(translator().stream(SENTENCES, split="line", **options))
@@ -51,6 +52,7 @@ def test_a_line_is_the_translations_of_its_sentences(options):
         assert one.finished == all(part.finished for part in parts)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("options", OPTIONS, ids=lambda options: "-".join(options) or "default")
 def test_a_line_of_one_sentence_is_translated_as_without_splitting(options):
     lines = [SENTENCES[0], "pan", "", "o can; a gata, 3.5 e www.a.gl", "1. pan"]

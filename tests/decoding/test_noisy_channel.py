@@ -45,6 +45,7 @@ def both(reverse: Translator) -> Translator:
     return translator
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("weight", [0.2, 1.0, 50.0])
 @pytest.mark.parametrize("alpha", [0.0, 1.4])
 def test_the_best_sum_of_both_scores_is_chosen(plain, reverse, both, weight, alpha):
@@ -78,6 +79,7 @@ def test_a_search_without_the_reverse_model_stays_as_it_is(plain, both):
     assert both.translate(LINES, mbr="bleu") == plain.translate(LINES, mbr="bleu")
 
 
+@pytest.mark.slow
 def test_other_lines_do_not_change_a_translation(both):
     lines = ["", *LINES, "   ", LINES[0]]
     together = both.translate(lines)

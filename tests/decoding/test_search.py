@@ -74,6 +74,7 @@ def test_the_early_stop_changes_no_result(alpha, beam, n_best):
         assert_same(of_sentence, expected[:n_best])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("alpha", [0.0, 0.6, 1.5])
 @pytest.mark.parametrize(("beam", "n_best"), [(1, 1), (2, 1), (3, 3), (4, 2), (5, 1), (30, 30)])
 def test_the_search_ends_when_as_many_hypotheses_as_beams_have_finished(alpha, beam, n_best):

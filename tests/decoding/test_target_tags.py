@@ -35,6 +35,7 @@ def translator() -> Translator:
     return tagged()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("tgt_tag", [ES, FR])
 @pytest.mark.parametrize("tag", [None, SRC])
 def test_greedy_search_continues_the_tag(translator, tag, tgt_tag):
@@ -72,6 +73,7 @@ SEARCHES: dict[str, dict[str, Any]] = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("search", SEARCHES)
 @pytest.mark.parametrize("tag", [None, SRC])
 def test_found_scores_equal_forced_scores(translator, tag, search):

@@ -95,6 +95,7 @@ def test_a_search_without_logits_of_impossible_types_finds_the_same(translator):
         assert seen[-1] is None
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("beam", [1, 4])
 def test_cached_search_equals_re_running_the_prefix(translator, beam):
     sources = [ids_of(translator, line) for line in LINES]
@@ -171,6 +172,7 @@ def test_a_beam_larger_than_the_target_types_produces_no_masked_type(translator)
         assert h.log_prob > -1e4
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("compiled", [False, True])
 def test_a_beam_larger_than_the_target_types_ignores_the_padding_of_logits(monkeypatch, compiled):
     """The output projection rounds 62 types up to 64 columns, fewer than the beam."""
@@ -187,6 +189,7 @@ def test_a_beam_larger_than_the_target_types_ignores_the_padding_of_logits(monke
 # ---------------------------------------------------------------- batches
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("options", OPTIONS[1:], ids=lambda options: "-".join(options))
 def test_no_search_depends_on_the_batch(translator, options):
     lines = LINES * 2
@@ -226,6 +229,7 @@ def test_the_stream_reads_one_chunk_ahead(translator, monkeypatch):
     assert first == translator.translate([LINES[n % len(LINES)] for n in range(1, 7)])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("skip", [0, 1, 4, 6, 11, 12])
 def test_skipped_lines_do_not_change_others_of_their_batch(translator, monkeypatch, skip):
     """As those in bf16 do: sums of products depend on the shape of a matrix."""
@@ -286,6 +290,7 @@ def test_a_search_can_be_stopped_between_two_positions(translator, monkeypatch, 
     assert positions == 3
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("options", [{"align": True}, {"mbr": "bleu"}])
 def test_scores_and_ranking_can_be_stopped(translator, options):
     """Each line is a batch, so each line asks once more than its search does."""

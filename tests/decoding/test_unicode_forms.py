@@ -28,6 +28,7 @@ def test_equivalent_lines_have_equal_translations(translator):
     assert translator.translate(decomposed) == translator.translate(ACCENTED)
 
 
+@pytest.mark.slow
 @settings(max_examples=15, deadline=None)
 @given(st.sampled_from(ACCENTED), st.text(st.sampled_from(INVISIBLE), min_size=1), st.integers(0))
 def test_characters_that_nobody_sees_change_no_translation(translator, line, odd, place):

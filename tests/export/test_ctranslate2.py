@@ -99,6 +99,7 @@ def check_beams(translator: Translator, exported: Exported, count: int = COUNT) 
         np.testing.assert_allclose([x for _, x in found], [x for _, x in expected], atol=1e-3)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("keys", GRID, ids=short)
 def test_norms_placements_fixnorm_and_head_scale(keys, tmp_path):
     translator = made(**keys)
@@ -107,6 +108,7 @@ def test_norms_placements_fixnorm_and_head_scale(keys, tmp_path):
     check_beams(translator, exported)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("keys", OTHERS, ids=short)
 def test_other_parts_that_ctranslate2_can_express(keys, tmp_path):
     translator = made(**keys)
@@ -148,6 +150,7 @@ def test_every_type_has_bounds():
     assert [kind for kind, *_ in STORED] == QUANTIZATIONS
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["int8", "int16", "bfloat16"])
 def test_a_quantized_trained_model_still_translates_on_this_cpu(kind, trained, tmp_path):
     """CTranslate2 chooses the compute type; int8 sums saturate on a processor without VNNI.

@@ -37,6 +37,7 @@ def test_an_ensemble_is_for_torch(run, capsys):
     assert "engine torch, because" in capsys.readouterr().err
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("options", "exports"),
     [

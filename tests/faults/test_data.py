@@ -418,6 +418,7 @@ def test_killed_worker_is_an_error(corpus: Corpus, monkeypatch):
     assert list((corpus.folder / ".cache").iterdir()) == []
 
 
+@pytest.mark.slow
 def test_workers_do_not_load_torch_and_give_the_same_ids(corpus: Corpus, monkeypatch):
     """Compare the caches of this process and of several, in which torch is forbidden."""
     code = """

@@ -107,6 +107,7 @@ def test_only_a_plain_relu_is_fused_into_the_product(keys):
             assert (ffn.fc1(x).amin() == 0) == ("bias" in of_model or not of_model)
 
 
+@pytest.mark.slow
 def test_a_model_prepared_for_inference_packs_its_output_projection_once(monkeypatch):
     """Once for the types of a plain search and once for all; other models pack at each call."""
     made = []

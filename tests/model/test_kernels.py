@@ -60,6 +60,7 @@ def reference(q: Tensor, kv: Tensor, visible: Tensor, beam: int) -> Tensor:
     return mixed.transpose(1, 2).flatten(0, 1)
 
 
+@pytest.mark.slow
 @PRECISIONS
 @pytest.mark.parametrize("shared", [True, False])
 def test_cached_attention_equals_torch(dtype, shared):
@@ -104,6 +105,7 @@ def test_write_cache_raises_for_another_dtype():
     assert not cache.any()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", NORMS)
 @pytest.mark.parametrize("source", kernels.DTYPES)
 @PRECISIONS
@@ -197,6 +199,7 @@ def test_a_search_is_equal_with_torch_operations(keys, monkeypatch):
         assert a.log_prob == pytest.approx(b.log_prob, abs=1e-4)
 
 
+@pytest.mark.slow
 @VARIANTS
 def test_a_bf16_search_is_as_close_to_fp32_as_with_torch_operations(keys, monkeypatch):
     """The kernels and torch round in different orders; torch's depends on the processor.

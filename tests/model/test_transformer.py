@@ -78,6 +78,7 @@ def test_log_probabilities_equal_the_reference(keys):
     assert (ours.exp().numpy()[:, ~allowed] == 0).all()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("place", ["pre", "post"])
 @pytest.mark.parametrize("activation", ["relu", "gelu"])
 @torch.no_grad()
@@ -180,6 +181,7 @@ def test_normformer_adds_2d_2ffn_and_heads_per_encoder_layer(norm):
     assert added == layers * (encoder_layer + decoder_layer)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("dim", "layers", "heads", "plain", "extended"),
     [(768, 12, 12, 124_379_136, 124_471_296), (1024, 24, 16, 354_742_272, 354_988_032)],

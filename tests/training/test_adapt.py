@@ -110,6 +110,7 @@ def child_recipe(corpora: Path, parent: Path, out: Path, *overrides: str) -> lis
 # --- extend -------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", SEGMENTS)
 def test_rows_of_new_pieces_are_means_of_the_rows_that_they_replace(
     kind, corpora, parents, tmp_path
@@ -143,6 +144,7 @@ def test_rows_of_new_pieces_are_means_of_the_rows_that_they_replace(
     assert (before > 0) == (kind != "bytes")
 
 
+@pytest.mark.slow
 def test_an_unknown_script_is_learned(corpora, tmp_path):
     """The child needs few updates with new pieces, and cannot learn its source as UNK."""
     parent = tmp_path / "parent"
@@ -231,6 +233,7 @@ def test_the_most_frequent_pieces_and_all_tags_stay(corpora, parents, tmp_path):
     assert set(theirs.types) <= set(vocab.types)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", SEGMENTS)
 def test_a_resumed_run_needs_no_parent(kind, corpora, parents, tmp_path, monkeypatch):
     parent = shutil.copytree(parents[kind], tmp_path / "parent")

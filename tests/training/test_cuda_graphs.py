@@ -59,6 +59,7 @@ def test_captured_updates_equal_eager_ones(start):
     assert two.tokens == one.tokens
 
 
+@pytest.mark.slow
 def test_replaying_a_batch_changes_no_weight(start, monkeypatch):
     """With dropout, bit for bit: both draw masks from (seed, epoch, batch)."""
     capture = FakeCapture()

@@ -93,6 +93,7 @@ def test_a_run_with_lora_is_averaged_and_is_a_parent(child: Path, toy: Path, tmp
     assert main([*words_of_it, "train.max_validations=1"]) == 0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("update", [3, 8])
 def test_a_resumed_run_equals_an_uninterrupted_one(
     toy: Path, child: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, update: int

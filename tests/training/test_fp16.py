@@ -45,6 +45,7 @@ def at_scale(trainer: Trainer, scale: float, updates: int = 0) -> Trainer:
     return trainer
 
 
+@pytest.mark.slow
 def test_fp16_losses_are_close_to_fp32_losses(start):
     """fp16 has 11 bits, so a product has an error of 2^-11; the largest loss error was 2.6e-4."""
     losses = []

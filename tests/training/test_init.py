@@ -260,6 +260,7 @@ def test_tensors_that_contradict_the_parents_recipe_are_refused():
         taken(dataclasses.replace(parent, text=text), same)
 
 
+@pytest.mark.slow
 def test_an_equal_recipe_continues_with_the_parents_model(digits, tmp_path):
     task, transfer, _, model = started(child(digits, digits / "run", f"out={tmp_path / 'run'}"))
     assert equal(model.state_dict(), tensors(digits / "run"))
@@ -290,6 +291,7 @@ def ppl(run: Path) -> float:
     return records(run, "dev")[-1]["ppl"]
 
 
+@pytest.mark.slow
 def test_a_child_learns_faster_than_from_random_weights(digits, letters, tmp_path):
     long = ["train.validate_every=60", "train.max_validations=1"]
     assert main([str(digits / "toy.yaml"), f"out={tmp_path / 'parent'}", *long]) == 0
@@ -401,6 +403,7 @@ def test_a_word_of_freeze_that_matches_nothing():
         freeze(model, ["decoder"])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("overrides", "untrained", "fix"),
     [
@@ -432,6 +435,7 @@ def synthetic_model() -> Transformer:
     return Transformer(model_config(synthetic(vocab("a", "b")).recipe.model), 6)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("vocabulary", ["new", "parent"])
 def test_a_resumed_child_needs_no_parent(digits, letters, tmp_path, vocabulary, monkeypatch):
     parent = shutil.copytree(digits / "run", tmp_path / "parent")

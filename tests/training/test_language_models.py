@@ -126,6 +126,7 @@ def test_the_loss_is_cross_entropy_over_the_predictions(start, task, smoothing):
     torch.testing.assert_close(sums.smoothed.double(), expected, rtol=1e-6, atol=0)
 
 
+@pytest.mark.slow
 @TASKS
 def test_padding_for_graphs_changes_no_loss_and_no_gradient(start, task):
     trainer = start(task, NO_DROPOUT)
@@ -163,6 +164,7 @@ def test_copies_of_a_block_fit_a_padded_batch_with_draws_of_their_own(start, fol
     assert len({task.tokens(0, batch.rows) for batch in copies}) == 1
 
 
+@pytest.mark.slow
 @TASKS
 def test_captured_updates_equal_eager_ones(start, task, monkeypatch):
     """A replay draws the same dropout masks; blocks have few sizes, so most are captured."""
@@ -225,6 +227,7 @@ def test_the_evaluation_equals_plain_perplexities(start, task):
         assert found.scores[1].signature == f"{signature}|words:{words}"
 
 
+@pytest.mark.slow
 @TASKS
 def test_a_resumed_run_equals_one_that_never_stopped(start, task):
     whole = start(task)
@@ -237,6 +240,7 @@ def test_a_resumed_run_equals_one_that_never_stopped(start, task):
     assert resumed.state.history == whole.state.history
 
 
+@pytest.mark.slow
 @TASKS
 def test_two_ranks_share_the_updates_of_one_that_accumulates(start, task):
     alone = start(task, NO_DROPOUT, "optim.accumulate=2")
@@ -271,6 +275,7 @@ def test_the_lowest_perplexity_is_the_best(start):
     assert log.count("  best\n") == 3
 
 
+@pytest.mark.slow
 def test_a_causal_model_learns_a_circle_of_words(folder, tmp_path, capsys):
     run = tmp_path / "run"
     keys = ["train.validate_every=40", "train.max_validations=4", "train.average=2"]
@@ -353,6 +358,7 @@ def test_a_block_must_fit_in_a_batch(folder):
         load_recipe(folder / "causal_lm.yaml", ["data.block=128"])
 
 
+@pytest.mark.slow
 @TASKS
 def test_a_translation_model_starts_from_a_language_model(tmp_path, capsys, task):
     """The text of the parent is one side of the parallel corpus, digits."""
@@ -392,6 +398,7 @@ def test_no_translation_has_the_mask_of_the_parent(tmp_path):
     assert "<mask>" not in exported.translate(["1 2 3"])[0]
 
 
+@pytest.mark.slow
 def test_nmt_plot_draws_the_stack_of_a_language_model(folder, tmp_path):
     run, picture = tmp_path / "run", tmp_path / "gains.svg"
     observe = ["analysis.every=2", "analysis.observe=[gains]"]

@@ -74,6 +74,7 @@ def uninterrupted(recipe: str, tmp_path_factory) -> dict[str, Any]:
     return found
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("update", [2, 9])  # in the first epoch, and in a later one
 def test_a_resumed_run_equals_an_uninterrupted_one(
     update: int, uninterrupted: dict[str, Any], recipe: str, tmp_path: Path, monkeypatch
@@ -85,6 +86,7 @@ def test_a_resumed_run_equals_an_uninterrupted_one(
     assert {p.name for p in cache.iterdir()} <= CACHE
 
 
+@pytest.mark.slow
 def test_translation_has_no_noise(recipe: str, tmp_path: Path, capsys, monkeypatch):
     run = tmp_path / "run"
     assert main([recipe, f"out={run}"]) == 0
@@ -98,6 +100,7 @@ def test_translation_has_no_noise(recipe: str, tmp_path: Path, capsys, monkeypat
     assert len(set(outputs[0].splitlines())) == 1
 
 
+@pytest.mark.slow
 def test_each_epoch_is_segmented_again_and_all_ranks_see_the_same(start: Callable[..., Trainer]):
     ranks = [start(world=World(rank, 2)) for rank in (0, 1)]
     both = [list(itertools.islice(t.updates(), 8)) for t in ranks]

@@ -90,6 +90,7 @@ def recipe(tmp_path) -> Path:
     return toy_recipe(tmp_path, {"model": {"normformer": True, "res_scale": "ffn"}})
 
 
+@pytest.mark.slow
 def test_observing_a_run_logs_the_observers_and_changes_no_loss(recipe, tmp_path):
     watched, plain = tmp_path / "watched", tmp_path / "plain"
     settings = ["analysis.every=3", f"analysis.observe=[{', '.join(EVERYTHING)}]"]

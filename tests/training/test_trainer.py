@@ -451,6 +451,7 @@ def test_a_linear_schedule_ends_the_run(start, warmup, total, validated):
     assert [update for update, _ in trainer.state.history] == validated  # an epoch has 4 updates
 
 
+@pytest.mark.slow
 def test_a_run_stopped_by_time_limit_can_be_resumed(recipe, tmp_path):
     run = tmp_path / "run"
     command = [str(recipe), f"out={run}"]

@@ -20,6 +20,7 @@ LANGUAGES = {"mbart50": ("en", "sw"), "m2m100": ("en", "sw"), "nllb": ("en", "sw
 NEW = ("აბგდევზთიკლმნოპრს",)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("family", folders.FAMILIES)
 def test_a_converted_model_gets_a_script_and_loses_the_others(family: str, tmp_path: Path) -> None:
     folders.FAMILIES[family](tmp_path / "model")

@@ -71,6 +71,7 @@ def refused(capsys: pytest.CaptureFixture[str]) -> Refused:
     return call
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("values", "named"),
     [

@@ -71,6 +71,7 @@ def case(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactor
     return made(request.param, tmp_path_factory.mktemp(request.param))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("side", ["src", "tgt"])
 def test_odd_lines_have_the_ids_of_their_tokenizer(case: Case, side: str) -> None:
     assert compare_pieces(case, side, folders.odd_lines(1100)) > 1000
@@ -116,6 +117,7 @@ def _display(vocab: Vocab, pieces: list[str], possible: Any = None) -> list[str]
     return vocab.pieces(ids if possible is None else [i if possible[i] else UNK for i in ids])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float16], ids=["fp32", "fp16"])
 @pytest.mark.parametrize("family", LANGUAGES)
 def test_logits_are_theirs(family: str, dtype: torch.dtype, tmp_path: Path) -> None:

@@ -40,6 +40,7 @@ MADE: dict[str, tuple[str, dict[str, Any]]] = {
 }
 
 
+@pytest.mark.slow
 def test_the_commands_of_the_page(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     Path("runs").mkdir()
@@ -111,6 +112,7 @@ def _counts(run: Path) -> dict[str, tuple[int, int]]:
     return {piece: (int(src), int(tgt)) for piece, src, tgt in rows}
 
 
+@pytest.mark.slow
 def test_a_child_starts_from_all_weights_and_keeps_the_license(run: Path, tmp_path: Path) -> None:
     """With the vocabulary of the parent, the child has all rows, and no piece is forbidden."""
     lines = folders.lines(11)

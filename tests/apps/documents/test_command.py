@@ -61,6 +61,7 @@ def test_terms_of_a_glossary_are_in_a_document(run: Path, folder: Path) -> None:
     assert "%s" in text
 
 
+@pytest.mark.slow
 def test_each_kind_of_document_with_a_real_model(
     run: Path, folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

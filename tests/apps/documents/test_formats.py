@@ -323,6 +323,7 @@ def test_other_encodings_stay(tmp_path: object) -> None:
     assert run("a.html", page)[0] == b"<meta charset=iso-8859-1><p>CAF\xc9"
 
 
+@pytest.mark.slow
 def test_the_memory_for_a_translation_memory_does_not_grow_with_it(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

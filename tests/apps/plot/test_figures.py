@@ -35,6 +35,7 @@ def runs(tmp_path_factory) -> tuple[Path, Path]:
     return watched, plain
 
 
+@pytest.mark.slow
 def test_learning_curves_have_a_line_per_run(runs):
     metrics = [RunMetrics(run) for run in runs]
     (axes,) = figures.FIGURES["curves"](metrics, "ppl").axes
@@ -100,6 +101,7 @@ def test_a_layer_without_gradient_keeps_its_number(tmp_path):
     assert titles == ["frozen, encoder", "frozen, decoder"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("figure", figures.FIGURES)
 def test_every_figure_becomes_a_file(runs, tmp_path, capsys, figure):
     output = tmp_path / "out.svg"

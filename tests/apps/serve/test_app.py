@@ -58,6 +58,7 @@ def test_results_are_those_of_the_translator(client: Any, options: dict[str, Any
     assert texts(client.post("/translate", json={"text": lines, **options})) == expected
 
 
+@pytest.mark.slow
 def test_a_server_may_have_a_glossary(make: Make) -> None:
     """It is for requests that have none."""
     _, client = make(glossary=[("can", "hound")])

@@ -163,6 +163,7 @@ def test_sigterm_ends_the_server_after_the_answers_to_all_accepted_requests(
         server.send("a")
 
 
+@pytest.mark.slow
 def test_an_exported_folder_is_served_without_torch_until_ctrl_c(
     start: Callable[..., Process], tmp_path: Path
 ) -> None:

@@ -31,6 +31,7 @@ def words() -> tuple[Segmenter, Vocab]:
     return learned(SentencePieceConfig(vocab_size=200), pairs())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("keys", FITTING, ids=short)
 def test_transformers_computes_the_same(keys, words, tmp_path):
     """Ids of text, log-probabilities of given translations, and greedy translations."""

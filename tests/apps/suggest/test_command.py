@@ -18,6 +18,7 @@ from nmt.config.load import load_recipe
 from tests.toy import toy_corpus, toy_recipe
 
 
+@pytest.mark.slow
 def test_the_recipe_passes_the_dry_run_and_trains(corpus, tmp_path, capsys, monkeypatch):
     small = dataclasses.replace(sizes.CPU[0], dim=16, passes=8)
     monkeypatch.setattr(choices, "CPU", (small, *sizes.CPU[1:]))
@@ -43,6 +44,7 @@ def test_the_recipe_passes_the_dry_run_and_trains(corpus, tmp_path, capsys, monk
     assert validations[-1] == recipe.schedule.total_updates
 
 
+@pytest.mark.slow
 def test_hours_make_the_training_longer(corpus, capsys):
     assert train.main(["--suggest", corpus, "-o", "short.yaml"]) == 0
     assert train.main(["--suggest", corpus, "--hours", "100", "-o", "long.yaml"]) == 0
