@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import NamedTuple, TypeAlias
 
 from nmt.apps.documents.protect import has_words, missing, repair, spans
-from nmt.decoding.codec import too_long
+from nmt.data.text import too_long
 
 MAX_REQUIRED = 40  # characters of parts that a search must produce; a longer URL derails it
 EMPTY = "the model gives an empty translation"

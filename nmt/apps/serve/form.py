@@ -63,6 +63,12 @@ def answer(refused: Refused, as_text: bool = False) -> Response:
     error: Any = {"code": refused.code, "message": refused.message, "fix": refused.fix}
     if as_text:
         error = f"{refused.message}: {refused.fix}"
-    # in ASCII: a message may quote a surrogate of the request, which UTF-8 cannot represent
-    body = json.dumps({"error": error})
-    return Response(body, refused.status, headers, media_type="application/json")
+    return reply({"error": error}, refused.status, headers)
+
+
+def reply(values: Any, status: int = 200, headers: dict[str, str] | None = None) -> Response:
+    """Return a JSON answer."""
+    text = json.dumps(values, ensure_ascii=False)
+    # it may quote a surrogate of the request: UTF-8 cannot represent it, but JSON can, as \\ud800
+    body = text.encode("utf-8", "backslashreplace")
+    return Response(body, status, headers, media_type="application/json")
