@@ -107,11 +107,11 @@ class Guard:
             raise Refused(421, "wrong_host", what, fix)
         origin = headers.get("origin", b"").decode("latin-1")
         scheme, _, site = origin.partition("://")
-        if origin and not scheme.endswith("-extension"):  # of a browser, which its user installed
-            if not is_loopback(_host_of(site)):
-                what = f"pages of {origin!r} may not use the server"
-                fix = "use its own page, or start nmt-serve with an API key"
-                raise Refused(403, "wrong_origin", what, fix)
+        is_page = origin and not scheme.endswith("-extension")  # which the user has installed
+        if is_page and not is_loopback(_host_of(site)):
+            what = f"pages of {origin!r} may not use the server"
+            fix = "use its own page, or start nmt-serve with an API key"
+            raise Refused(403, "wrong_origin", what, fix)
 
     def _has_key(self, headers: dict[str, bytes]) -> bool:
         kind, _, token = headers.get("authorization", b"").partition(b" ")

@@ -106,7 +106,7 @@ class Connection(asyncio.Protocol):
         self._all = all_connections
         self._loop = _loop or asyncio.get_running_loop()
         state = {**app_state, CONNECTION: self}
-        self._http = AutoHTTPProtocol(  # type: ignore[call-arg]
+        self._http: Any = AutoHTTPProtocol(  # type: ignore[call-arg]
             config=config, server_state=server_state, app_state=state, _loop=self._loop
         )
         self._transport: asyncio.Transport | None = None
