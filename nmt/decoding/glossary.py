@@ -21,10 +21,12 @@ import regex
 
 from nmt.data.glossary import STAR, Term
 from nmt.data.languages import WORD_OR_NUMBER
-from nmt.data.text import clean_line
+from nmt.data.text import clean_line, quantity
 from nmt.data.tokenizer import Moses
 from nmt.data.unicode import normalize
+from nmt.errors import UserError
 
+STEPS = 100  # of the search for terms, for each word of a line; a usual glossary needs one or two
 _WORD_OR_SIGN = regex.compile(rf"{WORD_OR_NUMBER.pattern}|\S")
 
 
@@ -46,6 +48,7 @@ class _Node:
 class _Match(NamedTuple):
     start: int
     end: int
+    text: str
     node: _Node
 
 
@@ -80,10 +83,7 @@ class Glossary:
 
     def find(self, line: str) -> dict[str, tuple[str, ...]]:
         """Find the terms of a line, each with the forms of which its translation has one."""
-        words = split_words(line)
-        matches = [
-            match for start in range(len(words)) for match in _matches(self._root, words, start)
-        ]
+        matches = self._matches(split_words(line))
         # those of most words first; of equal ones, the leftmost and then the most specific
         matches.sort(key=lambda match: match.start - match.end)
         taken: set[int] = set()
@@ -92,9 +92,30 @@ class Glossary:
             places = range(match.start, match.end)
             if taken.isdisjoint(places):
                 taken.update(places)
-                text = "".join(words[match.start : match.end])
-                found.setdefault(match.node.term, []).extend(_forms(match.node.targets, text))
+                found.setdefault(match.node.term, []).extend(_forms(match.node.targets, match.text))
         return {term: tuple(dict.fromkeys(forms)) for term, forms in found.items()}
+
+    def _matches(self, words: Sequence[str]) -> list[_Match]:
+        """Return each match, by its start; of one start, the most specific first."""
+        matches = []
+        steps = STEPS * (len(words) + 10)
+        for start in range(len(words)):
+            nodes = [(self._root, start)]
+            while nodes:
+                node, end = nodes.pop()
+                if node.term:
+                    matches.append(_Match(start, end, "".join(words[start:end]), node))
+                if node.next and end < len(words):
+                    keys = [key for key in _keys(words[end]) if key in node.next]
+                    nodes += [(node.next[key], end + 1) for key in reversed(keys)]
+                steps -= 1
+                if not steps:
+                    what = (
+                        f"a line of {quantity(len(words), 'word')} has its terms in too many ways"
+                    )
+                    fix = f"write fewer terms in which several words end with {STAR}"
+                    raise UserError(what, at="glossary", fix=fix)
+        return matches
 
 
 @functools.lru_cache(maxsize=8)
@@ -116,20 +137,6 @@ def has_form(line: str, forms: Iterable[str]) -> bool:
 def split_words(text: str) -> list[str]:
     """Split a text into words and signs; in scripts without spaces, into letters."""
     return _WORD_OR_SIGN.findall(normalize(clean_line(text), "clean"))
-
-
-def _matches(node: _Node, words: Sequence[str], start: int) -> Iterator[_Match]:
-    """Yield each match of a term that begins at an index, the most specific first."""
-
-    def after(node: _Node, end: int) -> Iterator[_Match]:
-        if node.term:
-            yield _Match(start, end, node)
-        if node.next and end < len(words):
-            for key in _keys(words[end]):
-                if key in node.next:
-                    yield from after(node.next[key], end + 1)
-
-    return after(node, start)
 
 
 def _keys(word: str) -> Iterator[str]:

@@ -16,11 +16,16 @@ from nmt.apps.serve.schema import problems_of
 from nmt.errors import UserError
 
 FORM_TYPES = ("application/x-www-form-urlencoded", "multipart/form-data")
+MOST_FIELDS = 100
 Fields = TypeVar("Fields", bound=BaseModel)
 
 
 async def read_fields(request: Request) -> dict[str, Any]:
-    """Return the fields of a body: of a JSON object or a form. A body of another kind has none."""
+    """Return the fields of a body: of a JSON object or a form. A body of another kind has none.
+
+    Raises:
+        Refused: there are too many.
+    """
     kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     body = await request.body()  # kept for those who read it after this
     try:
@@ -31,7 +36,12 @@ async def read_fields(request: Request) -> dict[str, Any]:
         fields = json.loads(body)
     except (ValueError, RecursionError, HTTPException, MultiPartException):
         return {}
-    return fields if isinstance(fields, dict) else {}
+    if not isinstance(fields, dict):
+        return {}
+    if len(fields) > MOST_FIELDS:  # before an error is made for each
+        what = f"the body has {len(fields):,} fields, at most {MOST_FIELDS} are allowed"
+        raise Refused(422, "bad_request", what, "see GET /docs")
+    return fields
 
 
 def read(form: type[Fields], fields: dict[str, Any]) -> Fields:

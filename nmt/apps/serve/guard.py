@@ -130,7 +130,8 @@ class Guard:
         most = self.limits.file if is_file else self.limits.body
         seconds = SECONDS_TO_SEND_FILE if is_file else SECONDS_TO_SEND_BODY
         length = headers.get("content-length", b"0")
-        if length.isdigit() and int(length) > most:
+        # Python converts numbers of some thousand digits at most
+        if length.isdigit() and (len(length) > len(str(most)) or int(length) > most):
             raise _too_large(most)
         try:
             return await asyncio.wait_for(_receive_body(receive, most), seconds)

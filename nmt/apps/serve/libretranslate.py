@@ -20,7 +20,7 @@ from nmt.apps.serve.documents import Document
 from nmt.apps.serve.form import answer, bad_option, read, read_fields, reply
 from nmt.apps.serve.limits import Refused
 from nmt.apps.serve.model import ServedModel
-from nmt.apps.serve.schema import TranslateRequest
+from nmt.apps.serve.schema import Texts, TranslateRequest
 from nmt.data.languages import language_name, standard_code
 from nmt.data.text import is_blank
 from nmt.errors import UserError
@@ -35,7 +35,7 @@ Text: TypeAlias = Annotated[str, Field(min_length=1)]
 class LibreTranslateRequest(BaseModel):
     """A text to translate."""
 
-    q: str | list[str] = Field(description="A text, or a list of texts.")
+    q: str | Texts = Field(description="A text, or a list of texts.")
     source: Text = Field(description="Language of the text, or `auto`, as GET /languages lists it.")
     target: Text = Field(description="Language to translate to, as GET /languages lists it.")
     format: Literal["text", "html"] = Field("text", description="Whether the texts have tags.")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Annotated, Any, TypeAlias
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, Json, create_model
+from pydantic import BaseModel, ConfigDict, Field, Json, create_model
 
 from nmt.config.errors import allowed
 from nmt.decoding.options import SearchOptions
@@ -62,15 +62,10 @@ MEANINGS = {
 }
 
 
-def _phrase(phrase: str) -> str:
-    # pydantic's own limit refuses surrogates
-    if len(phrase) > LONGEST_PHRASE:
-        raise ValueError(f"a phrase has at most {LONGEST_PHRASE} characters")
-    return phrase
-
-
-Phrase: TypeAlias = Annotated[str, AfterValidator(_phrase)]
+# pydantic refuses a lone surrogate in a text of limited length
+Phrase: TypeAlias = Annotated[str, Field(max_length=LONGEST_PHRASE)]
 Term: TypeAlias = Annotated[list[Phrase], Field(min_length=2, max_length=2)]
+Texts: TypeAlias = Annotated[list[str], Field(fail_fast=True)]  # not an error for each
 Terms: TypeAlias = Annotated[list[Term], Field(max_length=MOST_TERMS)]
 
 
@@ -235,7 +230,7 @@ def _request() -> type[BaseModel]:
         __config__=ConfigDict(extra="forbid", strict=True),
         __doc__="Text and search options; the recipe of the model has the defaults.",
         text=(
-            str | list[str],
+            str | Texts,
             Field(description="A text, of which each line is translated alone, or a list of lines"),
         ),
         model=(str | None, Field(None, description="A name of GET /models. Default: the first.")),

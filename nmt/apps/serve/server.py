@@ -12,6 +12,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import functools
+import logging
 import os
 import signal
 import socket
@@ -289,6 +290,7 @@ def run(service: Service, opened: socket.socket) -> None:
     Raises:
         KeyboardInterrupt: Ctrl-C ended the server.
     """
+    logging.getLogger("python_multipart").setLevel(logging.ERROR)  # as that of uvicorn
     server = Server(service)
     host, port = opened.getsockname()[:2]
     host = f"[{host}]" if ":" in host else host
