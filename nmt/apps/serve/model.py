@@ -74,6 +74,9 @@ class ServedModel:
             "tags": codec.vocab.tags,
             "tgt_tags": codec.vocab.tgt_tags,
             "tgt_tag_required": info.tgt_tag_required,
+            "tgt_names": {
+                tag: language_name(codec.for_tag(tag).tgt) for tag in ("", *codec.vocab.tgt_tags)
+            },
             "token_scores": self.scores,
             "align": self.align,
             "glossary": self.glossary,

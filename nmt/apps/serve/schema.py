@@ -138,6 +138,7 @@ class ModelDescription(BaseModel):
     tags: list[str]
     tgt_tags: list[str]
     tgt_tag_required: bool = Field(description="whether a request must choose one of tgt_tags")
+    tgt_names: dict[str, str] = Field(description="names of the languages of tgt_tags, and of none")
     token_scores: bool = Field(description="whether it supports the option token_scores")
     align: bool = Field(description="whether it supports the option align")
     glossary: bool = Field(description="whether it supports the option glossary")
