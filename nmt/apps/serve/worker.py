@@ -201,7 +201,8 @@ def main() -> None:
         answer, result = _answer(job, data, sys.stdin.buffer, target)
         del data
         ends = _had_much_memory()
-        _send(target, {**answer, "ends": ends}, result)
+        with contextlib.suppress(BrokenPipeError):
+            _send(target, {**answer, "ends": ends}, result)
 
 
 def _limit() -> None:
@@ -245,7 +246,7 @@ def _answer(
     except (MemoryError, RecursionError):
         refused = _too_large()
         return {"error": [refused.message, refused.fix]}, b""
-    except EOFError:  # the server was killed
+    except (EOFError, BrokenPipeError):  # the server was killed
         sys.exit()
     except Exception as error:  # of a reader; the operator finds the details here
         print(f"error: a document: {type(error).__name__}: {error}", file=sys.stderr)

@@ -398,17 +398,17 @@ def test_a_warning_goes_with_its_text(page: Page) -> None:
 
 def test_a_line_over_the_limit_is_translated_in_parts(page: Page) -> None:
     """At the ends of sentences, between words, and within a word that is over the limit itself."""
-    sentences, words = f"{LINES[0]}. {LINES[1]}. ", "pan " * 30
+    sentences, words = f"O {LINES[0]}. A {LINES[1]}. ", "Pan " + "pan " * 29
     page.js("document.querySelector('#text').value = arguments[0]", sentences + words)
     page.type(f"\n{'a' * 130}")
-    parts = [[sentences, "pan " * 15, "pan " * 15], ["a" * 60, "a" * 60, "a" * 10]]
+    parts = [[sentences, words[:60], words[60:]], ["a" * 60, "a" * 60, "a" * 10]]
     expected = [" ".join(untrained().translate(of_line)) for of_line in parts]
     page.until(lambda: page.lines() == expected, str((page.lines(), expected)))
     assert page.find("#message").text == ""
     highlighted = page.js(
         "const words = document.querySelector('.box .line').querySelectorAll('.word');"
         "words[words.length - 1].dispatchEvent(new PointerEvent('pointerover', {bubbles: true}));"
-        "return document.querySelector('.back').firstChild.textContent"
+        "return document.querySelector('.back mark').previousSibling.textContent"
     )
     assert len(highlighted) >= len(sentences) + 60
 
