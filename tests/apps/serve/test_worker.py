@@ -15,6 +15,7 @@ from nmt.apps.documents.lines import Link, Translated
 from nmt.apps.serve import worker as module
 from nmt.apps.serve.limits import Refused
 from nmt.apps.serve.worker import Worker
+from tests.apps.serve.test_long_runs import bomb
 
 LANGS = ("gl", "en")
 TEXT = b"o can\n\na gata\n"
@@ -115,6 +116,16 @@ def test_a_process_that_had_much_memory_ends(
 ) -> None:
     reading("len(b'x' * 250_000_000)")
     assert count(worker) == 250_000_000
+    assert worker._process is None
+
+
+@pytest.mark.parametrize("size", [200_000_000, 300_000_000])
+def test_a_small_archive_of_a_large_document_is_refused(worker: Worker, size: int) -> None:
+    data = bomb(size)
+    assert len(data) < size / 500
+    with pytest.raises(Refused) as found:
+        worker.count(data, "a.docx", LANGS, time.monotonic() + SOON)
+    assert found.value.code in ("bad_document", "timeout")
     assert worker._process is None
 
 
