@@ -98,7 +98,7 @@ class Glossary:
     def _matches(self, words: Sequence[str]) -> list[_Match]:
         """Return each match, by its start; of one start, the most specific first."""
         matches = []
-        steps = STEPS * (len(words) + 10)
+        steps = STEPS * (len(words) + 100)
         for start in range(len(words)):
             nodes = [(self._root, start)]
             while nodes:
