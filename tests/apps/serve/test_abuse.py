@@ -116,9 +116,9 @@ def test_a_client_that_has_closed_its_side_gets_its_answer(start: Callable[..., 
 
 
 def test_sigterm_does_not_wait_for_a_client_that_does_not_read(
-    start: Callable[..., Process], opened: ExitStack
+    start: Callable[..., Process], run: Path, opened: ExitStack
 ) -> None:
-    process = start("--grace", "1")
+    process = start(run, "--grace", "1")
     (one,) = connect(process, b"", 1, opened)
     request = b"GET /openapi.json HTTP/1.1\r\nHost: localhost\r\n\r\n"
     one.sendall(request * 400)  # more than the buffers of the connection
