@@ -62,6 +62,16 @@ def is_blank(line: str) -> bool:
     )
 
 
+def too_long(line: str) -> str:
+    """Say why a line is too long to segment; an empty text if it is not.
+
+    The time to segment a word grows with the square of its length.
+    """
+    if len(line) <= LONGEST_SENTENCE or is_blank(line):
+        return ""
+    return f"{len(line):,} characters, at most {LONGEST_SENTENCE:,} are allowed"
+
+
 def _normalizations(line: str, number: int) -> Iterator[str]:
     """Name what ``read_lines`` changes in a line, and unusual line ends in it."""
     if number == 1 and line.startswith("\ufeff"):

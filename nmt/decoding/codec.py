@@ -20,7 +20,7 @@ from nmt.data.segmenters import Segmenter, segmenter_hash
 from nmt.data.segmenters.base import Side
 from nmt.data.segmenters.sentencepiece import SPACE
 from nmt.data.sentences import UsualLine, join_in_parts, join_translations, split_sentences
-from nmt.data.text import LONGEST_SENTENCE, clean_line, is_blank
+from nmt.data.text import clean_line, is_blank, too_long
 from nmt.data.vocab import UNK, Vocab, tag_piece
 from nmt.decoding.constraints import LineConstraints, PieceStrings, TargetPieces
 from nmt.decoding.engine import NO_PIECES, Hypothesis, SearchInput
@@ -439,16 +439,6 @@ def _join(parts: Sequence[Translation], sources: Sequence[str]) -> Translation:
         finished=all(part.finished for part in parts),
         short=any(part.short for part in parts),
     )
-
-
-def too_long(line: str) -> str:
-    """Say why a line is too long to segment; an empty text if it is not.
-
-    The time to segment a word grows with the square of its length.
-    """
-    if len(line) <= LONGEST_SENTENCE or is_blank(line):
-        return ""
-    return f"{len(line):,} characters, at most {LONGEST_SENTENCE:,} are allowed"
 
 
 def _check_size(name: str, pieces: int, at: str) -> None:

@@ -21,9 +21,10 @@ import torch
 from torch import Tensor
 
 from nmt.data.batches import Batch, collate
+from nmt.data.text import too_long
 from nmt.data.vocab import EOS, UNK
 from nmt.decoding.batching import HalvingBatcher
-from nmt.decoding.codec import BLANK, MAX_SOURCE_PIECES, TextCodec, Translation, too_long
+from nmt.decoding.codec import BLANK, MAX_SOURCE_PIECES, TextCodec, Translation
 from nmt.decoding.engine import (
     EncodedPair,
     Hypothesis,

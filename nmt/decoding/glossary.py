@@ -23,9 +23,11 @@ import regex
 from nmt.data.glossary import LONGEST_TERM, STAR, Term
 from nmt.data.languages import WORD_OR_NUMBER
 from nmt.data.letters import capitalized, compared, fold, fold_capitals, upper
-from nmt.data.text import clean_line
+from nmt.data.text import clean_line, quantity
 from nmt.data.tokenizer import Moses
+from nmt.errors import UserError
 
+STEPS = 100  # of the search for terms, for each word of a line; a usual glossary needs one or two
 _WORD_OR_SIGN = regex.compile(rf"{WORD_OR_NUMBER.pattern}|\S")
 _LONGEST_BEGINNING = 3 * LONGEST_TERM  # a letter in any case has up to three letters
 
@@ -118,9 +120,7 @@ class Glossary:
     def find(self, line: str) -> dict[str, tuple[str, ...]]:
         """Find the terms of a line, each with the forms of which its translation has one."""
         words = split_words(line, self._langs[0])
-        matches = [
-            match for start in range(len(words)) for match in _matches(self._root, words, start)
-        ]
+        matches = self._matches(words)
         # those of most words first; of equal ones, the leftmost and then the most specific
         matches.sort(key=lambda match: match.start - match.end)
         taken: set[int] = set()
@@ -133,6 +133,28 @@ class Glossary:
                 forms = _forms(match.node.targets, text, self._langs[1])
                 found.setdefault(match.node.term, []).extend(forms)
         return {term: tuple(dict.fromkeys(forms)) for term, forms in found.items()}
+
+    def _matches(self, words: Sequence[Word]) -> list[_Match]:
+        """Return each match, by its start; of one start, the most specific first."""
+        matches = []
+        steps = STEPS * (len(words) + 100)
+        for start in range(len(words)):
+            nodes = [(self._root, start)]
+            while nodes:
+                node, end = nodes.pop()
+                if node.term:
+                    matches.append(_Match(start, end, node))
+                if node.next and end < len(words):
+                    following = [*node.after(words[end])]
+                    nodes += [(after, end + 1) for after in reversed(following)]
+                steps -= 1
+                if not steps:
+                    what = (
+                        f"a line of {quantity(len(words), 'word')} has its terms in too many ways"
+                    )
+                    fix = f"write fewer terms in which several words end with {STAR}"
+                    raise UserError(what, at="glossary", fix=fix)
+        return matches
 
 
 @functools.lru_cache(maxsize=8)
@@ -161,19 +183,6 @@ def split_words(text: str, lang: str) -> list[Word]:
         Word(found[0], fold(found[0], lang), places[found.start()], places[found.end()])
         for found in _WORD_OR_SIGN.finditer(form)
     ]
-
-
-def _matches(node: _Node, words: Sequence[Word], start: int) -> Iterator[_Match]:
-    """Yield each match of a term that begins at an index, the most specific first."""
-
-    def after(node: _Node, end: int) -> Iterator[_Match]:
-        if node.term:
-            yield _Match(start, end, node)
-        if node.next and end < len(words):
-            for following in node.after(words[end]):
-                yield from after(following, end + 1)
-
-    return after(node, start)
 
 
 def _forms(targets: Sequence[str], text: str, lang: str) -> Iterator[str]:

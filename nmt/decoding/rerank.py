@@ -24,7 +24,8 @@ from typing import Any
 import numpy as np
 
 from nmt.data.languages import base_language
-from nmt.decoding.codec import MAX_SOURCE_PIECES, TextCodec, Translation, too_long
+from nmt.data.text import too_long
+from nmt.decoding.codec import MAX_SOURCE_PIECES, TextCodec, Translation
 from nmt.decoding.engine import EncodedPair, ModelInfo, SearchInput
 from nmt.decoding.options import SearchOptions
 from nmt.errors import UserError

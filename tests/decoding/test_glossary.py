@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import itertools
 import unicodedata
 from typing import Any
 
@@ -50,6 +51,15 @@ FIND = [
 def test_terms_in_a_line(terms, line, expected):
     glossary = Glossary([(term, "x") for term in terms.split("|")])
     assert sorted(glossary.find(line)) == sorted(filter(None, expected.split("|")))
+
+
+def test_terms_that_a_line_has_in_a_million_ways_are_an_error():
+    stems = ["a*", "aa*", "aaa*", "aaaa*"]
+    glossary = Glossary([(" ".join(words), "x") for words in itertools.product(stems, repeat=5)])
+    assert list(glossary.find("aaaa b aaa")) == []
+    assert list(glossary.find("aaaaa " * 5)) == [" ".join(stems[3:] * 5)]
+    with pytest.raises(UserError, match="ways"):
+        glossary.find("aaaaa " * 100)
 
 
 @pytest.mark.parametrize(

@@ -16,7 +16,7 @@ from typing import NamedTuple, TypeAlias
 
 from nmt.data.filters import repetitions
 from nmt.data.protect import Difference, Span, compare, has_words, repair, spans
-from nmt.decoding.codec import too_long
+from nmt.data.text import too_long
 
 MAX_REQUIRED = 40  # characters of parts that a search must produce; a longer URL derails it
 EMPTY = "the model gives an empty translation"

@@ -11,13 +11,14 @@ import re
 import sys
 import time
 from collections.abc import Callable, Sequence
+from concurrent.futures import Future
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 from urllib.parse import quote
 
 from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
-from fastapi.responses import HTMLResponse, JSONResponse, Response
+from fastapi.responses import HTMLResponse, Response
 from prometheus_client import (
     CONTENT_TYPE_LATEST,
     CollectorRegistry,
@@ -34,7 +35,7 @@ from nmt.apps.documents.formats import FORMATS
 from nmt.apps.serve import libretranslate
 from nmt.apps.serve.corrections import CorrectionsFile
 from nmt.apps.serve.documents import Document, Documents
-from nmt.apps.serve.form import FORM_TYPES, answer, bad_option, read, read_fields
+from nmt.apps.serve.form import FORM_TYPES, answer, bad_option, read, read_fields, reply
 from nmt.apps.serve.guard import Guard, stopping
 from nmt.apps.serve.libretranslate import (
     LanguageDescription,
@@ -64,6 +65,7 @@ from nmt.data.text import is_blank, quantity
 from nmt.errors import MachineError, UserError
 from nmt.version import __version__
 
+Result = TypeVar("Result")
 STATIC = Path(__file__).with_name("static")
 DISCONNECT_INTERVAL = 0.2  # seconds between two checks that the client is connected
 SECONDS_BUCKETS = (0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30)
@@ -161,6 +163,7 @@ class Service:
     def abort(self) -> None:
         """Answer all requests that wait for a model with status 503, and end their searches."""
         refused = stopping()
+        self.documents.close()
         for model in self.models.values():
             model.batcher.abort(refused)
 
@@ -234,12 +237,12 @@ class Service:
         """Return whether the server accepts translations: 200, or 503 while it shuts down."""
         ends = self.guard.stopping
         body = {"status": "stopping" if ends else "ok", "version": __version__}
-        return JSONResponse(body, 503 if ends else 200)
+        return reply(body, 503 if ends else 200)
 
     async def list_models(self) -> Response:
         """Return the served models and the limits of a request."""
         models = [model.description() for model in self.models.values()]
-        return JSONResponse(
+        return reply(
             {
                 "models": models,
                 "limits": dataclasses.asdict(self.limits),
@@ -254,7 +257,7 @@ class Service:
 
     async def list_languages(self) -> Response:
         """Return the languages from which the models translate, as LibreTranslate lists them."""
-        return JSONResponse(libretranslate.languages(self.models))
+        return reply(libretranslate.languages(self.models))
 
     async def suggest(self, request: Request) -> Response:
         """Store a better translation, from which a model can learn later."""
@@ -275,7 +278,7 @@ class Service:
             print(f"error: {error}", file=sys.stderr)
             what, fix = "the correction was not stored", "ask the operator of the server"
             raise Refused(500, "failed", what, fix) from error
-        return JSONResponse({"success": True})
+        return reply({"success": True})
 
     async def send_document(self, request: Request) -> Response:
         """Begin to translate a document; the answer has the ID to ask for it."""
@@ -283,13 +286,13 @@ class Service:
         model = self._model(given.model)
         options = given.model_dump(include={"tgt_tag", "glossary"}, exclude_none=True)
         langs = model.translator.codec.src, model.target(options)
-        name = await self._add(given.file, model, langs, options)
+        name = await self._add(given.file, model, langs, options, request)
         document = self.documents.get(name)
-        return JSONResponse({"id": name, **document.description()}, 202)
+        return reply({"id": name, **document.description()}, 202)
 
     async def ask_document(self, name: str) -> Response:
         """Return how much of a document is translated, and which places a person must check."""
-        return JSONResponse(self.documents.get(name).description())
+        return reply(self.documents.get(name).description())
 
     async def fetch_document(self, name: str) -> Response:
         """Return the translation of a document."""
@@ -306,34 +309,41 @@ class Service:
     async def translate_file(self, request: Request) -> Response:
         """Translate a document in the form of LibreTranslate, which waits for the translation."""
         try:
+            deadline = time.monotonic() + self.limits.seconds
             given = read(LibreTranslateFile, await read_fields(request))
             chosen = libretranslate.find_direction(self.models, given.source, given.target)
             langs = chosen.source, chosen.target
-            name = await self._add(given.file, chosen.model, langs, chosen.options)
-            deadline = time.monotonic() + self.limits.seconds
-            while (document := self.documents.get(name)).state in ("waiting", "translating"):
-                if time.monotonic() > deadline:
-                    what = f"the document takes longer than {self.limits.seconds:g} seconds"
-                    raise Refused(504, "timeout", what, "use the page of the server")
-                await asyncio.sleep(DISCONNECT_INTERVAL)
+            name = await self._add(given.file, chosen.model, langs, chosen.options, request)
+            document = self.documents.get(name)
+            try:
+                await self.wait(document.done, request, deadline)
+            except Refused:
+                document.unwanted = True
+                raise
             if document.error is not None:
                 raise document.error
-            return JSONResponse({"translatedFileUrl": f"{request.base_url}documents/{name}/file"})
+            return reply({"translatedFileUrl": f"{request.base_url}documents/{name}/file"})
         except Refused as refused:
             return answer(refused, as_text=True)
 
     async def _add(
-        self, file: Any, model: ServedModel, langs: tuple[str, str], options: dict[str, Any]
+        self,
+        file: Any,
+        model: ServedModel,
+        langs: tuple[str, str],
+        options: dict[str, Any],
+        request: Request,
     ) -> str:
         if not isinstance(file, UploadFile):
             what, fix = "file: not a file", "send a form with the file as multipart/form-data"
             raise Refused(400, "bad_request", what, fix)
         document = Document(file.filename or "", await file.read(), model, langs, {**options})
-        return await asyncio.to_thread(self.documents.add, document)
+        deadline = time.monotonic() + self.limits.seconds
+        return await self.wait(self.documents.add(document, deadline), request, deadline)
 
     async def translate(self, body: TranslateRequest, request: Request) -> Response:  # type: ignore[valid-type]
         """Translate lines of text. A body with ``q`` has the form of LibreTranslate."""
-        return JSONResponse(await self.results(body, request))
+        return reply(await self.results(body, request))
 
     async def results(self, body: Any, request: Request) -> dict[str, Any]:
         """Translate a ``TranslateRequest``; return the values of a ``TranslateResponse``."""
@@ -343,7 +353,7 @@ class Service:
             name = model.name
             lines = self._lines(body.text)
             options = self._options(model, body, lines)
-            results = await self._results(model, lines, options, request)
+            results = await self.wait(model.submit(lines, options), request)
             status = 200
         except UserError:
             status = 422
@@ -418,19 +428,24 @@ class Service:
             )
         return given
 
-    async def _results(
-        self, model: ServedModel, lines: list[str], options: dict[str, Any], request: Request
-    ) -> list[dict[str, Any]]:
-        """Wait for the results; leave the queue if the client does, or if they take too long."""
-        future = asyncio.wrap_future(model.submit(lines, options))
-        deadline = time.monotonic() + self.limits.seconds
+    async def wait(
+        self, waited: Future[Result], request: Request, deadline: float | None = None
+    ) -> Result:
+        """Wait for a result; give it up if the client disconnects, or if it takes too long.
+
+        Args:
+            deadline: value of ``time.monotonic()``; None = the limit of a request from now on.
+        """
+        future = asyncio.wrap_future(waited)
+        if deadline is None:
+            deadline = time.monotonic() + self.limits.seconds
         try:
             while not future.done():
                 left = deadline - time.monotonic()
                 if left <= 0:
                     longest = quantity(self.limits.seconds, "second", "g")
                     what = f"the translation took longer than {longest}"
-                    fix = "send fewer lines, or send the request again later"
+                    fix = "send less text, or send the request again later"
                     raise Refused(504, "timeout", what, fix, retry=1)
                 await asyncio.wait([future], timeout=min(left, DISCONNECT_INTERVAL))
                 if not future.done() and await request.is_disconnected():

@@ -8,32 +8,34 @@ from __future__ import annotations
 
 import concurrent.futures
 import contextlib
-import io
+import functools
 import queue
 import secrets
 import sys
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import PurePath
 from typing import Any, Literal
 
-from nmt.apps.documents.document import count_segments, translate_bytes
 from nmt.apps.documents.job import Remark
-from nmt.apps.documents.lines import Phrases, Translate, Translated
+from nmt.apps.documents.lines import Link, Phrases, Translate, Translated
 from nmt.apps.documents.model import Word, linked, translated
-from nmt.apps.serve.limits import Limits, Refused
+from nmt.apps.serve.limits import Limits, Refused, stopping
 from nmt.apps.serve.model import ServedModel
+from nmt.apps.serve.worker import Worker, late
 from nmt.data.glossary import Term
-from nmt.errors import UserError
+from nmt.data.text import quantity
 
 WORKERS = 2  # documents that are translated at the same time
+READERS = 4  # and others that are read, or translated while their client waits
 MOST = 20  # documents in memory
 KEPT = 120.0  # seconds after its client has last asked for a document
 STEP = 0.2  # seconds between two checks that a document is still wanted
 BATCHES = 4  # so many batches of lines are queued together
-SHOWN = 100  # places to check of a document
+GROWTH = 10  # a translation has at most so many times the bytes that a document may have
 
 
 @dataclass(eq=False)
@@ -45,6 +47,8 @@ class Document:
         segments: number of texts in it.
         lines: number of lines that are translated; texts that occur twice are one line.
         asked: when its client last asked for it.
+        unwanted: whether its client has gone.
+        done: the future of its translation in the background.
     """
 
     name: str
@@ -58,12 +62,14 @@ class Document:
     state: Literal["waiting", "translating", "finished", "failed"] = "waiting"
     error: Refused | None = None
     asked: float = field(default_factory=time.monotonic)
+    unwanted: bool = False
+    done: Future[None] = field(default_factory=Future)
 
     def description(self) -> dict[str, Any]:
         """Return what a client needs to know, as JSON values."""
         places = [
             {"place": r.place, "problem": r.problem, "source": r.source, "text": r.translation}
-            for r in self.remarks[:SHOWN]
+            for r in self.remarks
         ]
         return {
             "name": self.name,
@@ -76,7 +82,7 @@ class Document:
 
 
 class Documents:
-    """The documents of a server.
+    """The documents of a server, which ``Worker`` processes read.
 
     Args:
         glossary: terms for documents that do not have a glossary.
@@ -85,31 +91,27 @@ class Documents:
     def __init__(self, limits: Limits, glossary: Sequence[Term] = ()) -> None:
         self.limits, self.glossary = limits, glossary
         self._documents: dict[str, Document] = {}
-        self._waiting: queue.SimpleQueue[Document] = queue.SimpleQueue()
         self._lock = threading.Lock()
         self._closed = False
-        for _ in range(WORKERS):
-            threading.Thread(target=self._work, name="nmt-documents", daemon=True).start()
+        self._now = ThreadPoolExecutor(READERS, "nmt-readers")
+        self._later = ThreadPoolExecutor(WORKERS, "nmt-documents")
+        self._workers = [Worker() for _ in range(READERS + WORKERS)]
+        self._idle: queue.LifoQueue[Worker] = queue.LifoQueue()  # the last one has its process
+        for worker in self._workers:
+            self._idle.put(worker)
 
-    def add(self, document: Document) -> str:
-        """Read a document, and translate it in the background; return its ID, which is secret.
+    def add(self, document: Document, deadline: float) -> Future[str]:
+        """Read a document, then translate it in the background.
 
-        Raises:
-            Refused: it is damaged or of another kind, or too many documents are in memory.
+        Returns:
+            The future of its ID, which is secret, as soon as it is read. It may raise ``Refused``:
+            the document is damaged or of another kind, or too many documents are in memory.
         """
-        document.name = PurePath(document.name.replace("\\", "/")).name
-        with _refused_user_errors():
-            source = io.BytesIO(document.data)
-            document.segments = count_segments(source, document.name, document.langs)
-        with self._lock:
-            self._forget()
-            if len(self._documents) >= MOST:
-                what = f"{MOST} documents are being translated or fetched"
-                raise Refused(429, "queue_full", what, "send the document again later", retry=10)
-            name = secrets.token_urlsafe()
-            self._documents[name] = document
-        self._waiting.put(document)
-        return name
+        return self._now.submit(self._add, document, deadline)
+
+    def translate(self, pages: Sequence[Document], deadline: float) -> Future[None]:
+        """Translate documents now, all until a value of ``time.monotonic()``."""
+        return self._now.submit(self._translate, pages, deadline)
 
     def get(self, name: str) -> Document:
         """Return a document.
@@ -127,60 +129,74 @@ class Documents:
             document.asked = time.monotonic()
             return document
 
-    def translate(self, document: Document, seconds: float) -> None:
-        """Translate a document now, unless nobody wants it any more.
-
-        Raises:
-            Refused: it is damaged, or takes longer than ``seconds``.
-        """
-        deadline = time.monotonic() + seconds
-        if self.glossary:
-            document.options.setdefault("glossary", self.glossary)
-
-        def stop() -> None:
-            now = time.monotonic()
-            if self._closed or now > document.asked + max(KEPT, self.limits.seconds):
-                raise Refused(503, "stopping", "nobody waits for the document", "send it again")
-            if now > deadline:
-                what = f"the document takes longer than {seconds:g} seconds"
-                raise Refused(504, "timeout", what, "divide it into several files")
-
-        translate = _through_queue(document, self.limits, stop)
-        with _refused_user_errors():
-            data, name = document.data, document.name
-            document.data, report = translate_bytes(data, name, document.langs, translate)
-        document.remarks = report.problems
-
     def close(self) -> None:
-        """End the translations."""
+        """End the translations, and the processes."""
         self._closed = True
+        for worker in self._workers:
+            worker.close()
+
+    def _add(self, document: Document, deadline: float) -> str:
+        document.name = PurePath(document.name.replace("\\", "/")).name
+        with self._worker() as worker:
+            document.segments = worker.count(document.data, document.name, document.langs, deadline)
+        with self._lock:
+            self._forget()
+            if len(self._documents) >= MOST:
+                what = f"{MOST} documents are being translated or fetched"
+                raise Refused(429, "queue_full", what, "send the document again later", retry=10)
+            name = secrets.token_urlsafe()
+            self._documents[name] = document
+            document.done = self._later.submit(self._work, document)
+        return name
 
     def _forget(self) -> None:
         oldest = time.monotonic() - KEPT
         self._documents = {k: one for k, one in self._documents.items() if one.asked > oldest}
 
-    def _work(self) -> None:
-        while True:
-            document = self._waiting.get()
-            document.state = "translating"
-            try:
-                self.translate(document, self.limits.file_seconds)
-                document.state = "finished"
-            except Exception as error:
-                if not isinstance(error, Refused):  # the operator finds the details here
-                    print(f"error: {type(error).__name__}: {error}", file=sys.stderr)
-                    what, fix = "the translation failed", "ask the operator of the server"
-                    error = Refused(500, "failed", what, fix)
-                document.error, document.state, document.data = error, "failed", b""
+    def _work(self, document: Document) -> None:
+        document.state = "translating"
+        try:
+            self._translate([document], time.monotonic() + self.limits.file_seconds)
+            document.state = "finished"
+        except Exception as error:
+            if not isinstance(error, Refused):  # the operator finds the details here
+                print(f"error: {type(error).__name__}: {error}", file=sys.stderr)
+                what, fix = "the translation failed", "ask the operator of the server"
+                error = Refused(500, "failed", what, fix)
+            document.error, document.state, document.data = error, "failed", b""
 
+    def _translate(self, documents: Sequence[Document], deadline: float) -> None:
+        seconds = deadline - time.monotonic()
+        with self._worker() as worker:
+            for document in documents:
+                if self.glossary:
+                    document.options.setdefault("glossary", self.glossary)
+                stop = functools.partial(self._check_wanted, document, deadline, seconds)
+                document.data, document.remarks = worker.translate(
+                    document.data,
+                    document.name,
+                    document.langs,
+                    deadline,
+                    _through_queue(document, self.limits, stop),
+                    GROWTH * self.limits.file,
+                )
 
-@contextlib.contextmanager
-def _refused_user_errors() -> Iterator[None]:
-    try:
-        yield
-    except UserError as error:
-        what = f"{error.at}: {error.what}" if error.at else error.what
-        raise Refused(422, "bad_document", what, error.fix or "send another file") from error
+    def _check_wanted(self, document: Document, deadline: float, seconds: float) -> None:
+        now = time.monotonic()
+        if now > deadline:
+            raise late(seconds)
+        if self._closed:
+            raise stopping()
+        if document.unwanted or now > document.asked + max(KEPT, self.limits.seconds):
+            raise Refused(503, "stopping", "nobody waits for the document", "send it again")
+
+    @contextlib.contextmanager
+    def _worker(self) -> Iterator[Worker]:
+        worker = self._idle.get()
+        try:
+            yield worker
+        finally:
+            self._idle.put(worker)
 
 
 def _through_queue(document: Document, limits: Limits, stop: Callable[[], None]) -> Translate:
@@ -208,19 +224,28 @@ def _through_queue(document: Document, limits: Limits, stop: Callable[[], None])
     ) -> Sequence[Translated] | None:
         if require is not None and not model.require:
             return None
-        found: list[Translated] = []
-        for start in range(0, len(lines), size):
-            some = lines[start : start + size]
+        found: dict[int, Translated] = {}
+        most = limits.characters  # the time to segment a line grows faster than its length
+        short = [index for index, line in enumerate(lines) if len(line) <= most]
+        for start in range(0, len(short), size):
+            some = short[start : start + size]
             options = dict(document.options)
             if require is not None:
-                options |= {"stop_rule": "bound", "require": [*require[start : start + size]]}
+                options |= {"stop_rule": "bound", "require": [require[index] for index in some]}
             if align and model.align:
                 options["align"] = True
-            found += [_translated(one, "align" in options) for one in search(some, options)]
+            results = search([lines[index] for index in some], options)
+            for index, result in zip(some, results, strict=True):
+                found[index] = _translated(result, "align" in options)
             document.lines = min(document.segments, document.lines + len(some))
-        return found
+        return [found.get(index) or _too_long(line, most) for index, line in enumerate(lines)]
 
     return translate
+
+
+def _too_long(line: str, most: int) -> Translated:
+    problem = f"not translated: a sentence of over {quantity(most, 'character')}"
+    return Translated(line, [Link(0, len(line), 0, len(line))], problem)
 
 
 def _translated(result: dict[str, Any], aligned: bool) -> Translated:

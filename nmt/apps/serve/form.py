@@ -16,11 +16,16 @@ from nmt.apps.serve.schema import problems_of
 from nmt.errors import UserError
 
 FORM_TYPES = ("application/x-www-form-urlencoded", "multipart/form-data")
+MOST_FIELDS = 100
 Fields = TypeVar("Fields", bound=BaseModel)
 
 
 async def read_fields(request: Request) -> dict[str, Any]:
-    """Return the fields of a body: of a JSON object or a form. A body of another kind has none."""
+    """Return the fields of a body: of a JSON object or a form. A body of another kind has none.
+
+    Raises:
+        Refused: there are too many.
+    """
     kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     body = await request.body()  # kept for those who read it after this
     try:
@@ -31,7 +36,12 @@ async def read_fields(request: Request) -> dict[str, Any]:
         fields = json.loads(body)
     except (ValueError, RecursionError, HTTPException, MultiPartException):
         return {}
-    return fields if isinstance(fields, dict) else {}
+    if not isinstance(fields, dict):
+        return {}
+    if len(fields) > MOST_FIELDS:  # before an error is made for each
+        what = f"the body has {len(fields):,} fields, at most {MOST_FIELDS} are allowed"
+        raise Refused(422, "bad_request", what, "see GET /docs")
+    return fields
 
 
 def read(form: type[Fields], fields: dict[str, Any]) -> Fields:
@@ -63,6 +73,12 @@ def answer(refused: Refused, as_text: bool = False) -> Response:
     error: Any = {"code": refused.code, "message": refused.message, "fix": refused.fix}
     if as_text:
         error = f"{refused.message}: {refused.fix}"
-    # in ASCII: a message may quote a surrogate of the request, which UTF-8 cannot represent
-    body = json.dumps({"error": error})
-    return Response(body, refused.status, headers, media_type="application/json")
+    return reply({"error": error}, refused.status, headers)
+
+
+def reply(values: Any, status: int = 200, headers: dict[str, str] | None = None) -> Response:
+    """Return a JSON answer."""
+    text = json.dumps(values, ensure_ascii=False)
+    # it may quote a surrogate of the request: UTF-8 cannot represent it, but JSON can, as \\ud800
+    body = text.encode("utf-8", "backslashreplace")
+    return Response(body, status, headers, media_type="application/json")

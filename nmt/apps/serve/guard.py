@@ -7,13 +7,12 @@ import contextlib
 import hmac
 import ipaddress
 import re
-from urllib.parse import urlsplit
 
 from starlette.requests import Request
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from nmt.apps.serve.form import answer, read_fields
-from nmt.apps.serve.limits import Limits, Refused
+from nmt.apps.serve.limits import Limits, Refused, stopping
 
 # without a key: they contain no data; clients of LibreTranslate read the languages first
 OPEN_PATHS = {"/", "/docs", "/openapi.json", "/health", "/languages"}
@@ -31,6 +30,12 @@ def is_loopback(host: str) -> bool:
         return ipaddress.ip_address(host).is_loopback
     except ValueError:
         return host.lower() == "localhost"
+
+
+def _host_of(site: str) -> str:
+    """Return the host of ``host:port``, without the brackets of an address of IPv6."""
+    host = site if site.endswith("]") else site.rpartition(":")[0] or site
+    return host.removeprefix("[").removesuffix("]")
 
 
 class Guard:
@@ -95,20 +100,18 @@ class Guard:
         """Without a key, refuse what other machines or their pages send."""
         if self._key is not None:
             return
-        host = headers.get("host", b"").decode("latin-1")
-        name = host if host.endswith("]") else host.rpartition(":")[0] or host
-        if not is_loopback(name.removeprefix("[").removesuffix("]")):
+        name = _host_of(headers.get("host", b"").decode("latin-1"))
+        if not is_loopback(name):
             what = f"the server answers requests to localhost only, not to {name!r}"
             fix = "open it as http://localhost:PORT, or start nmt-serve with an API key"
             raise Refused(421, "wrong_host", what, fix)
         origin = headers.get("origin", b"").decode("latin-1")
         scheme, _, site = origin.partition("://")
-        if origin and not scheme.endswith("-extension"):  # of a browser, which its user installed
-            name = urlsplit(f"//{site}").hostname or ""
-            if not is_loopback(name):
-                what = f"pages of {origin!r} may not use the server"
-                fix = "use its own page, or start nmt-serve with an API key"
-                raise Refused(403, "wrong_origin", what, fix)
+        is_page = origin and not scheme.endswith("-extension")  # which the user has installed
+        if is_page and not is_loopback(_host_of(site)):
+            what = f"pages of {origin!r} may not use the server"
+            fix = "use its own page, or start nmt-serve with an API key"
+            raise Refused(403, "wrong_origin", what, fix)
 
     def _has_key(self, headers: dict[str, bytes]) -> bool:
         kind, _, token = headers.get("authorization", b"").partition(b" ")
@@ -119,13 +122,16 @@ class Guard:
         assert self._key is not None
         fields = await read_fields(Request(scope, _replay(body, receive)))
         given = fields.get("api_key")
-        return isinstance(given, str) and hmac.compare_digest(given.encode(), self._key)
+        if not isinstance(given, str):
+            return False
+        return hmac.compare_digest(given.encode("utf-8", "replace"), self._key)
 
     async def _body(self, headers: dict[str, bytes], receive: Receive, is_file: bool) -> bytes:
         most = self.limits.file if is_file else self.limits.body
         seconds = SECONDS_TO_SEND_FILE if is_file else SECONDS_TO_SEND_BODY
         length = headers.get("content-length", b"0")
-        if length.isdigit() and int(length) > most:
+        # Python converts numbers of some thousand digits at most
+        if length.isdigit() and (len(length) > len(str(most)) or int(length) > most):
             raise _too_large(most)
         try:
             return await asyncio.wait_for(_receive_body(receive, most), seconds)
@@ -154,12 +160,6 @@ def _too_large(most: int) -> Refused:
 def _wrong_key() -> Refused:
     what, fix = "the API key is missing or wrong", "send the header 'Authorization: Bearer KEY'"
     return Refused(401, "wrong_key", what, fix)
-
-
-def stopping() -> Refused:
-    """Return the answer to translations that a server which shuts down does not finish."""
-    what, fix = "the server is shutting down", "send the request again later, or to another server"
-    return Refused(503, "stopping", what, fix, retry=5)
 
 
 def _replay(body: bytes, receive: Receive) -> Receive:

@@ -7,20 +7,20 @@ identify languages: ``auto`` stands for the only source language that is transla
 
 from __future__ import annotations
 
-import asyncio
+import time
 from collections.abc import Callable, Coroutine, Iterator
 from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple, TypeAlias
 
 from fastapi import Request
-from fastapi.responses import JSONResponse, Response
+from fastapi.responses import Response
 from fastapi.routing import APIRoute
 from pydantic import BaseModel, BeforeValidator, Field
 
-from nmt.apps.serve.documents import Document, Documents
-from nmt.apps.serve.form import answer, bad_option, read, read_fields
+from nmt.apps.serve.documents import Document
+from nmt.apps.serve.form import answer, bad_option, read, read_fields, reply
 from nmt.apps.serve.limits import Refused
 from nmt.apps.serve.model import ServedModel
-from nmt.apps.serve.schema import TranslateRequest
+from nmt.apps.serve.schema import Texts, TranslateRequest
 from nmt.data.languages import language_name, standard_code
 from nmt.data.text import is_blank
 from nmt.errors import UserError
@@ -35,7 +35,7 @@ Text: TypeAlias = Annotated[str, Field(min_length=1)]
 class LibreTranslateRequest(BaseModel):
     """A text to translate."""
 
-    q: str | list[str] = Field(description="A text, or a list of texts.")
+    q: str | Texts = Field(description="A text, or a list of texts.")
     source: Text = Field(description="Language of the text, or `auto`, as GET /languages lists it.")
     target: Text = Field(description="Language to translate to, as GET /languages lists it.")
     format: Literal["text", "html"] = Field("text", description="Whether the texts have tags.")
@@ -158,7 +158,7 @@ def route(service: Service) -> type[APIRoute]:
                 if "q" not in fields:
                     return await other(request)
                 try:
-                    return JSONResponse(await _values(service, fields, request))
+                    return reply(await _values(service, fields, request))
                 except Refused as refused:
                     return answer(refused, as_text=True)
                 except UserError as error:
@@ -175,8 +175,7 @@ async def _values(service: Service, fields: dict[str, Any], request: Request) ->
     texts = asked.q if isinstance(asked.q, list) else [asked.q]
     values: dict[str, Any] = {}
     if asked.format == "html":
-        pages = [await _html(text, asked, chosen, service.documents) for text in texts]
-        values["translatedText"] = pages
+        values["translatedText"] = await _html(service, texts, asked, chosen, request)
     else:
         best, *others = await _plain(service, texts, asked, chosen, request)
         values["translatedText"] = best
@@ -218,15 +217,29 @@ async def _plain(
 
 
 async def _html(
-    text: str, asked: LibreTranslateRequest, chosen: Direction, documents: Documents
-) -> str:
+    service: Service,
+    texts: list[str],
+    asked: LibreTranslateRequest,
+    chosen: Direction,
+    request: Request,
+) -> list[str]:
     if asked.alternatives:
         what = "format: html has no alternatives"
         raise Refused(400, "bad_request", what, "leave out alternatives, or send plain text")
-    if is_blank(text):
-        return text
-    data = text.encode("utf-8-sig", "replace")  # with its mark, no tag decides the encoding
     langs = chosen.source, chosen.target
-    page = Document("q.html", data, chosen.model, langs, {**chosen.options})
-    await asyncio.to_thread(documents.translate, page, documents.limits.seconds)
-    return page.data.decode("utf-8-sig")
+    pages = {  # of texts that are not blank; with a mark, no tag decides the encoding
+        text: Document(
+            "q.html", text.encode("utf-8-sig", "replace"), chosen.model, langs, {**chosen.options}
+        )
+        for text in texts
+        if not is_blank(text)
+    }
+    deadline = time.monotonic() + service.limits.seconds
+    try:
+        await service.wait(
+            service.documents.translate([*pages.values()], deadline), request, deadline
+        )
+    finally:
+        for page in pages.values():
+            page.unwanted = True
+    return [pages[text].data.decode("utf-8-sig") if text in pages else text for text in texts]

@@ -56,3 +56,9 @@ class Refused(Exception):
         super().__init__(message)
         self.status, self.code, self.message, self.fix = status, code, message, fix
         self.retry = retry
+
+
+def stopping() -> Refused:
+    """Return the answer to translations that a server which shuts down does not finish."""
+    what, fix = "the server is shutting down", "send the request again later, or to another server"
+    return Refused(503, "stopping", what, fix, retry=5)

@@ -17,6 +17,8 @@ from nmt.decoding.codec import Translation
 from nmt.decoding.options import SearchOptions, search_options
 from nmt.errors import UserError
 
+LONG = 100  # so a line of 2,000 characters is a batch of its own, and one of 200 is as before
+
 
 class ServedModel:
     """A Translator that several requests use at the same time.
@@ -74,6 +76,9 @@ class ServedModel:
             "tags": codec.vocab.tags,
             "tgt_tags": codec.vocab.tgt_tags,
             "tgt_tag_required": info.tgt_tag_required,
+            "tgt_names": {
+                tag: language_name(codec.for_tag(tag).tgt) for tag in ("", *codec.vocab.tgt_tags)
+            },
             "token_scores": self.scores,
             "align": self.align,
             "glossary": self.glossary,
@@ -110,7 +115,9 @@ class ServedModel:
             Refused: the queue is full.
             UserError: an option is not allowed.
         """
-        costs = self.work(lines, self.check(options))
+        work = self.work(lines, self.check(options))
+        # pieces and attention of a long line take time that nothing can interrupt
+        costs = [cost + len(line) ** 2 / LONG for cost, line in zip(work, lines, strict=True)]
         # a sample is a function of its line number, and phrases are those of numbered lines
         together = not options.get("sample") and "require" not in options
         return self.batcher.submit(lines, costs, options, together)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Annotated, Any, TypeAlias
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, Json, create_model
+from pydantic import BaseModel, ConfigDict, Field, Json, create_model
 
 from nmt.config.errors import allowed
 from nmt.decoding.options import SearchOptions
@@ -60,15 +60,10 @@ MEANINGS = {
 }
 
 
-def _phrase(phrase: str) -> str:
-    # pydantic's own limit refuses surrogates
-    if len(phrase) > LONGEST_PHRASE:
-        raise ValueError(f"a phrase has at most {LONGEST_PHRASE} characters")
-    return phrase
-
-
-Phrase: TypeAlias = Annotated[str, AfterValidator(_phrase)]
+# pydantic refuses a lone surrogate in a text of limited length
+Phrase: TypeAlias = Annotated[str, Field(max_length=LONGEST_PHRASE)]
 Term: TypeAlias = Annotated[list[Phrase], Field(min_length=2, max_length=2)]
+Texts: TypeAlias = Annotated[list[str], Field(fail_fast=True)]  # not an error for each
 Terms: TypeAlias = Annotated[list[Term], Field(max_length=MOST_TERMS)]
 
 
@@ -141,6 +136,7 @@ class ModelDescription(BaseModel):
     tags: list[str]
     tgt_tags: list[str]
     tgt_tag_required: bool = Field(description="whether a request must choose one of tgt_tags")
+    tgt_names: dict[str, str] = Field(description="names of the languages of tgt_tags, and of none")
     token_scores: bool = Field(description="whether it supports the option token_scores")
     align: bool = Field(description="whether it supports the option align")
     glossary: bool = Field(description="whether it supports the option glossary")
@@ -233,7 +229,7 @@ def _request() -> type[BaseModel]:
         __config__=ConfigDict(extra="forbid", strict=True),
         __doc__="Text and search options; the recipe of the model has the defaults.",
         text=(
-            str | list[str],
+            str | Texts,
             Field(description="A text, of which each line is translated alone, or a list of lines"),
         ),
         model=(str | None, Field(None, description="A name of GET /models. Default: the first.")),

@@ -12,6 +12,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import functools
+import logging
 import os
 import signal
 import socket
@@ -39,6 +40,7 @@ ACCEPTED_AT_ONCE = 32  # connections, before the first of them is counted
 RESERVED = 4 * ACCEPTED_AT_ONCE  # descriptors for these, and for files
 SECONDS_TO_SEND_HEADERS = 10.0  # also between two requests
 SECONDS_TO_READ = 30.0  # an answer, after the longest time of a translation
+SECONDS_BETWEEN_CHECKS = 0.2  # that a client which sends nothing more is there
 SECONDS_BETWEEN_NOTES = 60.0
 
 
@@ -105,11 +107,12 @@ class Connection(asyncio.Protocol):
         self._all = all_connections
         self._loop = _loop or asyncio.get_running_loop()
         state = {**app_state, CONNECTION: self}
-        self._http = AutoHTTPProtocol(  # type: ignore[call-arg]
+        self._http: Any = AutoHTTPProtocol(  # type: ignore[call-arg]
             config=config, server_state=server_state, app_state=state, _loop=self._loop
         )
         self._transport: asyncio.Transport | None = None
         self._timer: asyncio.TimerHandle | None = None
+        self._half_closed = False  # no further request comes
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Begin to wait for a request."""
@@ -122,9 +125,28 @@ class Connection(asyncio.Protocol):
         """Pass data to uvicorn."""
         self._http.data_received(data)
 
-    def eof_received(self) -> bool | None:
-        """Pass the end of the data to uvicorn."""
-        return self._http.eof_received()
+    def eof_received(self) -> bool:
+        """Return whether the connection stays open, for an answer.
+
+        The client has closed the connection, or only its side of it, and waits for the answer. TCP
+        says which if the server sends something, here that it goes on (RFC 9110, section 15.2).
+        """
+        cycle = self._http.cycle
+        if self._transport is None or cycle is None or cycle.response_complete:
+            return False
+        self._half_closed = True
+        if not cycle.response_started and cycle.scope["http_version"] != "1.0":
+            self._transport.write(b"HTTP/1.1 100 Continue\r\n\r\n")
+        self._abort_if_closed()
+        return True
+
+    def _abort_if_closed(self) -> None:
+        if self._transport is None:
+            return
+        if self._transport.get_extra_info("socket").getsockopt(socket.SOL_SOCKET, socket.SO_ERROR):
+            self.abort()
+        else:
+            self._loop.call_later(SECONDS_BETWEEN_CHECKS, self._abort_if_closed)
 
     def pause_writing(self) -> None:
         """Tell uvicorn that the client does not read."""
@@ -156,7 +178,9 @@ class Connection(asyncio.Protocol):
     def __exit__(self, *_: object) -> None:
         """Begin to wait for the next request."""
         self._leave()
-        if self._transport is not None:
+        if self._half_closed and self._transport is not None:
+            self._transport.close()
+        elif self._transport is not None:
             self._wait()
 
     def _wait(self) -> None:
@@ -213,9 +237,11 @@ class Server(uvicorn.Server):
     async def on_tick(self, counter: int) -> bool:
         """Return whether the server ends now; called ten times a second."""
         end = await super().on_tick(counter)
-        if time.monotonic() > self._end_of_grace:
+        late = time.monotonic() - self._end_of_grace
+        if late > 0:
             self.service.abort()
-        return end or (self.guard.stopping and not self.guard.active)
+        # a client that does not read its answer is not waited for
+        return end or (self.guard.stopping and (not self.guard.active or late > SECONDS_TO_CLOSE))
 
     @contextlib.contextmanager
     def capture_signals(self) -> Iterator[None]:
@@ -264,6 +290,7 @@ def run(service: Service, opened: socket.socket) -> None:
     Raises:
         KeyboardInterrupt: Ctrl-C ended the server.
     """
+    logging.getLogger("python_multipart").setLevel(logging.ERROR)  # as that of uvicorn
     server = Server(service)
     host, port = opened.getsockname()[:2]
     host = f"[{host}]" if ":" in host else host

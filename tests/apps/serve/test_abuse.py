@@ -99,6 +99,36 @@ def test_sigterm_under_load_ends_in_the_stated_time(server: Callable[..., Proces
     assert time.monotonic() - started < 1 + SOON
 
 
+def test_a_client_that_has_closed_its_side_gets_its_answer(start: Callable[..., Process]) -> None:
+    process = start()
+    for version in (b"1.0", b"1.1"):
+        with socket.create_connection(("127.0.0.1", process.port), SECONDS) as one:
+            body = json.dumps({"text": LINES}).encode()
+            one.sendall(
+                b"POST /translate HTTP/%s\r\nHost: localhost\r\nContent-Type: application/json\r\n"
+                b"Content-Length: %d\r\n\r\n%s" % (version, len(body), body)
+            )
+            one.shutdown(socket.SHUT_WR)
+            answer = b"".join(iter(lambda: one.recv(1 << 16), b""))  # up to the end, which comes
+        *_, head, values = answer.split(b"\r\n\r\n")
+        assert head.startswith(b"HTTP/1.1 200")
+        assert len(json.loads(values)["lines"]) == len(LINES)
+
+
+def test_sigterm_does_not_wait_for_a_client_that_does_not_read(
+    start: Callable[..., Process], run: Path, opened: ExitStack
+) -> None:
+    process = start(run, "--grace", "1")
+    (one,) = connect(process, b"", 1, opened)
+    request = b"GET /openapi.json HTTP/1.1\r\nHost: localhost\r\n\r\n"
+    one.sendall(request * 400)  # more than the buffers of the connection
+    time.sleep(1)
+    process.process.send_signal(signal.SIGTERM)
+    started = time.monotonic()
+    assert process.process.wait(SECONDS) == 0
+    assert time.monotonic() - started < 1 + 2 * SOON
+
+
 @pytest.fixture
 def opened() -> Iterator[ExitStack]:
     """Connections that are closed at the end."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import json
 import re
 import time
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -14,6 +15,7 @@ import pytest
 import tests.apps.serve.conftest  # noqa: F401, skips without the extra
 from nmt.apps.serve import app, guard
 from nmt.apps.serve.app import Service
+from nmt.apps.serve.batcher import BATCH_COST
 from nmt.config.schema import meanings
 from nmt.data.sentences import UsualLine
 from nmt.decoding.options import SearchOptions
@@ -187,7 +189,7 @@ def test_concurrent_requests_share_batches_and_each_gets_its_answer(
         ),
         (
             {"text": "a", "forbid_all": ["b" * 101]},
-            (422, "bad_request", "forbid_all.0: Value error, a phrase has at most 100"),
+            (422, "bad_request", "forbid_all.0: String should have at most 100"),
         ),
         (
             {"text": "a", "glossary": [["b"]]},
@@ -420,11 +422,72 @@ def test_a_wrong_method_and_an_unknown_path_have_codes_of_their_own(client: Any)
     assert problem(client.get("/nothing")) == (404, "no_such_path")
 
 
-def test_an_error_can_quote_a_surrogate_and_constraints_ignore_one(client: Any) -> None:
-    body = b'{"text": "a", "tag": "\\ud800"}'
-    answer = client.post("/translate", content=body, headers=JSON)
+def test_an_error_can_quote_a_surrogate(client: Any) -> None:
+    answer = client.post("/translate", content=b'{"text": "a", "tag": "\\ud800"}', headers=JSON)
     assert problem(answer) == (422, "bad_option")
     assert message(answer).startswith("the model has no tag \ud800;")
-    body = b'{"text": "a", "forbid_all": ["a\\ud800"]}'
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        r'"forbid_all": ["a\ud800"]',
+        r'"glossary": [["\ud800", "a"]]',
+        r'"glossary": [["a", "\udfff"]]',
+        '"glossary": [["a", "b", "c"]]',
+        '"model": ' + "[" * 5_000 + "]" * 5_000,
+        '"seed": 1e999',
+        '"seed": ' + "9" * 5_000,
+        '"text": [' + "1, " * 1_000 + "1]",
+        ", ".join(f'"{number}": 1' for number in range(101)),
+    ],
+    ids=lambda fields: fields[:20],
+)
+def test_odd_values_are_refused_in_a_short_answer(make: Make, fields: str) -> None:
+    _, client = make(limits=dataclasses.replace(LIMITS, body=20_000))
+    body = f'{{"text": "a", {fields}}}'
     answer = client.post("/translate", content=body, headers=JSON)
-    assert answer.status_code == 200, answer.text
+    assert answer.status_code in (400, 422)
+    assert problem(answer)[1] == "bad_request"
+    assert len(answer.content) < 1_000
+
+
+def test_text_with_a_surrogate_or_nul_is_translated(client: Any) -> None:
+    expected = texts(client.post("/translate", json={"text": "o  can "}))
+    body = b'{"text": "o\\u0000\\ud800can\\udfff"}'
+    assert texts(client.post("/translate", content=body, headers=JSON)) == expected
+
+
+@pytest.mark.parametrize("given", ["\ud800", "0123456789abcde\udfff", "\0", "é" * 16])
+def test_a_key_may_be_any_text(make: Make, given: str) -> None:
+    _, client = make(key=KEY)
+    body = json.dumps({"q": "pan", "source": "gl", "target": "en", "api_key": given})
+    assert problem(client.post("/translate", content=body, headers=JSON)) == (401, "wrong_key")
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "expected"),
+    [
+        ("Origin", "http://[", (403, "wrong_origin")),
+        ("Origin", "http://]:80", (403, "wrong_origin")),
+        ("Origin", "http://[::1", (403, "wrong_origin")),
+        ("Origin", "http://a@[localhost]:x", (403, "wrong_origin")),
+        ("Host", "[", (421, "wrong_host")),
+        ("Host", "[::1]x", (421, "wrong_host")),
+        ("Host", b"\xff", (421, "wrong_host")),
+        ("Content-Length", "9" * 5_000, (413, "body_too_large")),
+        ("Content-Type", b"multipart/form-data; boundary=\xff", (422, "bad_request")),
+    ],
+)
+def test_odd_headers_are_refused(client: Any, name: str, value: Any, expected: Any) -> None:
+    body, headers = '{"txt": "a"}', {**JSON, name: value}
+    assert problem(client.post("/translate", content=body, headers=headers)) == expected
+
+
+def test_a_long_line_is_a_batch_of_its_own(service: Service) -> None:
+    model = service.models["one"]
+    costs = []
+    model.batcher.submit = lambda lines, cost, *rest: costs.extend(cost)  # type: ignore[method-assign,assignment,func-returns-value]
+    model.submit(["a" * 2_000, "a" * 100], {"beam": 1})
+    assert costs[0] > BATCH_COST
+    assert costs[1] < 300

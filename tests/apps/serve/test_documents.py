@@ -140,6 +140,40 @@ def test_a_document_takes_a_limited_time_and_is_forgotten(
     assert problem(client.get(f"/documents/{sent}")) == (404, "no_such_document")
 
 
+def test_a_list_of_pages_has_one_limit(make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
+    service, client = make(limits=dataclasses.replace(LIMITS, seconds=2))
+    translator = service.models["one"].translator
+    stream = translator.stream
+
+    def slow(lines: Any, **options: Any) -> Any:
+        time.sleep(0.5)
+        return stream(lines, **options)
+
+    monkeypatch.setattr(translator, "stream", slow)
+    pages = [f"<p>{line} {n}</p>" for n in range(20) for line in LINES]
+    body = {"q": pages, "format": "html", "source": "gl", "target": "en"}
+    started = time.monotonic()
+    answer = client.post("/translate", json=body)
+    assert answer.status_code == 504
+    assert "2 seconds" in answer.json()["error"]
+    assert time.monotonic() - started < 2 + SECONDS / 4
+    body["q"] = pages[0]
+    assert client.post("/translate", json=body).status_code == 200
+
+
+def test_a_sentence_over_the_limit_is_not_translated_and_must_be_checked(client: Any) -> None:
+    sent = send(client, "a.txt", f"{'a' * 61}\n\npan\n").json()["id"]
+    place = finished(client, sent)["to_check"][0]
+    assert (place["place"], place["text"]) == ("line 1", "a" * 61)
+    pan = untrained().translate(["pan"])[0]
+    assert client.get(f"/documents/{sent}/file").text == f"{'a' * 61}\n\n{pan}\n"
+
+
+def test_a_service_that_ends_refuses_documents(client: Any, service: Service) -> None:
+    service.abort()
+    assert problem(send(client, "a.txt", "o can")) == (503, "stopping")
+
+
 def test_only_some_documents_are_in_memory(
     client: Any, service: Service, monkeypatch: pytest.MonkeyPatch
 ) -> None:
