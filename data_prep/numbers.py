@@ -6,6 +6,7 @@ count years from different events, and hours to 12 or to 24.
 
 from __future__ import annotations
 
+import unicodedata
 from collections import Counter
 
 import regex
@@ -29,7 +30,7 @@ _GREGORIAN = range(1600, 2200)
 def _numbers(text: str) -> set[str]:
     """Return the runs of digits of a text as Latin digits, without zeros where all are zeros."""
     runs = _NUMBER.findall(text.translate(_OTHER_ZERO))
-    digits = ("".join(str(_CHINESE.find(c) if c in _CHINESE else int(c)) for c in r) for r in runs)
+    digits = ("".join(str(_CHINESE.find(c) if c in _CHINESE else unicodedata.decimal(c, 0)) for c in r) for r in runs)
     return {number for number in digits if _without_zeros(number)}
 
 

@@ -336,7 +336,7 @@ RECIPE = "src: gl\ntgt: en\ndata: {{train: a, dev: b, augment: {0}}}\n{1}"
     [
         ("{typo: 0.1}", "", "data.augment: .typo. is not a key of a mapping of case, accents"),
         ("{case: 1.5}", "", 'data.augment.case: "1.5" is not a mapping of .* from 0 to 1'),
-        ("{case: 0.1}", "segment: {kind: whitespace}", "data.augment needs pieces"),
+        ("{case: 0.1}", "segment: {kind: whitespace}", "data.augment needs subwords"),
         ("{case: 0.1}", "task: causal_lm", "data.augment has no effect with task: causal_lm"),
     ],
 )

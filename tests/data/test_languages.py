@@ -138,7 +138,7 @@ def test_another_language_of_the_same_script():
     train = {"train": (lines("o can dorme na casa"), lines("the dog sleeps in the house"))}
     dev = {"dev": (lines("szczęście wyższych sfer"), lines("the house of the dog sleeps"))}
     _, warnings = check(train, dev, ("gl", "en"))
-    assert any("dev: the gl side has only" in w and "the same language" in w for w in warnings)
+    assert any("dev: the gl side shares only" in w and "the same language" in w for w in warnings)
 
 
 def test_little_text_raises_no_warning():

@@ -87,7 +87,7 @@ def test_drops_and_counts(tmp_path: Path):
     assert train.duplicates == 1
     assert train.dropped == {
         "longer than 2,000 characters": Finding(1, ["train:1"]),
-        "longer than 100 pieces": Finding(1, ["train:2"]),
+        "longer than 100 subwords": Finding(1, ["train:2"]),
     }
     text = summary(p.report)
     assert "train: 208 lines; 3 blank, which separate documents; 2 dropped" in text
@@ -138,7 +138,7 @@ def test_another_language_is_a_warning(tmp_path: Path):
     english = ["the quick brown fox jumps over the lazy dog in the green garden"] * 30
     other = ["zwölf große boxkämpfer jagen viktor quer über den sylter deich"] * 30
     p = prepared(tmp_path, train=english, dev=other, data={"checks": "warn"})
-    assert any("dev: the en side has only" in w for w in p.report.warnings)
+    assert any("dev: the en side shares only" in w for w in p.report.warnings)
     greek = ["ξεσκεπάζω την ψυχοφθόρα βδελυγμία του κόσμου"] * 30
     p = prepared(tmp_path, train=greek, dev=greek, data={"checks": "warn"})
     assert any("only 0% of the letters of the en side are Latin" in w for w in p.report.warnings)

@@ -14,8 +14,7 @@ EXAMPLES = """\
 examples:
   %(prog)s opus-mt-en-fr -o runs/opus-mt-en-fr
   %(prog)s nllb-600M -o runs/en-sw --src-lang en --tgt-lang sw
-  %(prog)s opus-mt-ROMANCE-en -o runs/gl-en --src-lang gl
-  %(prog)s opus-mt-en-ROMANCE -o runs/en-gl --src-lang en --tgt-lang gl"""
+  %(prog)s opus-mt-ROMANCE-en -o runs/gl-en --src-lang gl"""
 
 
 def parser() -> argparse.ArgumentParser:

@@ -148,7 +148,7 @@ def test_each_variant_exists_for_each_corpus(folder):
     paths = [entry.path for entry in (*small.data.train, *small.data.dev)]
     assert (small.src, paths) == ("gl", [str(folder / "s/train"), str(folder / "a/dev")])
     assert (slovak.src, slovak.data.dev[0].path) == ("sk", str(folder / "sk/dev"))
-    assert (sweep.seeds, sweep.baseline, sweep.search) == ([1, 2], "pre", None)
+    assert (sweep.seeds, sweep.baseline) == ([1, 2], "pre")
     assert sweep.budget == Budget(hours=0.5, tokens=2e6)
     # the keys of a sweep do not change what nmt-train trains
     assert load_recipe("v.yaml", variant="slovak/post") == slovak
