@@ -30,8 +30,12 @@ _GREGORIAN = range(1600, 2200)
 def _numbers(text: str) -> set[str]:
     """Return the runs of digits of a text as Latin digits, without zeros where all are zeros."""
     runs = _NUMBER.findall(text.translate(_OTHER_ZERO))
-    digits = ("".join(str(_CHINESE.find(c) if c in _CHINESE else unicodedata.decimal(c, 0)) for c in r) for r in runs)
-    return {number for number in digits if _without_zeros(number)}
+    numbers = ("".join(map(_digit, run)) for run in runs)
+    return {number for number in numbers if _without_zeros(number)}
+
+
+def _digit(char: str) -> str:
+    return str(_CHINESE.find(char) if char in _CHINESE else unicodedata.decimal(char, 0))
 
 
 def _without_zeros(number: str) -> str:

@@ -229,8 +229,7 @@ class TextCodec:
         if most is not None or not fits(texts):
             normal = self.segmenter.moses.normalize(clean_line(line))
             lang = base_language(src or self.src)
-            known = self.usual.abbreviations.get(lang, ())
-            sentences = split_sentences(normal, lang, known)
+            sentences = split_sentences(normal, lang, self.abbreviations(src))
             texts = join_in_parts(sentences, fits)
         parts = []
         for text in texts:
@@ -353,6 +352,10 @@ class TextCodec:
                 fix=f"choose one of its {kind}s" if tags else "leave the tag out",
             )
         return np.array(self.vocab.ids(tag_piece(tag)), dtype=np.int64)
+
+    def abbreviations(self, src: str | None = None) -> Sequence[str]:
+        """Return the words of a source language whose stop ends no sentence, in small letters."""
+        return self.usual.abbreviations.get(base_language(src or self.src), ())
 
     def source_pieces(self, line: str, src: str | None = None) -> list[str]:
         """Segment a line of a language, None = that of the model; a blank line has no pieces."""

@@ -217,7 +217,9 @@ class Documents:
                 bar.update(count)
 
             draft = journal.draft(path)
-            report = translate_file(path, draft, langs, translate, self.reading, progress)
+            known = tuple(translator.codec.abbreviations(langs[0]))
+            reading = dataclasses.replace(self.reading, abbreviations=known)
+            report = translate_file(path, draft, langs, translate, reading, progress)
         journal.add(path)
         self._write_report(path, report)
         journal.finish(path)

@@ -86,12 +86,14 @@ class Reading:
         encoding: of a text file without a byte-order mark; None = as it says, or UTF-8.
         keys: of JSON: patterns of the paths whose values are translated; empty = all that are text.
         skip_keys: of JSON: patterns of the paths whose values stay.
+        abbreviations: words of the source whose stop ends no sentence, in small letters.
     """
 
     retranslate: bool = False
     encoding: str | None = None
     keys: tuple[str, ...] = ()
     skip_keys: tuple[str, ...] = ()
+    abbreviations: tuple[str, ...] = ()
 
 
 USUAL = Reading()
@@ -143,7 +145,7 @@ class Job:
             segments = [each for each in inside if has_words(each.text, flags=each.flags)]
             self.report.segments += len(segments)
             if self._lines is not None:
-                translate_segments(segments, self._lines, self.src)
+                translate_segments(segments, self._lines, self.src, self.reading.abbreviations)
                 for segment in segments:
                     self.report.add(segment)
                 self._progress(len(segments))

@@ -8,9 +8,10 @@ translated alone.
 
 from __future__ import annotations
 
+import functools
 import itertools
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from nmt.apps.documents.lines import Line, Lines, Link, Translated
@@ -24,13 +25,18 @@ MAX_DEPTH = 100  # of pairs in each other; those inside are single marks
 IN_PARTS = "translated in parts, to keep the markup"
 
 
-def translate_segments(segments: Sequence[Segment], lines: Lines, lang: str) -> None:
+def translate_segments(
+    segments: Sequence[Segment], lines: Lines, lang: str, abbreviations: Collection[str] = ()
+) -> None:
     """Translate segments; each gets its translation, and what a person should know of it.
 
     Args:
-        lang: language of the source, for the division into sentences.
+        lang, abbreviations: of the source, for the division into sentences.
     """
-    marked = [_Marked(segment, base_language(lang)) for segment in segments]
+    split = functools.partial(
+        split_sentences, lang=base_language(lang), abbreviations=frozenset(abbreviations)
+    )
+    marked = [_Marked(segment, split) for segment in segments]
     _translate_parts(marked, lines)
     unplaced = [each for each in marked if not each.place()]
     for each in unplaced:
@@ -85,12 +91,12 @@ class _Crossing(Exception):
 class _Marked:
     """A segment whose marks are apart from its text."""
 
-    def __init__(self, segment: Segment, lang: str) -> None:
+    def __init__(self, segment: Segment, split: Callable[[str], Sequence[str]]) -> None:
         self.segment = segment
         self.text = segment.text
         self.offsets, self.nodes, self.kept = _tree(segment.tokens)
         texts = [text for _, text in self.kept]
-        sentences = _sentences(self.text, lang, spans(self.text, texts, segment.flags))
+        sentences = _sentences(self.text, split, spans(self.text, texts, segment.flags))
         self.parts = [self._part(*bounds) for bounds in sentences]
 
     def _part(self, start: int, end: int) -> _Part:
@@ -163,12 +169,14 @@ def _tree(tokens: Sequence[Token]) -> tuple[list[int], list[_Node], list[tuple[i
     return offsets, stack[0].children, kept
 
 
-def _sentences(text: str, lang: str, protected: Sequence[Span]) -> Iterator[tuple[int, int]]:
+def _sentences(
+    text: str, split: Callable[[str], Sequence[str]], protected: Sequence[Span]
+) -> Iterator[tuple[int, int]]:
     """Yield where each sentence is, without white space at its ends; a line ends a sentence."""
     inside = {place for span in protected for place in range(span.start + 1, span.end)}
     for line in re.finditer(r"[^\n\r\t\v\f\x85\u2028\u2029]+", text):
         start = end = line.start()
-        for sentence in split_sentences(clean_line(line[0]), lang):
+        for sentence in split(clean_line(line[0])):
             end += len(sentence)
             if end < line.end() and end in inside:
                 continue  # the mark of a URL is not the end of a sentence

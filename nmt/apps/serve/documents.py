@@ -179,6 +179,7 @@ class Documents:
                     deadline,
                     _through_queue(document, self.limits, stop),
                     GROWTH * self.limits.file,
+                    document.model.translator.codec.abbreviations(document.langs[0]),
                 )
 
     def _check_wanted(self, document: Document, deadline: float, seconds: float) -> None:

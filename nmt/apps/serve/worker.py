@@ -24,7 +24,7 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 from nmt.apps.documents.document import count_segments, translate_bytes
-from nmt.apps.documents.job import Remark
+from nmt.apps.documents.job import Reading, Remark
 from nmt.apps.documents.lines import Link, Phrases, Translate, Translated
 from nmt.apps.serve.limits import Refused, stopping
 from nmt.data.text import quantity
@@ -69,6 +69,7 @@ class Worker:
         deadline: float,
         translate: Translate,
         most: int,
+        abbreviations: Sequence[str] = (),
     ) -> tuple[bytes, list[Remark]]:
         """Return a translated document, and the first places that a person must check.
 
@@ -76,8 +77,9 @@ class Worker:
 
         Args:
             most: largest size of the translation, in bytes.
+            abbreviations: as in ``Reading``.
         """
-        answer, result = self._run(data, name, langs, deadline, translate, most)
+        answer, result = self._run(data, name, langs, deadline, translate, most, abbreviations)
         return result, [Remark(*remark) for remark in answer["remarks"]]
 
     def close(self) -> None:
@@ -94,6 +96,7 @@ class Worker:
         deadline: float,
         translate: Translate | None = None,
         most: int = 0,
+        abbreviations: Sequence[str] = (),
     ) -> tuple[dict[str, Any], bytes]:
         if self.closed:
             raise stopping()
@@ -121,6 +124,7 @@ class Worker:
         timer.start()
         answer: dict[str, Any] = {}
         job = {"name": name, "langs": langs, "seconds": seconds, "translate": translate is not None}
+        job["abbreviations"] = [*abbreviations]
         try:
             answer, result = ask(job, data)
             while translate is not None and "lines" in answer:
@@ -239,7 +243,8 @@ def _answer(
     try:
         if not job["translate"]:
             return {"segments": count_segments(io.BytesIO(data), name, langs)}, b""
-        result, report = translate_bytes(data, name, langs, translate)
+        reading = Reading(abbreviations=tuple(job["abbreviations"]))
+        result, report = translate_bytes(data, name, langs, translate, reading)
         return {"remarks": [dataclasses.astuple(r) for r in report.problems[:SHOWN]]}, result
     except UserError as error:
         what = f"{error.at}: {error.what}" if error.at else error.what

@@ -217,6 +217,18 @@ def test_a_translator_without_alignment_keeps_what_is_in_each_pair(tokens: list[
     assert not segment.problem
 
 
+def test_learned_abbreviations_end_no_sentence() -> None:
+    segment = Segment(["Kyk bv. Pretoria. Dit is ver."], "line 1")
+    lines: list[str] = []
+
+    def record(some: list[str]) -> list[str]:
+        lines.extend(some)
+        return some
+
+    translate_segments([segment], Lines(from_function(record)), "af", ["bv"])
+    assert lines == ["Kyk bv. Pretoria.", "Dit is ver."]
+
+
 def test_words_of_two_sentences_and_inside_of_words_keep_their_marks() -> None:
     def run(text: str) -> str:
         tokens: list[Token] = []
