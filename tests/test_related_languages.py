@@ -88,6 +88,7 @@ def test_the_tag_decides_what_a_source_becomes(learned, corpus, tmp_path, capsys
     assert "the model has no tag <pt>; its tags are <es>" in capsys.readouterr().err
 
 
+@pytest.mark.slow
 def test_a_tag_is_not_a_word_of_the_source(learned):
     translator = Translator.load(learned, "cpu")
     [[one]] = list(translator.stream(["4 2 7"], tag="<es>", align=True, token_scores=True))
@@ -145,6 +146,7 @@ def test_an_exported_model_takes_the_tag(learned, tmp_path):
         alone.translate("4", "<x>")
 
 
+@pytest.mark.slow
 def test_without_a_logit_mask_no_translation_has_a_tag(corpus, tmp_path):
     run = tmp_path / "run"
     recipe = recipe_for(corpus, train={"validate_every": 1, "max_validations": 1})
@@ -165,6 +167,7 @@ def test_a_resumed_run_with_weights_equals_an_uninterrupted_one(corpus, tmp_path
     assert not difference(found, result(whole))
 
 
+@pytest.mark.slow
 def test_other_entries_are_refused_on_resume(corpus, tmp_path, capsys):
     run = tmp_path / "run"
     recipe = recipe_for(corpus)

@@ -118,6 +118,7 @@ def difference(a: dict[str, Any], b: dict[str, Any]) -> list[str]:
     return [name for name in sorted(a.keys() | b.keys()) if a.get(name) != b.get(name)]
 
 
+@pytest.mark.slow
 def test_the_uninterrupted_run_covers_what_is_tested(uninterrupted):
     state = uninterrupted[f"checkpoints/u{UPDATES:06d}/state.json"]
     assert state["update"] == UPDATES
@@ -157,6 +158,7 @@ def test_stopped_again_and_again(uninterrupted, recipe, tmp_path, monkeypatch):
     assert not difference(result(run), uninterrupted)
 
 
+@pytest.mark.slow
 def test_a_resumed_run_has_no_test_output_until_it_ends_again(recipe, tmp_path, monkeypatch):
     """Else nmt-score would take the output of an earlier checkpoint for that of the best one.
 
@@ -179,6 +181,7 @@ def test_a_stop_of_another_process_is_named(recipe, tmp_path, monkeypatch, capsy
     assert "a signal to another process: saved update 0; to continue" in capsys.readouterr().err
 
 
+@pytest.mark.slow
 def test_killed_without_a_save_continues_from_the_last_validation(
     uninterrupted, recipe, tmp_path, monkeypatch
 ):
@@ -194,6 +197,7 @@ def test_killed_without_a_save_continues_from_the_last_validation(
     assert " resumed from update 4\n" in (tmp_path / "run" / "train.log").read_text()
 
 
+@pytest.mark.slow
 def test_killed_while_it_saves_the_validation_of_a_stopped_update(
     uninterrupted, recipe, tmp_path, monkeypatch
 ):
@@ -232,6 +236,7 @@ def test_a_stopped_run_averages_the_same_checkpoints(recipe, tmp_path, monkeypat
     assert not difference(result(tmp_path / "run"), result(tmp_path / "uninterrupted"))
 
 
+@pytest.mark.slow
 def test_a_resumed_lr_ramp_knows_its_lowest_loss(recipe, tmp_path, monkeypatch):
     """It ends by the ratio to the lowest loss, which may lie before the stop."""
     ramp = [recipe, "schedule.kind=lr_ramp", "schedule.lr_per_update=0.05"]

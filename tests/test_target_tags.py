@@ -105,6 +105,7 @@ def test_the_command_at_the_end_of_a_training_has_the_tag(corpus, tmp_path):
     assert f"nmt-translate {tmp_path / 'run'} --tgt-tag '<en>'\n" in ended.text
 
 
+@pytest.mark.slow
 def test_scores_of_the_command_are_those_of_the_search(learned, corpus, tmp_path, capsys):
     source, target = corpus / "dev.gl", tmp_path / "target"
     options = (learned, "--input", source, "--tgt-tag", FR)
@@ -257,6 +258,7 @@ def one_way(corpus, tmp_path_factory) -> Path:
     return run
 
 
+@pytest.mark.slow
 def test_without_an_option_the_only_tags_are_used(one_way, corpus, tmp_path, capsys):
     given = ["--tag", "<gl>", "--tgt-tag", FR]
     for more in ([], ["--token-scores"], ["--score-target", corpus / "dev.fr"]):
@@ -398,6 +400,7 @@ def test_without_a_logit_mask_the_forced_tag_is_the_only_one(corpus, tmp_path):
 # ---------------------------------------------------------------- several models
 
 
+@pytest.mark.slow
 def test_an_ensemble_and_a_reverse_model_take_tags(learned, corpus, tmp_path, capsys):
     back = tmp_path / "back"
     entries = [

@@ -183,6 +183,7 @@ raise OSError("odd")
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("redirect", ["2>&-", ">&-", "<&-", "<&- >&- 2>&-"])
 def test_messages_never_reach_another_file_when_a_standard_stream_is_closed(
     redirect: str, tmp_path: Path
@@ -196,6 +197,7 @@ def test_messages_never_reach_another_file_when_a_standard_stream_is_closed(
     assert done.stderr.startswith(b"" if "2>&-" in redirect else b"note\nnmt-x: internal error")
 
 
+@pytest.mark.slow
 def test_output_is_utf_8_in_any_locale():
     for encoding in ("ascii", "latin-1"):
         env = {**os.environ, "PYTHONIOENCODING": encoding}

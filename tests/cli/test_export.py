@@ -246,6 +246,7 @@ def test_the_exported_program_splits_lines_like_the_toolkit(
     assert loaded.translate(lines) == translator.translate(lines)
 
 
+@pytest.mark.slow
 def test_the_exported_program_has_the_rules_of_codes_of_three_letters(
     run: Path, tmp_path: Path, export: Export
 ) -> None:
@@ -288,6 +289,7 @@ def test_the_exported_program_names_a_line_that_it_cannot_translate(
         assert line.startswith(f"translate.py: line 3: {problem}")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", SEGMENTERS)
 def test_the_readme_names_the_packages_that_the_program_imports(
     kind: str, tmp_path: Path, export: Export

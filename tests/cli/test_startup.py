@@ -94,6 +94,7 @@ def test_wrong_arguments_are_reported_without_torch(
     assert seconds < SECONDS
 
 
+@pytest.mark.slow
 def test_an_exported_folder_is_translated_without_torch(tmp_path: Path) -> None:
     pytest.importorskip("ctranslate2")
     export(made(), tmp_path / "exported")

@@ -112,6 +112,7 @@ def test_a_signal_that_makes_a_compiler_fail_ends_the_command(monkeypatch, capsy
     assert capsys.readouterr().err == "nmt-translate: terminated\n"
 
 
+@pytest.mark.slow
 def test_finished_lines_survive_a_signal(tmp_path: Path) -> None:
     """tests/faults has standard output and the other signals."""
     fifo, target = tmp_path / "fifo", tmp_path / "out"

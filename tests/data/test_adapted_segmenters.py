@@ -136,6 +136,7 @@ def test_merges_equal_those_of_a_slow_loop():
 # --- extended -----------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", KINDS)
 def test_an_unknown_script_gets_pieces_and_old_text_keeps_its_own(kind, tmp_path):
     segmenter = learned(kind)
@@ -159,6 +160,7 @@ def test_an_unknown_script_gets_pieces_and_old_text_keeps_its_own(kind, tmp_path
     assert pieces(load_segmenter(tmp_path), NEW) == pieces(new, NEW)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("limit", [3, 40])
 def test_text_that_was_known_never_becomes_unknown(kind, limit):
@@ -266,6 +268,7 @@ def test_trimmed_text_keeps_its_pieces_and_no_text_becomes_unknown(kind, tmp_pat
     assert pieces(load_segmenter(tmp_path), OTHER) == pieces(new, OTHER)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", KINDS)
 def test_trim_of_what_was_extended(kind):
     segmenter = learned(kind)

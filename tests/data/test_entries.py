@@ -235,6 +235,7 @@ def test_an_entry_without_a_usable_pair_is_an_error(pairs: list[tuple[str, str]]
     assert error.value.at == f"data.train[1] ({bt}.gl, {bt}.en)"
 
 
+@pytest.mark.slow
 def test_the_report_says_what_an_epoch_draws(tmp_path: Path):
     p = prepared(tmp_path, [str(tmp_path / "gl"), es(tmp_path, weight=2.5, tag="<es>")])
     assert p.mixture is not None

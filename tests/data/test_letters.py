@@ -73,6 +73,7 @@ def test_small_letters_of_a_language():
     assert lower("ΟΔΟΣ", "el") == "οδος"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("lang", LANGS)
 def test_every_letter_is_found_in_any_case(lang: str):
     """Of all scripts that have cases, inside a word and alone."""

@@ -120,6 +120,7 @@ def test_without_dropout_all_words_have_the_pieces_of_the_segmenter(case: Case):
                 assert math.isclose(sum(known[0]), sum(known[1]), abs_tol=0.01)
 
 
+@pytest.mark.slow
 def test_certain_dropout_leaves_characters(case: Case):
     if not isinstance(case.noise.model, Merges):
         pytest.skip("a unigram model has no dropout")

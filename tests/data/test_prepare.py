@@ -249,6 +249,7 @@ build_cache(Path(sys.argv[1]), 0, build)
 """
 
 
+@pytest.mark.slow
 def test_only_the_drafts_of_killed_processes_are_removed(tmp_path: Path):
     pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
     names = ("killed", "running")

@@ -144,6 +144,7 @@ def line_with(draw: st.DrawFn, numbers: list[str]) -> str:
     return draw(words) + "".join(draw(spelled(number)) + draw(words) for number in shuffled)
 
 
+@pytest.mark.slow
 @given(st.data(), numbers)
 def test_script_grouping_order_and_neighbors_do_not_matter(
     data: st.DataObject, numbers: list[str]
@@ -180,6 +181,7 @@ def seconds(text: str, flag: str = "") -> float:
 
 
 # a quadratic pattern takes minutes, ours at most half a second
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "unit", ["a.", "{a,", "{a,{b}", "@a.", "1\u200f", "%0", "{{", "www..", "&a"]
 )

@@ -122,6 +122,7 @@ def test_a_quotation_is_not_divided_unless_it_is_long() -> None:
         assert len(split_sentences(long, "en")) == 50
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "part",
     ["a", ".", " .", ". ", "。", "「", "」", "「。」", '"', "a. ", "? ", "5. ", "((", "[1]", ".[1]",

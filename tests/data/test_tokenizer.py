@@ -119,6 +119,7 @@ def test_tokenization_only_changes_white_space(line: str, lang: str):
     assert bool(RAW.tokenize(line, lang)) or is_blank(line)
 
 
+@pytest.mark.slow
 @settings(max_examples=100, deadline=None)
 @given(st.text(st.sampled_from("aé日ع.,'?!\"&-/1 "), max_size=30))
 def test_words_without_marks_are_those_of_sacremoses(line: str):

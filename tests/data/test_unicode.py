@@ -93,6 +93,7 @@ def test_what_nobody_sees_goes(text: str, cleaned: str):
     assert clean(text) == cleaned
 
 
+@pytest.mark.slow
 @settings(max_examples=400, deadline=None)
 @given(TEXTS)
 @example("a\u200d\u0301\u200cب")
@@ -105,6 +106,7 @@ def test_equivalent_texts_become_equal_and_stay_so(text: str):
     assert normalize(unicodedata.normalize("NFD", text), "nfc") == normalize(text, "nfc")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("block", range(0, sys.maxunicode + 1, 0x1000))
 def test_canonically_equivalent_characters_become_equal(block: int):
     for code in range(block, block + 0x1000):
@@ -120,6 +122,7 @@ def test_other_forms():
     assert normalize(text, "nfc") == "é\u200b"
 
 
+@pytest.mark.slow
 def test_visible_text_is_the_same():
     """Nothing but characters without a shape, and the tatweel, may change."""
     for code in range(sys.maxunicode + 1):

@@ -66,6 +66,7 @@ def test_error_in_a_worker_is_raised_unchanged():
     assert multiprocessing.active_children() == []
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("small_chunks")
 def test_input_error_or_early_close_ends_the_workers():
     def broken() -> Iterator[Pair]:

@@ -351,6 +351,7 @@ def test_dual_cross_entropy(forward, backward, score):
     assert dual.dual_cross_entropy(backward, forward) == score
 
 
+@pytest.mark.slow
 def test_the_pairs_that_two_models_find_unlikely_are_dropped(tmp_path, trained, monkeypatch):
     """The reverse of a reversed line is the line, so one model serves for both directions."""
     sources = lines_of_digits(40, seed=7, longest=4)

@@ -66,6 +66,7 @@ def test_a_huge_group_is_not_held_out():
     assert all(pair.group != "huge" for pair in splits["dev"])
 
 
+@pytest.mark.slow
 def test_hold_out_drops_what_recurs_and_train_keeps_it():
     texts = words(300)
     pairs = [Pair(w, w[::-1], str(i), str(i)) for i, w in enumerate(texts)]

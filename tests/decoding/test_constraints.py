@@ -99,6 +99,7 @@ def test_a_wide_beam_finds_every_output_that_contains_the_phrases(phrases):
         assert len(found) == len(expected)
 
 
+@pytest.mark.slow
 @settings(max_examples=60, deadline=None, database=None, derandomize=True)
 @given(
     seed=st.integers(0, 1000),

@@ -243,6 +243,7 @@ def test_utilities_equal_the_sentence_scores_of_sacrebleu(name):
     assert values == sorted(values, reverse=True)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("options", [{}, {"sample": True}], ids=["beam", "samples"])
 def test_mbr_outputs_the_candidate_most_similar_to_the_others(translator, options):
     candidates = translator.n_best(LINES, 6, **options)

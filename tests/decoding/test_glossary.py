@@ -119,6 +119,7 @@ def test_forms_of_a_term_are_written_as_in_the_target_language():
     assert has_form("les don’ts", ["don'ts"], "en")
 
 
+@pytest.mark.slow
 def test_a_hostile_line_takes_linear_time():
     glossary = Glossary([("izin*", "x"), ("a b", "y")], ("tr", "en"))
     for part in ("İ", "a ", "\u0301\u0316", "'", "ﷺ"):

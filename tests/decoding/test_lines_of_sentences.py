@@ -95,6 +95,7 @@ def test_the_training_data_decides_which_lines_are_split():
     assert translator(2).translate([LINE]) == [expected]
 
 
+@pytest.mark.slow
 def test_a_line_with_a_prefix_or_a_required_phrase_is_not_split():
     lines, constraints = (
         [LINE, LINE, LINE],

@@ -207,6 +207,7 @@ def test_the_command_chooses_as_python_does(runs, nmt_translate, tmp_path):
     assert expected != Translator.load(forward, "cpu").translate(LINES)
 
 
+@pytest.mark.slow
 def test_an_output_is_resumed_with_the_same_reverse_model(
     runs, nmt_translate, tmp_path, monkeypatch
 ):

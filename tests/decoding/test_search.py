@@ -63,6 +63,7 @@ def test_a_beam_of_one_is_greedy_search():
         assert of_sentence[0].finished == (len(prefix) < limit)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("alpha", [0.0, 0.6, 1.5])
 @pytest.mark.parametrize(("beam", "n_best"), [(1, 1), (2, 1), (3, 3), (4, 2), (5, 1)])
 def test_the_early_stop_changes_no_result(alpha, beam, n_best):
@@ -288,6 +289,7 @@ def test_results_do_not_depend_on_the_batch_or_its_order():
                     np.testing.assert_allclose(*values, rtol=1e-6)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("beam", [1, 4])
 def test_finished_sentences_leave_the_batch(beam):
     """At most a tenth more hypotheses are advanced than if each sentence were searched alone."""

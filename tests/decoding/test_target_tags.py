@@ -97,6 +97,7 @@ def test_found_scores_equal_forced_scores(translator, tag, search):
     assert compared >= 2
 
 
+@pytest.mark.slow
 def test_workers_and_inference_layers_find_the_same(translator):
     expected = [*translator.stream(LINES, tgt_tag=ES, beam=3)]
     model = tagged().transformer.prepare_for_inference(torch.float32)

@@ -306,6 +306,7 @@ def test_scores_and_ranking_can_be_stopped(translator, options):
     assert list(translator.stream(LINES, **given)) == expected
 
 
+@pytest.mark.slow
 def test_a_search_within_a_search_changes_neither(translator):
     """A server translates a short text while a long one waits between two positions."""
     inner: list[list[str]] = []
@@ -358,6 +359,7 @@ def test_a_sentence_that_does_not_fit_is_an_error(monkeypatch):
         translator.translate_ids([np.array([4, 5])] * 3)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("call", ["score", "align"])
 def test_batches_of_given_translations_are_halved_too(call, monkeypatch, capsys):
     translator, lines = untrained(), LINES * 3

@@ -57,6 +57,7 @@ def test_greedy_search_equals_the_torch_search(translator, engine, ngram):
     assert {f.finished for (f,) in found} == {True, False}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("beam", "offset", "alpha"), [(2, 20, 0.6), (5, 3, 1.5), (8, 20, 0.0)])
 def test_beam_search_equals_the_torch_search_by_count(translator, engine, beam, offset, alpha):
     options = {"beam": beam, "max_len_offset": offset, "length_alpha": alpha, "allow_unk": True}
@@ -132,6 +133,7 @@ def test_a_beam_wider_than_the_number_of_hypotheses(tmp_path):
     assert {i for f in found for i in f.ids} <= {7}
 
 
+@pytest.mark.slow
 def test_a_search_can_be_stopped_between_two_batches(engine):
     """CTranslate2 cannot cancel a batch, so at most a few are submitted ahead."""
     submitted, submit = 0, engine._submit

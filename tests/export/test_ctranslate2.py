@@ -130,6 +130,7 @@ def test_scalenorm_of_short_vectors(tmp_path):
     check_log_probs(translator, Exported(translator, tmp_path / "model"))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("kind", "bound", "weight", "position"), STORED, ids=[kind for kind, *_ in STORED]
 )

@@ -30,6 +30,7 @@ def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path / "cache/nmt/ctranslate2"
 
 
+@pytest.mark.slow
 def test_an_ensemble_is_for_torch(run, capsys):
     auto = load_translator([run, run], "cpu", engine="auto")
     expected = Translator.load([run, run], "cpu").translate(LINES, beam=1)
@@ -134,6 +135,7 @@ def test_a_new_search_option_is_searched_by_torch():
     assert set(SearchOptions.model_fields) >= engines.SAME_RESULT
 
 
+@pytest.mark.slow
 def test_nmt_translate_auto_writes_what_torch_writes(run, tmp_path, capsys):
     source = tmp_path / "in"
     source.write_text("".join(f"{line}\n" for line in LINES), encoding="utf-8")

@@ -83,6 +83,7 @@ def test_an_export_can_be_moved_and_its_run_deleted(translator, exported, tmp_pa
     assert moved.translate(LINES) == translator.translate(LINES)
 
 
+@pytest.mark.slow
 def test_options_and_long_lines_are_handled_as_by_torch(translator, exported, nmt_translate):
     long = " ".join(["a"] * (MAX_SOURCE_PIECES + 9))
     code, (line,), error = nmt_translate(exported, "--batch-tokens", "999", lines=[long])

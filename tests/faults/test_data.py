@@ -288,6 +288,7 @@ def test_pair_with_too_many_pieces_is_dropped_with_its_line(corpus: Corpus, kind
     assert max(p.train.src_len.max(), p.train.tgt_len.max()) <= 20
 
 
+@pytest.mark.slow
 def test_places_of_dropped_pairs_are_right_after_other_drops(corpus: Corpus, monkeypatch):
     monkeypatch.setattr(workers, "CHUNK", 7)
     for lang in ("gl", "en"):
@@ -401,6 +402,7 @@ def test_too_many_types_are_an_error(corpus: Corpus, monkeypatch):
 # --- processes, disk, cache ---------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_killed_worker_is_an_error(corpus: Corpus, monkeypatch):
     monkeypatch.setattr(workers, "MIN_PARALLEL_CHUNKS", 1)
     monkeypatch.setattr(workers, "CHUNK", 5)

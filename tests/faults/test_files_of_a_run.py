@@ -205,6 +205,7 @@ def test_a_missing_file_of_an_export_is_named(model):
         load_translator(model, "cpu")
 
 
+@pytest.mark.slow
 def test_an_edited_export_is_used_without_its_hashes(model):
     settings = json.loads((model / "nmt.json").read_text())
     settings["decode"]["beam"] = 1

@@ -164,6 +164,7 @@ def test_a_full_disk_while_a_model_is_exported(full_disk, short_run: Path, tmp_p
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.slow
 def test_a_full_disk_leaves_no_part_of_a_figure(full_disk, short_run: Path, tmp_path: Path, capsys):
     full_disk()
     assert plot.main(["curves", str(short_run), "-o", str(tmp_path / "a.png")]) == 4

@@ -137,6 +137,7 @@ def test_a_closed_terminal_saves_the_state(tmp_path):
     assert [path.name for path in (run / "checkpoints").iterdir()]
 
 
+@pytest.mark.slow
 def test_the_report_that_a_kill_prevented_is_written(short_run, tmp_path, monkeypatch, capsys):
     run = shutil.copytree(short_run, tmp_path / "run")
     report = run / "report.html"

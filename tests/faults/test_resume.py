@@ -65,6 +65,7 @@ def resumed(here: Path, *more: str) -> int:
     return main([str(here / "toy.yaml"), *more, "--resume"])
 
 
+@pytest.mark.slow
 def test_a_moved_corpus_changes_nothing(here):
     assert resumed(here) == 0  # with the paths of the copy
     assert not difference(result(here / "run"), result(here / "uninterrupted"))

@@ -114,6 +114,7 @@ def test_a_text_file_may_be_a_pipe_but_not_a_device(put, tmp_path: Path):
             next(read_lines(path))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("put", SPECIAL)
 @pytest.mark.parametrize(
     "name", ["model.bin", "config.json", "shared_vocabulary.json", "vocab.txt", "SHA256SUMS"]

@@ -186,6 +186,7 @@ for name in sys.argv[1:]:
 WORDS = st.text(st.sampled_from("abAB@<>/wé日\u0301\ue000\u2581"), min_size=1, max_size=8)
 
 
+@pytest.mark.slow
 @settings(max_examples=100, deadline=None)
 @given(st.lists(WORDS, min_size=1, max_size=25), st.integers(1, 40), st.randoms())
 def test_fastbpe_and_subword_nmt_split_any_words_alike(
@@ -275,6 +276,7 @@ def test_any_vocabulary_file_is_read_or_is_an_error(tmp_path: Path, text: str):
     assert vocab.ids(types) == list(range(4, len(vocab)))
 
 
+@pytest.mark.slow
 @settings(max_examples=60, deadline=None)
 @given(st.text(max_size=30))
 def test_no_text_becomes_a_special(line: str):

@@ -184,6 +184,7 @@ VARIANTS = pytest.mark.parametrize(
 )
 
 
+@pytest.mark.slow
 @VARIANTS
 def test_a_search_is_equal_with_torch_operations(keys, monkeypatch):
     ours, plain = made(**keys), made(**keys)

@@ -41,6 +41,7 @@ ATTENTION_VARIANTS = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("keys", ATTENTION_VARIANTS, ids=str)
 @pytest.mark.parametrize("kind", ["encoder", "decoder", "cross"])
 @pytest.mark.parametrize("training", [False, True], ids=["fused", "dropout_path"])

@@ -135,6 +135,7 @@ def copy_stack(ours: nn.Module, theirs: nn.Module) -> None:
     theirs.load_state_dict(target)
 
 
+@pytest.mark.slow
 def test_logits_are_g_times_a_cosine_under_prenorm_scalenorm_and_fixnorm():
     """T equation 6: logits are at most g in size, and proportional to g."""
     config = tiny(out_bias=False, logit_mask=False)

@@ -134,6 +134,7 @@ def corpus_command(folder: Path, out: str) -> list[str]:
     return [sys.executable, "-m", "data_prep.from_tsv", str(table), *options, "--output", out]
 
 
+@pytest.mark.slow
 def test_a_corpus_command_writes_plain_lines_to_a_pipe_and_bars_to_a_terminal(tmp_path):
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
     piped = subprocess.run(

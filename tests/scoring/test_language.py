@@ -63,6 +63,7 @@ def test_the_language_follows_the_ending_of_a_file(names, language):
     assert language_of_files(names) == language
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("language", ["zh", "km"])
 def test_the_ending_or_the_script_of_a_file_is_its_language(tmp_path, language):
     for name in (f"r.{language}", "r.txt"):

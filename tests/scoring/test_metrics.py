@@ -49,6 +49,7 @@ def sacrebleu_command(
     return found if isinstance(found, list) else [found]
 
 
+@pytest.mark.slow
 def test_equals_the_sacrebleu_command_with_its_intervals(tmp_path):
     refs = reference(60)
     hyps = hypothesis(refs, 25)

@@ -21,6 +21,7 @@ SYSTEMS = {
 }
 
 
+@pytest.mark.slow
 def test_equals_the_sacrebleu_command(tmp_path):
     for name, lines in {**SYSTEMS, "ref": REFS}.items():
         write_lines(tmp_path / name, lines)

@@ -162,6 +162,7 @@ def test_an_unknown_script_is_learned(corpora, tmp_path):
     assert 1.5 * ppl["extend"] < ppl["parent"]  # of the same target pieces
 
 
+@pytest.mark.slow
 def test_new_pieces_are_learned_from_other_texts(corpora, parents, tmp_path, capsys):
     more = f"segment.learn_from=[{{path: {corpora}/ka/train, src: ka}}]"
     words = child_recipe(corpora, parents["unigram"], tmp_path / "run", "init.vocab=extend")
@@ -283,6 +284,7 @@ def tagged(corpora: Path, words: Sequence[str], *tags: str) -> list[str]:
     return [*words, f"data.train=[{entries}]"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("vocabulary", ["new", "parent", "extend"])
 def test_a_new_tag_starts_as_its_relative_or_as_the_mean(vocabulary, corpora, parents, tmp_path):
     words = child_recipe(corpora, parents["bpe"], tmp_path / "run", f"init.vocab={vocabulary}")
@@ -294,6 +296,7 @@ def test_a_new_tag_starts_as_its_relative_or_as_the_mean(vocabulary, corpora, pa
         assert torch.equal(model.embed.weight[vocab.ids([f" {tag}"])[0]], table[theirs])
 
 
+@pytest.mark.slow
 def test_the_first_tags_start_as_the_mean_of_all_rows(corpora, tmp_path):
     recipe = write_recipe(
         tmp_path / "es.yaml", corpora / "es", "es", segment=SEGMENTS["unigram"], model=MODEL,
@@ -321,6 +324,7 @@ def test_a_new_tag_of_targets_starts_as_its_relative(corpora, parents, tmp_path)
     assert torch.equal(model.embed.weight[new], parent.tensors["embed.weight"][old])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("rows", "message"),
     [
@@ -360,6 +364,7 @@ def test_keys_that_contradict_each_other(overrides, message, corpora, tmp_path):
         load_recipe(path, overrides)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("key", ["init.vocab=extend", "init.trim=true"])
 def test_a_parent_of_words_is_refused_before_anything_is_written(key, corpora, tmp_path, capsys):
     parent = tmp_path / "parent"

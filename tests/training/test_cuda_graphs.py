@@ -36,6 +36,7 @@ def never(work: Work) -> Work:
     raise AssertionError("captured")
 
 
+@pytest.mark.slow
 def test_captured_updates_equal_eager_ones(start):
     eager, capture = start(*NO_DROPOUT), FakeCapture()
     captured = start(*NO_DROPOUT, capture=capture)
@@ -73,6 +74,7 @@ def test_replaying_a_batch_changes_no_weight(start, monkeypatch):
         assert torch.equal(weights(eager)[name], tensor)
 
 
+@pytest.mark.slow
 def test_a_resumed_run_equals_one_that_never_stopped(start):
     whole = start(capture=FakeCapture())
     whole.run()
@@ -86,6 +88,7 @@ def test_a_resumed_run_equals_one_that_never_stopped(start):
         assert torch.equal(weights(resumed)[name], tensor)
 
 
+@pytest.mark.slow
 def test_a_failed_capture_is_reported_once_and_training_continues(start):
     capture = FakeCapture()
 

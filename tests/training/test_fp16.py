@@ -61,6 +61,7 @@ def test_fp16_losses_are_close_to_fp32_losses(start):
     assert rounded[-1] < 0.85 * rounded[0]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["adam", "adamw", "radam", "muon", "adafactor"])
 def test_an_overflow_is_skipped_and_halves_the_scale(start, kind):
     trainer = start(f"optim.kind={kind}", "optim.accumulate=2")
@@ -139,6 +140,7 @@ def test_log_observers_and_clipping_see_unscaled_gradients(start):
     assert seen[1] == pytest.approx(seen[0], rel=0.01)
 
 
+@pytest.mark.slow
 def test_a_resumed_run_equals_one_that_never_stopped(start):
     """With overflows before and after the stop, and with a scale that doubles between them."""
     keys = ("optim.accumulate=2", "train.validate_every=6", "train.max_validations=2")

@@ -270,6 +270,7 @@ def test_an_equal_recipe_continues_with_the_parents_model(digits, tmp_path):
     assert "dev bleu" in transfer.lines[0]
 
 
+@pytest.mark.slow
 def test_another_vocabulary_shares_what_it_can(digits, letters, tmp_path):
     words = child(letters, digits / "run", f"out={tmp_path / 'run'}")
     task, transfer, _, model = started(words)
@@ -321,6 +322,7 @@ def test_the_perplexity_of_a_parent_that_has_not_ended(digits, tmp_path):
     assert parent.scores == {"dev ppl": pytest.approx(expected)}
 
 
+@pytest.mark.slow
 def test_a_start_without_a_parent_after_a_killed_one_with_it(digits, tmp_path, monkeypatch):
     run = tmp_path / "run"
     command = [str(digits / "toy.yaml"), f"out={run}", "train.max_validations=1"]
@@ -457,6 +459,7 @@ def test_a_resumed_child_needs_no_parent(digits, letters, tmp_path, vocabulary, 
     assert "of them train)" in (run / "train.log").read_text()
 
 
+@pytest.mark.slow
 def test_keys_of_init_stay_in_a_resumed_run(digits, letters, tmp_path, capsys):
     run = tmp_path / "run"
     words = [str(letters / "toy.yaml"), f"out={run}", "train.validate_every=2"]
@@ -481,6 +484,7 @@ def test_keys_of_init_stay_in_a_resumed_run(digits, letters, tmp_path, capsys):
 # --- the model keys of the parent ---------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_model_keys_that_a_recipe_does_not_set_are_those_of_the_parent(digits, tmp_path, capsys):
     values = yaml.safe_load((digits / "toy.yaml").read_text())
     del values["model"]
@@ -766,6 +770,7 @@ def test_bad_parents(
     assert not run.exists()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["fastbpe", "plain"])
 def test_a_run_of_version_0_2_is_a_parent(kind, tmp_path, capsys):
     folder = shutil.copytree(FIXTURES / kind, tmp_path / "corpus")
@@ -786,6 +791,7 @@ def test_a_run_of_version_0_2_is_a_parent(kind, tmp_path, capsys):
     assert not (tmp_path / "run").exists()
 
 
+@pytest.mark.slow
 def test_a_parent_without_a_validation_is_noted_in_the_log(digits, letters, tmp_path, capsys):
     parent = shutil.copytree(digits / "run", tmp_path / "parent")
     (parent / "best").unlink()

@@ -88,6 +88,7 @@ def plain_nll(trainer: Trainer, batch: Any) -> tuple[float, int]:
     return float(F.cross_entropy(logits, targets, reduction="sum").detach()), len(targets)
 
 
+@pytest.mark.slow
 @TASKS
 def test_several_dev_and_test_sets_are_reported_each(start, folder, task, capsys):
     """The mean selects; a set alone has the perplexity that it has among others."""

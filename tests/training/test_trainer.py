@@ -79,6 +79,7 @@ def test_non_finite_gradients_skip_the_update(start, kind):
     assert not equal(weights(trainer), kept_weights)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("precision", ["fp32", "bf16"])
 def test_too_many_non_finite_updates_in_a_row_end_the_run(start, precision):
     trainer = start("train.max_bad_updates=3", "train.validate_every=2")
@@ -321,6 +322,7 @@ def test_a_stop_is_noticed_before_the_search_of_a_validation(start, monkeypatch)
         trainer.evaluate("dev")
 
 
+@pytest.mark.slow
 def test_early_stopping(start):
     trainer = start("train.stop_patience=2", "train.validate_every=1", "train.max_validations=50")
     script_scores(trainer, [1.0, 3.0, 2.0, 3.5, 3.5, math.nan])  # neither a tie nor NaN is a gain
@@ -338,6 +340,7 @@ def test_early_stopping(start):
     assert trainer.run() == "no better bleu in 1 validation"
 
 
+@pytest.mark.slow
 def test_patience_counts_from_the_last_gain_of_the_history(start):
     """A resumed run has the history only, and ends at the same update."""
     keys = ("train.stop_patience=3", "train.validate_every=1", "train.max_validations=50")
@@ -363,6 +366,7 @@ def test_patience_with_nan_and_equal_scores():
         assert validations_without_gain(list(enumerate(scores, 1))) == waited
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("score", "warned"), [(0.0, True), (None, False)])
 def test_equal_dev_scores_are_a_warning_if_chrf_moves(start, capsys, score, warned):
     trainer = start(
@@ -475,6 +479,7 @@ def test_a_run_stopped_by_time_limit_can_be_resumed(recipe, tmp_path):
     assert [r["update"] for r in records(run, "test")] == [12]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("last", "keys", "reason"),
     [
@@ -503,6 +508,7 @@ def test_a_run_that_ends_by_its_rules_is_finished_also_if_its_time_is_over(
     assert read_summary(trainer.run_folder)["status"] == "finished"
 
 
+@pytest.mark.slow
 def test_log_lines_include_the_updates_before_a_validation(start):
     """As if no validation had come between them."""
     keys = ["train.log_every=3", "train.max_validations=3", "model.dropout=0.3"]
@@ -532,6 +538,7 @@ def test_an_interval_does_not_count_the_time_of_a_validation(start, monkeypatch)
     assert trainer.interval.elapsed() == 3.0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("dev_of_average", "taken"), [(9.0, True), (5.0, True), (4.9, False)])
 def test_the_average_becomes_best_unless_it_is_worse(start, dev_of_average, taken):
     trainer = start("train.average=2", "train.validate_every=2")

@@ -105,6 +105,7 @@ def test_another_architecture_or_size_is_refused(
     assert named in refused(folder)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("family", "values", "named"),
     [
@@ -154,6 +155,7 @@ def test_mbart_25_without_a_class_is_refused(copy: Copy, refused: Refused) -> No
     assert "sl_SI of mBART-50" in refused(folder, *EN_SW)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("family", ["nllb", "mbart50"])
 def test_tokenizer_json_gives_the_pieces_of_the_model(
     family: str, copy: Copy, originals: dict[str, Path], tmp_path: Path
@@ -321,6 +323,7 @@ def test_a_pickle_never_runs_a_program(copy: Copy, refused: Refused, tmp_path: P
     assert not proof.exists()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("safe", [True, False])
 @pytest.mark.parametrize("parts", [1, 2])
 def test_all_forms_of_weights_give_the_same_model(
@@ -441,6 +444,7 @@ def test_the_license_is_that_of_the_readme(readme: str, license_id: str | None, 
     assert ", ".join(HubFolder(folder).front_matter("license")) == (license_id or "")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("stated", "source"),
     [
@@ -571,6 +575,7 @@ def test_a_run_has_the_source_the_license_and_the_direction(
     assert origin.describe() == "x/y (NLLB-200; license: mit)"
 
 
+@pytest.mark.slow
 def test_language_tokens_with_rows_and_in_a_list_are_the_same(
     copy: Copy, originals: dict[str, Path], tmp_path: Path
 ) -> None:

@@ -124,6 +124,7 @@ def test_logits_are_theirs(family: str, dtype: torch.dtype, tmp_path: Path) -> N
     _compare_logits(made(family, tmp_path, dtype))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("tags", [(), ("fra", "pt_BR", "cmn_Hans")], ids=["one", "tags"])
 def test_separate_vocabularies_become_one_with_two_sides(tags: Any, tmp_path: Path) -> None:
     case = made("marian", tmp_path, tags=tags, separate=True)
@@ -133,6 +134,7 @@ def test_separate_vocabularies_become_one_with_two_sides(tags: Any, tmp_path: Pa
     _compare_logits(case, tags[:1])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("family", ["marian", "nllb"])
 def test_an_output_layer_of_its_own_is_kept(family: str, tmp_path: Path) -> None:
     case = made(family, tmp_path, tie_word_embeddings=False)
@@ -325,6 +327,7 @@ def test_an_export_for_transformers_has_the_tensors_of_the_original(tmp_path: Pa
     assert tokenizer(">>fra<<a").input_ids[0] == new[">>fra<<"]
 
 
+@pytest.mark.slow
 @pytest.mark.cpu
 def test_an_export_for_ctranslate2_translates_as_its_own_conversion(case: Case) -> None:
     ctranslate2 = pytest.importorskip("ctranslate2")

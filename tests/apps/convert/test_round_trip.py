@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import pytest
 import torch
 import yaml
 
@@ -38,6 +39,7 @@ def by_piece(run: Path) -> dict[str, torch.Tensor]:
     return {**weights, **rows}
 
 
+@pytest.mark.slow
 def test_children_of_a_run_and_of_its_converted_export_are_equal(tmp_path: Path):
     """The child predicts digits that the parent has seen in sources only."""
     parent, child = tmp_path / "parent", tmp_path / "child"

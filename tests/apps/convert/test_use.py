@@ -74,6 +74,7 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return root / "run"
 
 
+@pytest.mark.slow
 def test_commands_translate_and_report(
     run: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
@@ -88,6 +89,7 @@ def test_commands_translate_and_report(
     assert "converted" in page
 
 
+@pytest.mark.slow
 def test_an_export_segments_as_the_run_and_names_the_license(run: Path, tmp_path: Path) -> None:
     pytest.importorskip("ctranslate2")
     folder = tmp_path / "model"

@@ -52,6 +52,7 @@ def command(*argv: str | Path) -> int:
     return translate.main([*map(str, argv), "--workers", "1"])
 
 
+@pytest.mark.slow
 def test_terms_of_a_glossary_are_in_a_document(run: Path, folder: Path) -> None:
     Path("page.html").write_text("<p>un <b>dous</b> tres %s</p>\n", "utf-8")
     Path("terms.tsv").write_text("dous\tpair\n", "utf-8")
@@ -87,6 +88,7 @@ def test_each_kind_of_document_with_a_real_model(
         assert all(row[1] or row[2] for row in rows[1:])
 
 
+@pytest.mark.slow
 def test_a_bad_file_does_not_stop_the_others(
     run: Path, folder: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

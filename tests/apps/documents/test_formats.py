@@ -92,6 +92,7 @@ def _italian(tag: re.Match[bytes]) -> bytes:
     return tag[1] + b'"it"' + (tag[2] + b'"it"' if tag[2] else b"")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", DOCUMENTS)
 def test_what_is_not_text_stays_byte_for_byte(name: str) -> None:
     result, report = run(name, DOCUMENTS[name], from_function(same))
@@ -108,6 +109,7 @@ def test_what_is_not_text_stays_byte_for_byte(name: str) -> None:
     assert not report.problems
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", DOCUMENTS)
 def test_only_text_changes_and_each_segment_once(name: str) -> None:
     """Compared without case, a document in upper case is the same as one that stays."""
@@ -143,6 +145,7 @@ BOLD = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", [name for name in BOLD if name in DOCUMENTS])
 def test_markup_goes_with_its_words(name: str) -> None:
     """In lines whose words are reversed, the marks are around the same words."""
@@ -220,6 +223,7 @@ def test_xliff_and_tmx_are_well_formed_and_have_the_text_of_the_translation() ->
         assert any("<a> & b" in "".join(element.itertext()) for element in root.iter())
 
 
+@pytest.mark.slow
 def test_word_documents_are_read_by_python_docx() -> None:
     library = pytest.importorskip("docx")
     result, _ = run("letter.docx", DOCUMENTS["letter.docx"])

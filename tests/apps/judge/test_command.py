@@ -211,6 +211,7 @@ FAULTS: dict[str, tuple[Callable[[Any], None], str]] = {
 }  # fmt: skip
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", FAULTS)
 def test_what_is_wrong_with_a_sheet_is_named_by_its_cell(files, capsys, name):
     make()

@@ -45,6 +45,7 @@ def test_learning_curves_have_a_line_per_run(runs):
         np.testing.assert_array_equal(line.get_ydata(), run.curve("dev", "ppl").values)
 
 
+@pytest.mark.slow
 def test_gradient_norms_are_those_observed_or_else_those_logged(runs):
     observed, train_log = figures.FIGURES["gradients"]([RunMetrics(run) for run in runs], None).axes
     assert observed.lines[0].get_xdata().tolist() == [2, 4, 6, 8, 10, 12]
@@ -110,6 +111,7 @@ def test_every_figure_becomes_a_file(runs, tmp_path, capsys, figure):
     assert output.read_bytes().startswith(b"<?xml")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("form", "start"), [("png", b"\x89PNG"), ("pdf", b"%PDF")])
 def test_the_name_of_a_file_decides_its_format(runs, tmp_path, form, start):
     output = tmp_path / f"out.{form}"

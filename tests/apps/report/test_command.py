@@ -53,6 +53,7 @@ def rows(folder: Path, capsys: pytest.CaptureFixture[str]) -> dict[str, dict[str
     return {line[0]: dict(zip(header, line, strict=True)) for line in lines}
 
 
+@pytest.mark.slow
 def test_a_finished_run_is_listed_with_the_papers_figures(folder, capsys):
     row = rows(folder, capsys)["plain"]
     run = RunFolder(folder / "runs" / "plain")

@@ -344,6 +344,7 @@ def test_a_key_is_required_for_models_text_and_metrics(make: Make) -> None:
         assert client.get("/models", headers=headers).status_code == 200
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("host", "status"),
     [
@@ -428,6 +429,7 @@ def test_an_error_can_quote_a_surrogate(client: Any) -> None:
     assert message(answer).startswith("the model has no tag \ud800;")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "fields",
     [
@@ -465,6 +467,7 @@ def test_a_key_may_be_any_text(make: Make, given: str) -> None:
     assert problem(client.post("/translate", content=body, headers=JSON)) == (401, "wrong_key")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "value", "expected"),
     [

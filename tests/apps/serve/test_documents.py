@@ -33,6 +33,7 @@ def finished(client: Any, name: str) -> dict[str, Any]:
     return answer
 
 
+@pytest.mark.slow
 def test_a_document_is_translated_by_the_named_model_and_fetched(client: Any) -> None:
     """More lines than a request may have, one of them twice."""
     lines = [f"{line} {n}" for n in range(2) for line in LINES[:5]] + [f"{LINES[0]} 0"]
@@ -116,6 +117,7 @@ def test_other_errors_of_a_request(client: Any) -> None:
     assert "no model translates from gl to fr" in answer.json()["error"]
 
 
+@pytest.mark.slow
 def test_a_document_takes_a_limited_time_and_is_forgotten(
     make: Make, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -140,6 +142,7 @@ def test_a_document_takes_a_limited_time_and_is_forgotten(
     assert problem(client.get(f"/documents/{sent}")) == (404, "no_such_document")
 
 
+@pytest.mark.slow
 def test_a_list_of_pages_has_one_limit(make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
     service, client = make(limits=dataclasses.replace(LIMITS, seconds=2))
     translator = service.models["one"].translator

@@ -67,6 +67,7 @@ def test_alternatives_are_the_next_translations(client: Any) -> None:
     }  # fmt: skip
 
 
+@pytest.mark.slow
 def test_languages_are_listed_once_with_names_and_targets(client: Any) -> None:
     pytest.importorskip("language_data")
     assert client.get("/languages").json() == [
@@ -195,6 +196,7 @@ def test_requests_at_the_same_time_each_get_a_row(service: Service, client: Any)
     assert sorted(row[0] for row in stored(service)) == sorted(f"o can {n}" for n in range(24))
 
 
+@pytest.mark.slow
 def test_a_kill_leaves_all_rows_that_were_answered(tmp_path: Path) -> None:
     """Two processes write to a file until they are killed."""
     path = tmp_path / "corrections.tsv"

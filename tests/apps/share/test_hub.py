@@ -48,6 +48,7 @@ def card(folder: Path) -> tuple[dict[str, Any], str]:
     return yaml.safe_load(head), text
 
 
+@pytest.mark.slow
 def test_the_head_names_languages_license_data_and_scores(trained, hub):
     head, _ = card(hub)
     recipe = yaml.safe_load((trained / "config.yaml").read_text())
@@ -77,6 +78,7 @@ def test_the_text_has_scores_with_signatures_and_the_origin_of_the_data(trained,
         assert f"\n## {section}\n" in text
 
 
+@pytest.mark.slow
 def test_the_example_of_the_card_prints_what_the_card_says(hub):
     _, text = card(hub)
     code = text.split("```python\n")[1].split("```")[0]
@@ -157,6 +159,7 @@ def test_files_of_the_folder(hub):
     assert "*.bin filter=lfs" in (hub / ".gitattributes").read_text()
 
 
+@pytest.mark.slow
 def test_what_is_not_known_is_not_invented(trained, hub, tmp_path, capsys):
     """Scores of other weights, a license that nobody stated, a commit, examples of the dev set."""
     summary = trained / "summary.json"
@@ -189,6 +192,7 @@ def test_what_is_not_known_is_not_invented(trained, hub, tmp_path, capsys):
     assert "The license of the model is not stated" in text
 
 
+@pytest.mark.slow
 def test_the_card_has_the_warnings_about_the_corpus_without_its_lines(trained, tmp_path):
     file = trained / "data_report.json"
     kept = file.read_text()

@@ -56,6 +56,7 @@ def test_hours_make_the_training_longer(corpus, capsys):
     assert long.model.dropout > short.model.dropout
 
 
+@pytest.mark.slow
 def test_few_hours_get_a_smaller_model_and_the_command_has_the_fastest_threads(
     tmp_path, monkeypatch, capsys
 ):
@@ -81,11 +82,13 @@ def test_few_hours_get_a_smaller_model_and_the_command_has_the_fastest_threads(
     assert "fp32, 2 threads: 527; fp32, 1 thread: 1,169" in Path("100.yaml").read_text()
 
 
+@pytest.mark.slow
 def test_too_few_hours_are_a_note_on_the_terminal(corpus, capsys):
     assert train.main(["--suggest", corpus, "--hours", "1e-9", "-o", "gl-en.yaml"]) == 0
     assert "note: one pass over the data takes" in capsys.readouterr().err
 
 
+@pytest.mark.slow
 def test_the_recipe_goes_to_standard_output(corpus, capsys):
     assert train.main(["--suggest", corpus, "--src-lang", "en", "--tgt-lang", "gl"]) == 0
     captured = capsys.readouterr()
@@ -102,6 +105,7 @@ def test_the_recipe_goes_to_standard_output(corpus, capsys):
     assert precision in ("fp32", "bf16")
 
 
+@pytest.mark.slow
 def test_tokenized_text_gets_bpe_and_passes_the_dry_run(corpus):
     for path in Path("corpus").iterdir():
         path.write_text(path.read_text().replace("\n", " .\n"))
@@ -112,6 +116,7 @@ def test_tokenized_text_gets_bpe_and_passes_the_dry_run(corpus):
     assert "like tokenized text" not in Path("gl-en.yaml").read_text()
 
 
+@pytest.mark.slow
 def test_an_existing_file_is_not_overwritten(corpus, capsys):
     Path("mine.yaml").write_text("src: gl\n")
     assert train.main(["--suggest", corpus, "-o", "mine.yaml"]) == 2
@@ -126,6 +131,7 @@ def test_an_existing_file_is_not_overwritten(corpus, capsys):
     assert "is also an input" in capsys.readouterr().err
 
 
+@pytest.mark.slow
 def test_a_recipe_in_a_linked_folder_finds_the_corpus(corpus, tmp_path):
     (tmp_path / "far" / "away").mkdir(parents=True)
     Path("linked").symlink_to("far/away")

@@ -153,6 +153,7 @@ def test_little_memory_gets_adafactor_and_activations_again(corpus, tagged, monk
     assert suggested(corpus, "--parent", tagged).optim.kind == "adamw"
 
 
+@pytest.mark.slow
 def test_hours_set_the_updates(tmp_path, tagged, monkeypatch):
     toy_corpus(tmp_path / "corpus", {"train": 2000, "dev": 20, "test": 20})
     monkeypatch.chdir(tmp_path)
@@ -212,6 +213,7 @@ def test_the_license_of_a_converted_parent_is_in_the_recipe(tagged, monkeypatch)
     assert "NLLB-200; license: cc-by-nc-4.0" in lines[1]
 
 
+@pytest.mark.slow
 def test_a_converted_parent_with_tags_and_learned_positions(tmp_path, monkeypatch, capsys):
     pytest.importorskip("transformers")  # makes the folder
     folders = pytest.importorskip("tests.apps.convert.folders")

@@ -307,6 +307,7 @@ shapes = st.recursive(
 variant_shapes = st.dictionaries(st.sampled_from(["about", "paper", "model", "kind"]), shapes)
 
 
+@pytest.mark.slow
 @settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     st.fixed_dictionaries(
