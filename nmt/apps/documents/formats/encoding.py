@@ -106,8 +106,9 @@ def encoding_of(
     found = declared.search(start) if declared else None
     named = found[1].decode("ascii", "replace").lower() if found else "utf-8"
     encoding = text_encoding(chosen or named, name)
-    # a name that can be read byte by byte is not in UTF-16
-    return encoding if chosen or not encoding.startswith(("utf-16", "utf-32")) else "utf-8"
+    # a name that can be read byte by byte is not in UTF-16 or EBCDIC
+    contradicts = not chosen and named.encode().decode(encoding, "replace") != named
+    return "utf-8" if contradicts else encoding
 
 
 def text_encoding(encoding: str, at: str) -> str:
