@@ -11,6 +11,7 @@ from __future__ import annotations
 import functools
 import itertools
 import re
+from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, field
 
@@ -222,7 +223,12 @@ class _Places:
             self.text += text
             end = part.end
         self._gap(end, len(source))
-        self._links.sort(key=lambda link: link[2:])
+        # a mark looks only at its neighbors, because a paragraph may have thousands
+        places = sorted({link[2:] for link in self._links})
+        self._words: dict[tuple[int, int], int] = {place: i for i, place in enumerate(places)}
+        self._by_start = sorted(self._links)
+        self._by_end = sorted(self._links, key=lambda link: link.end)
+        self._longest = max((link.end - link.start for link in self._links), default=0)
 
     def _gap(self, start: int, end: int) -> None:
         self._fixed.append((start, end, len(self.text)))
@@ -230,10 +236,15 @@ class _Places:
 
     def _at_boundary(self, offset: int) -> int | None:
         """Return the place of an offset that is not inside a part."""
-        for start, end, place in self._fixed:
-            if start <= offset <= end:
-                return place + offset - start
-        return None
+        index = bisect_right(self._fixed, offset, key=lambda gap: gap[0]) - 1
+        start, end, place = self._fixed[index]
+        return place + offset - start if start <= offset <= end else None
+
+    def _over(self, start: int, end: int) -> list[Link]:
+        """Return the links of the words of a part of the source."""
+        first = bisect_right(self._by_start, start - self._longest, key=lambda link: link.start)
+        last = bisect_left(self._by_start, end, key=lambda link: link.start)
+        return [link for link in self._by_start[first:last] if link.end > start]
 
     def of_pair(self, start: int, end: int) -> tuple[int, int]:
         """Return where the words that translate a part of the source begin and end.
@@ -247,22 +258,21 @@ class _Places:
         low, high = self._at_boundary(start), self._at_boundary(end)
         if low is not None and high is not None:
             return low, high
-        best, total, first = 0, 0, 0
+        words = {self._words[link[2:]]: link[2:] for link in self._over(start, end)}
+        best = total = first = 0
         chosen: tuple[int, int] | None = None
-        words = self._words()
-        for index, (_, links) in enumerate(words):
+        last = -1
+        for word in sorted(words):
+            total -= word - last - 1  # the words between them do not translate it
             if total <= 0:
-                total, first = 0, index
-            total += 1 if any(a < end and b > start for a, b, _, _ in links) else -1
+                total, first = 0, word
+            total, last = total + 1, word
             if total > best:
-                best, chosen = total, (first, index)
+                best, chosen = total, (first, word)
         if chosen is None:
             raise _Crossing
-        (begin, _), first_links = words[chosen[0]]
-        (_, finish), last_links = words[chosen[1]]
-        begin = self._inside(start, first_links, begin)
-        finish = self._inside(end, last_links, finish)
-        return begin, finish
+        begin, finish = words[chosen[0]], words[chosen[1]]
+        return self._inside(start, begin, begin[0]), self._inside(end, finish, finish[1])
 
     def of_text(self, node: _Node) -> tuple[int, int]:
         """Return the place of a mark that the model has seen as text.
@@ -277,16 +287,13 @@ class _Places:
                 raise _Crossing
         return start, start + len(node.mark.text)
 
-    def _words(self) -> list[tuple[tuple[int, int], list[Link]]]:
-        words: dict[tuple[int, int], list[Link]] = {}
-        for link in self._links:
-            words.setdefault((link.translation_start, link.translation_end), []).append(link)
-        return list(words.items())
+    def _inside(self, offset: int, word: tuple[int, int] | None, otherwise: int) -> int:
+        """Return the place of an offset inside a word that is translated by itself, as H2O is.
 
-    def _inside(self, offset: int, links: Sequence[Link], otherwise: int) -> int:
-        """Return the place of an offset inside a word that is translated by itself, as H2O is."""
-        for a, b, c, d in links:
-            if a < offset < b and self.source[a:b] == self.text[c:d]:
+        ``word``: its place in the translation; None = any.
+        """
+        for a, b, c, d in self._over(offset, offset + 1):
+            if a < offset and word in (None, (c, d)) and self.source[a:b] == self.text[c:d]:
                 return c + offset - a
         return otherwise
 
@@ -299,18 +306,20 @@ class _Places:
         fixed = self._at_boundary(offset)
         if fixed is not None:
             return fixed
-        if (inside := self._inside(offset, self._links, -1)) >= 0:
+        if (inside := self._inside(offset, None, -1)) >= 0:
             return inside
         behind = kind != "open" and not self.source[offset - 1].isspace()
-        before = [link for link in self._links if link.start < offset]
-        after = [link for link in self._links if link.end > offset]
-        if not before and not after:
+        before = bisect_left(self._by_start, offset, key=lambda link: link.start)
+        after = bisect_right(self._by_end, offset, key=lambda link: link.end)
+        if not before and after == len(self._by_end):
             raise _Crossing
-        if before and (behind or not after):
-            nearest = max(link.start for link in before)
-            return max(link.translation_end for link in before if link.start == nearest)
-        nearest = min(link.end for link in after)
-        return min(link.translation_start for link in after if link.end == nearest)
+        if before and (behind or after == len(self._by_end)):
+            start = self._by_start[before - 1].start
+            same = (link for link in self._over(start, start + 1) if link.start == start)
+            return max(link.translation_end for link in same)
+        end = self._by_end[after].end
+        same = (link for link in self._over(end - 1, end) if link.end == end)
+        return min(link.translation_start for link in same)
 
 
 def _emit(nodes: Sequence[_Node], places: _Places, low: int, high: int) -> Iterator[Token]:

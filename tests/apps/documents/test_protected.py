@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import time
 from collections.abc import Sequence
 from random import Random
 
@@ -215,6 +216,18 @@ def test_a_translator_without_alignment_keeps_what_is_in_each_pair(tokens: list[
     after = "".join(str(t).upper() for t in segment.result)
     assert re.sub(r"\s+", "", after) == re.sub(r"\s+", "", before)  # it may be around a mark
     assert not segment.problem
+
+
+def test_thousands_of_marks_in_a_paragraph_take_little_time() -> None:
+    tokens: list[Token] = []
+    for number in range(4000):
+        name = f"b{number}"
+        tokens += ["one ", Mark("open", (), name), "two", Mark("close", (), name), " "]
+    segment = Segment(joined(tokens), "line 1")
+    start = time.process_time()
+    translate_segments([segment], Lines(Reversing()), "en")
+    assert not segment.note
+    assert time.process_time() - start < 10  # usually 0.3; in quadratic time 70
 
 
 def test_learned_abbreviations_end_no_sentence() -> None:
