@@ -157,12 +157,12 @@ def _with_language(event: Event, job: Job) -> str:
     if event.kind != "start" or given is None:
         return event.raw
     if base_language(given) not in (base_language(job.src), "*all*"):
-        job.report.count(f"{source} is {given}, and the model translates {job.src}")
+        job.report.count(f"with {source} {given}, while the model translates {job.src}")
     old = event.attributes.get(target, "")
     if target and old in ("", given):
         return with_attributes(event.raw, {target: standard_code(job.tgt)})
     if target and base_language(old) != base_language(job.tgt):
-        job.report.count(f"{target} is {old}, and the model translates to {job.tgt}")
+        job.report.count(f"with {target} {old}, while the model translates to {job.tgt}")
     return event.raw
 
 

@@ -190,7 +190,7 @@ def _header(entry: _Entry, job: Job) -> str:
     language = re.search(r"^Language:[^\S\n]*(.*)$", header, re.MULTILINE)
     given = language[1].strip() if language else ""
     if given and base_language(given) not in (base_language(job.src), base_language(job.tgt)):
-        job.report.count(f"Language is {given}, and the model translates to {job.tgt}")
+        job.report.count(f"with Language {given}, while the model translates to {job.tgt}")
     if given and base_language(given) != base_language(job.src):
         return "".join(entry.raw)
     line = f"Language: {tgt}"
