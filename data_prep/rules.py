@@ -30,9 +30,9 @@ from nmt.data.filters import (
     is_misread,
     length_ratio,
     marks_share,
-    repetitions,
 )
 from nmt.data.languages import MIN_SCRIPT_SHARE, UNSPACED_CHARACTER
+from nmt.data.letters import repetitions
 from nmt.data.near_duplicates import MIN_WORDS, RecurringTexts, normalized
 from nmt.data.text import is_blank
 

@@ -229,7 +229,7 @@ PAGES = {
     "docs/howto/several-gpus.md": Page(not_run={"torchrun": "needs several GPUs"}),
     "docs/howto/sweeps.md": Page(
         recipes={"gl-en.yaml": {**RECIPE, "schedule": {"kind": "inverse_sqrt"}}},
-        before="nmt-sweep --dry-run two-corpora.yaml\nnmt-sweep --dry-run tuned.yaml",
+        before="nmt-sweep --dry-run two-corpora.yaml",
         not_run={
             "nmt-sweep norms.yaml": "six runs; tests/apps/sweep",
             "nmt-sweep recipes/ablations/t-table3.yaml": "sixty runs of hours",

@@ -23,17 +23,15 @@ import regex
 from nmt.config.recipe import DataConfig
 from nmt.data.languages import (
     MIN_SCRIPT_SHARE,
-    UNSPACED_CHARACTER,
     WORD,
     LanguageProfile,
     check_languages,
     script_of,
     script_share,
 )
-from nmt.data.near_duplicates import PLACEHOLDER, Words, words_and_numbers
+from nmt.data.near_duplicates import PLACEHOLDER, Words
 from nmt.data.scan import Limits
 
-MAX_PERIOD = 16  # words of a phrase whose repetitions are counted
 # Of 10,000 pairs of each of nine corpora, at most 2 have a phrase four times in a row more often
 # than on the other side.
 MAX_REPETITIONS = 3
@@ -94,35 +92,6 @@ def is_misread(text: str) -> bool:
     # "Spa\xdf\xbb" too is UTF-8; \xc2, \xc3 and \xe2 begin nearly all signs of Western languages
     several = sum(not char.isascii() for char in read) > 1
     return several or not {"\xc2", "\xc3", "\xe2"}.isdisjoint(text)
-
-
-def repetitions(text: str, least_letters: int = 0) -> int:
-    """Return how often a phrase of 1 to 16 words stands in a row: 2 for "no, no".
-
-    It is 1 if nothing is repeated. A letter of a script without spaces counts as a word.
-
-    Args:
-        least_letters: of all repetitions together; fewer are not counted, such as "ha ha ha". A
-            letter of a script without spaces counts as two.
-    """
-    words = words_and_numbers(html.unescape(text))
-    most = 1
-    if len(set(words)) == len(words):
-        return most
-    for period in range(1, min(MAX_PERIOD, len(words) // 2) + 1):
-        run = 0
-        for end, (word, earlier) in enumerate(zip(words[period:], words, strict=False), period + 1):
-            run = run + 1 if word == earlier else 0
-            if (times := run // period + 1) > most:
-                phrases = words[end - times * period : end]
-                if not least_letters or _letters(phrases) >= least_letters:
-                    most = times
-    return most
-
-
-def _letters(words: Iterable[str]) -> int:
-    text = "".join(words)
-    return len(text) + len(UNSPACED_CHARACTER.findall(text))
 
 
 def length_ratio(src: str, tgt: str, typical_ratio: float) -> float:

@@ -8,15 +8,16 @@ Greek, Armenian, Dutch and Irish.
 from __future__ import annotations
 
 import functools
+import html
 import itertools
 import re
 import unicodedata
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 import regex
 
-from nmt.data.languages import base_language, script_of
+from nmt.data.languages import UNSPACED_CHARACTER, WORD_OR_NUMBER, base_language, script_of
 from nmt.data.unicode import MOST_MARKS, bounded
 
 # ---------------------------------------------------------------- capital and small letters
@@ -192,3 +193,35 @@ def fold_capitals(text: str, lang: str = "") -> str:
     A word that is not in capitals must not be compared so: νόμος and νομός are two words.
     """
     return fold(upper(text, lang), lang)
+
+
+MAX_PERIOD = 16  # words of a phrase whose repetitions are counted
+
+
+def repetitions(text: str, least_letters: int = 0) -> int:
+    """Return how often a phrase of 1 to 16 words stands in a row: 2 for "no, no".
+
+    It is 1 if nothing is repeated. A letter of a script without spaces counts as a word.
+
+    Args:
+        least_letters: of all repetitions together; fewer are not counted, such as "ha ha ha". A
+            letter of a script without spaces counts as two.
+    """
+    words = WORD_OR_NUMBER.findall(fold(html.unescape(text)))
+    most = 1
+    if len(set(words)) == len(words):
+        return most
+    for period in range(1, min(MAX_PERIOD, len(words) // 2) + 1):
+        run = 0
+        for end, (word, earlier) in enumerate(zip(words[period:], words, strict=False), period + 1):
+            run = run + 1 if word == earlier else 0
+            if (times := run // period + 1) > most:
+                phrases = words[end - times * period : end]
+                if not least_letters or _letters(phrases) >= least_letters:
+                    most = times
+    return most
+
+
+def _letters(words: Iterable[str]) -> int:
+    text = "".join(words)
+    return len(text) + len(UNSPACED_CHARACTER.findall(text))

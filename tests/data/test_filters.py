@@ -11,9 +11,9 @@ from nmt.data.filters import (
     is_misread,
     length_ratio,
     marks_share,
-    repetitions,
 )
 from nmt.data.languages import LanguageProfile
+from nmt.data.letters import repetitions
 
 
 @pytest.mark.parametrize(

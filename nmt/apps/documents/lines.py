@@ -14,7 +14,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import NamedTuple, TypeAlias
 
-from nmt.data.filters import repetitions
+from nmt.data.letters import repetitions
 from nmt.data.protect import Difference, Span, compare, has_words, repair, spans
 from nmt.data.text import too_long
 

@@ -24,9 +24,9 @@ from nmt.data.filters import (
     copied_share,
     foreign_share,
     length_ratio,
-    repetitions,
 )
 from nmt.data.languages import MIN_SCRIPT_SHARE
+from nmt.data.letters import repetitions
 from nmt.data.scan import reason_to_drop
 
 _SURROGATE = re.compile("[\ud800-\udfff]")

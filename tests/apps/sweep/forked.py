@@ -24,7 +24,10 @@ class Popen:
         fork = multiprocessing.get_context("fork")
         self._process = fork.Process(target=_run, args=(command[1:], stdout.fileno(), env))
         self._process.start()
-        self.terminate, self.kill = self._process.terminate, self._process.kill
+        self.kill = self._process.kill
+
+    def terminate(self) -> None:
+        self._process.terminate()
 
     def poll(self) -> int | None:
         return self._process.exitcode

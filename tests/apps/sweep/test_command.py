@@ -215,7 +215,7 @@ def test_a_stopped_sweep_saves_its_runs_and_continues(folder, capsys, stop_when,
 
 
 def test_a_second_interruption_kills_the_runs(folder, capsys, stop_when, monkeypatch):
-    monkeypatch.setattr(pool.Pool, "_ask_to_end", lambda self, children: None)
+    monkeypatch.setattr(forked.Popen, "terminate", lambda self: None)
     stop_when("runs/v/slow.seed-1/waiting", signal.SIGINT, signal.SIGINT)
     assert sweep.main([variants("slow")]) == 130
     assert not Path("runs/v/slow.seed-1/saved").exists()
