@@ -27,7 +27,7 @@ from nmt.data.text import clean_line, quantity
 from nmt.data.tokenizer import Moses
 from nmt.errors import UserError
 
-STEPS = 100  # of the search for terms, for each word of a line; a usual glossary needs one or two
+STEPS = 20  # of the search for terms, for each word of a line; a usual glossary needs one or two
 _WORD_OR_SIGN = regex.compile(rf"{WORD_OR_NUMBER.pattern}|\S")
 _LONGEST_BEGINNING = 3 * LONGEST_TERM  # a letter in any case has up to three letters
 

@@ -21,7 +21,7 @@ from nmt.apps.serve.limits import Refused
 from nmt.data.text import quantity
 
 BATCH_COST = 40_000  # about 64 lines of 60 characters with beam 5: a fraction of a second
-UNINTERRUPTED = 0.5  # seconds that a batch computes before short lines interrupt it
+UNINTERRUPTED = 0.25  # seconds that a batch computes before short lines interrupt it
 JOIN_SECONDS = 5.0  # a step of a search and a batch of CTranslate2 take less
 
 

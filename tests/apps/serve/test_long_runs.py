@@ -34,12 +34,12 @@ pytestmark = [
     pytest.mark.slow,
     pytest.mark.skipif(sys.platform != "linux", reason="it reads /proc"),
 ]
-SECOND = 1.0  # of processor time
+MOST = 3.0  # seconds of processor time: about 1 on a Zen 4, and more on older processors
 CLIENTS = 4
 SENDING = 60.0  # seconds
 GIVES_UP, TO_END = 120, 20  # seconds of a request, and from SIGTERM to the end
 MEGABYTE = 1_000_000
-KEPT = 150  # MB that the server may have more than before: allocators keep some
+KEPT = 300  # MB that the server may have more than before: allocators keep some
 OTHERS = (
     "\x85\xa0\xad\u0130\u0301\u0345\u03a3\u05d0\u0591\u0627\u0640\u064b\u0660\u06d4\u0915\u094d\u0967"
     "\u0e01\u0e48\u0f0b\u1000\u1160\u17d2\u17d4\u200b\u200c\u200d\u2019\u2026\u2028\u2581\u3002\u3042"
@@ -204,7 +204,7 @@ def test_others_are_answered_and_the_server_ends_in_the_middle_of_it(
         assert send(process, small) == 200
         longest = max(longest, process.cpu_seconds() - before)
         time.sleep(0.05)
-    assert longest < SECOND
+    assert longest < MOST
     assert len(statuses) >= CLIENTS
     unexpected = {key: status for key, status in statuses.items() if status == 500}
     assert unexpected == {}
