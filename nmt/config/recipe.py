@@ -98,7 +98,7 @@ class DataConfig(ConfigBase):
         "Belinkov 2018, Bogoychev 2023, Nguyen 2021",
         form=f"a mapping of {', '.join(get_args(AugmentKind))} to numbers from 0 to 1",
     )
-    """share of the training pairs that each kind of noise changes, drawn anew each epoch: case =
+    """share of the training pairs that each kind of noise changes, resampled each epoch: case =
     all caps, title case or lowercase on both sides; accents = stripped from the source; typos = in
     the source, by keyboard neighbors; punctuation = final mark removed from both sides; quotes =
     other quotation marks in the source; copies = the same URL, e-mail address, emoji or placeholder
@@ -162,8 +162,8 @@ class FastBpeConfig(SegmentBase):
     vocab_threshold: int = key(0, "O", ge=0)
     """subwords that occur less often than this in the training data are split further; 0 = off"""
     dropout: Probability = key(0.0, "O")
-    """BPE-dropout (Provilkov et al. 2020): probability of skipping a merge in training text, drawn
-    anew each epoch; 0 = off, 0.1 = the authors' value"""
+    """BPE-dropout (Provilkov et al. 2020): probability of skipping a merge in training text,
+    resampled each epoch; 0 = off, 0.1 = the authors' value"""
 
 
 class SentencePieceConfig(SegmentBase):

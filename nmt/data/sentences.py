@@ -106,7 +106,7 @@ def split_sentences(line: str, lang: str, abbreviations: Collection[str] = ()) -
     """Split a line after each sentence, in linear time.
 
     The parts have the white space behind them. Joined, they are the line. A line is not split
-    inside quotation marks and brackets, nor after them where the sentence goes on. A part has two
+    inside quotation marks and brackets, nor after them where the sentence continues. A part has two
     letters, or one of a script without capital letters.
 
     Args:

@@ -128,8 +128,8 @@ class Connection(asyncio.Protocol):
     def eof_received(self) -> bool:
         """Return whether the connection stays open, for an answer.
 
-        The client has closed the connection, or only its side of it, and waits for the answer. TCP
-        says which if the server sends something, here that it goes on (RFC 9110, section 15.2).
+        The client has closed the connection, or only its own side, and waits for the answer. The
+        server learns which by sending something: 100 Continue (RFC 9110, section 15.2).
         """
         cycle = self._http.cycle
         if self._transport is None or cycle is None or cycle.response_complete:

@@ -115,7 +115,7 @@ def text_encoding(encoding: str, at: str) -> str:
     """Return an encoding of text files that Python knows, by its name without a byte-order mark.
 
     Raises:
-        UserError: it is not known, or is no encoding of text, such as base64.
+        UserError: Python does not know it, or it does not encode text, as base64.
     """
     try:
         info = codecs.lookup(encoding)

@@ -2,7 +2,7 @@
 
 The lines of a cue are joined for the translation, which is broken again into lines of similar
 length. A line of another speaker, which begins with a dash or a voice, and a line of a song stay
-lines. After a blank line, a cue of SubRip goes on; in WebVTT, players do not show what follows.
+lines. A SubRip cue continues after a blank line. In WebVTT, players ignore text after a blank line.
 """
 
 from __future__ import annotations
