@@ -195,6 +195,8 @@ def fold_capitals(text: str, lang: str = "") -> str:
     return fold(upper(text, lang), lang)
 
 
+# ---------------------------------------------------------------- repeated phrases
+
 MAX_PERIOD = 16  # words of a phrase whose repetitions are counted
 
 

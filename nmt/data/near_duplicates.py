@@ -40,11 +40,6 @@ def normalized(text: str) -> Words:
     return tuple(WORD.findall(PLACEHOLDER.sub(" ", fold(text))))
 
 
-def words_and_numbers(text: str) -> list[str]:
-    """Return the words in any case and the numbers, without punctuation."""
-    return WORD_OR_NUMBER.findall(fold(text))
-
-
 def _one_word_less(words: Words) -> Iterator[Words]:
     """Yield the text and, unless it is short or long, the text without each of its words.
 
@@ -95,7 +90,7 @@ class NearIndex:
 
 def is_short(text: str) -> bool:
     """Return whether a text is so short that it occurs in any corpus, such as "Thank you."."""
-    return len(words_and_numbers(text)) < MIN_WORDS
+    return len(WORD_OR_NUMBER.findall(fold(text))) < MIN_WORDS
 
 
 @dataclass
