@@ -11,7 +11,7 @@ from xml.etree import ElementTree
 import pytest
 
 from nmt.apps.documents.document import translate_bytes
-from nmt.apps.documents.formats import office
+from nmt.apps.documents.formats import archive
 from nmt.apps.documents.job import Report
 from nmt.apps.documents.lines import from_function
 from nmt.errors import UserError
@@ -317,7 +317,7 @@ def test_the_deepest_paragraph_that_is_read_can_be_written(start: str, end: str)
 
 def test_an_archive_is_measured_while_it_is_unpacked(monkeypatch: pytest.MonkeyPatch) -> None:
     """All its files together count, whatever its headers say."""
-    monkeypatch.setattr(office, "MAX_SIZE", 300_000)
+    monkeypatch.setattr(archive, "MAX_SIZE", 300_000)
     many = {f"{number}.bin": bytes(100_000) for number in range(2)}
     run("a.docx", docx("", **many))
     big = docx("", **many, **{"last.bin": bytes(100_000)})

@@ -11,23 +11,19 @@ that of most of its text. Word divides text into many runs of the same style; th
 
 from __future__ import annotations
 
-import contextlib
 import copy
-import io
 import posixpath
 import re
-import struct
 import zipfile
-import zlib
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from typing import BinaryIO, NamedTuple, TypeAlias
 from urllib.parse import unquote
 
+from nmt.apps.documents.formats.archive import Archive
 from nmt.apps.documents.formats.xml import (
     Event,
     Node,
-    Reader,
     attribute_names,
     elements,
     escape,
@@ -40,21 +36,6 @@ from nmt.apps.documents.segments import Item, Mark, Token, Unit, text_unit, writ
 from nmt.data.languages import base_language, script_of, standard_code
 from nmt.data.protect import has_words
 from nmt.errors import UserError
-from nmt.runtime.files import human_bytes
-
-MAX_SIZE = 200 << 20  # bytes of an archive, unpacked: a small one may hold a very large file
-_BLOCK = 1 << 16
-_OLE = bytes.fromhex("d0cf11e0a1b11ae1")  # begins old files of Word, and new ones with a password
-_DAMAGED = (
-    zipfile.BadZipFile,
-    EOFError,
-    NotImplementedError,
-    OSError,
-    RuntimeError,
-    ValueError,
-    struct.error,
-    zlib.error,
-)
 
 _WORD = (
     "http://schemas.openxmlformats.org/wordprocessingml/2006/main",
@@ -146,7 +127,7 @@ class _Kind(NamedTuple):
 
     name: str
     root: tuple[str, Sequence[str]]
-    parts: Callable[[_Archive, Job], Sequence[str]]
+    parts: Callable[[Archive, Job], Sequence[str]]
 
 
 def convert_docx(source: BinaryIO, target: BinaryIO, job: Job) -> None:
@@ -161,98 +142,20 @@ def convert_odt(source: BinaryIO, target: BinaryIO, job: Job) -> None:
 
 
 def _convert(source: BinaryIO, target: BinaryIO, job: Job, kind: _Kind) -> None:
-    archive = _Archive(source, job.name, kind)
+    archive = Archive(source, job.name, kind.name)
     parts = kind.parts(archive, job)
     with archive.zip, zipfile.ZipFile(target, "w") as new:
         for info in archive.zip.infolist():
             with new.open(copy.copy(info), "w") as file:
                 part = info.filename
                 if part in parts:
-                    file.writelines(_translated(archive, part, part == parts[0], job))
+                    root = kind.root if part == parts[0] else None
+                    file.writelines(_translated(archive, part, root, job))
                 else:
                     file.writelines(archive.blocks(part))
 
 
-class _Archive:
-    """An archive whose files together have a limit of size, whatever it says of itself.
-
-    Attributes:
-        names: of the files, by the name in small letters: Word does not distinguish them.
-
-    Raises:
-        UserError: it is damaged, encrypted, too large, or names files as no document does.
-    """
-
-    def __init__(self, source: BinaryIO, name: str, kind: _Kind) -> None:
-        self.name, self.kind, self._left = name, kind, MAX_SIZE
-        self.damaged = UserError(
-            f"is not a {kind.name}, or it is damaged",
-            at=name,
-            fix="open it in your word processor and save it again in this format",
-        )
-        self.encrypted = UserError(
-            f"is not a {kind.name}, or it has a password",
-            at=name,
-            fix="open it in your word processor and save it again in this format, without password",
-        )
-        start = source.read(len(_OLE))
-        source.seek(0)
-        if start == _OLE:
-            raise self.encrypted
-        with self._errors():
-            self.zip = zipfile.ZipFile(source)
-        self.names: dict[str, str] = {}
-        for info in self.zip.infolist():
-            part = info.filename
-            if info.flag_bits & 1:
-                raise self.encrypted
-            if info.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
-                raise self.damaged
-            folders = re.split(r"[/\\]", part)
-            if part.lower() in self.names or not folders[0] or ".." in folders:
-                raise self.damaged
-            self.names[part.lower()] = part
-
-    @contextlib.contextmanager
-    def _errors(self) -> Iterator[None]:
-        try:
-            yield
-        except _DAMAGED as error:
-            raise self.damaged from error
-
-    def blocks(self, part: str) -> Iterator[bytes]:
-        """Yield the bytes of a file."""
-        with self._errors():
-            file = self.zip.open(part)
-        with file:
-            while True:
-                with self._errors():
-                    block = file.read(_BLOCK)
-                if not block:
-                    return
-                self._left -= len(block)
-                if self._left < 0:
-                    what = f"has over {human_bytes(MAX_SIZE)}, unpacked"
-                    raise UserError(what, at=self.name, fix="divide the document")
-                yield block
-
-    def reader(self, part: str) -> Reader:
-        """Return the events of a file."""
-        return Reader(_Blocks(self.blocks(part)), f"{self.name}:{part}")  # type: ignore[arg-type]
-
-
-class _Blocks(io.RawIOBase):
-    """A file of blocks."""
-
-    def __init__(self, blocks: Iterator[bytes]) -> None:
-        self._blocks = blocks
-
-    def read(self, size: int = -1) -> bytes:
-        """Return the next block, whatever the size."""
-        return next(self._blocks, b"")
-
-
-def _docx_parts(archive: _Archive, job: Job) -> list[str]:
+def _docx_parts(archive: Archive, job: Job) -> list[str]:
     """Return the files that the relationships lead to, whatever their names."""
     found: dict[str, str] = {}  # name -> kind of relationship
     queue = [""]
@@ -276,7 +179,7 @@ def _docx_parts(archive: _Archive, job: Job) -> list[str]:
     return sorted(found, key=lambda part: found[part] != "officeDocument")
 
 
-def _odt_parts(archive: _Archive, job: Job) -> list[str]:
+def _odt_parts(archive: Archive, job: Job) -> list[str]:
     names = archive.names
     manifest = names.get("meta-inf/manifest.xml")
     if manifest and any(event.name == "encryption-data" for event in archive.reader(manifest)):
@@ -289,18 +192,20 @@ def _odt_parts(archive: _Archive, job: Job) -> list[str]:
     return [part for part in ("content.xml", "styles.xml") if part in names]
 
 
-def _translated(archive: _Archive, part: str, main: bool, job: Job) -> Iterator[bytes]:
+def _translated(
+    archive: Archive, part: str, root: tuple[str, Sequence[str]] | None, job: Job
+) -> Iterator[bytes]:
+    """Yield a translated file; ``root``: element that it begins with, and its namespaces."""
     reader = archive.reader(part)
-    name, label = f"{job.name}:{part}", "" if main else f"{part}, "
+    name, label = f"{job.name}:{part}", "" if root else f"{part}, "
 
     def events() -> Iterator[Event]:
-        started = not main
+        expected = root
         for event in reader:
             if event.kind == "start":
-                root, spaces = archive.kind.root
-                if not started and (event.name != root or event.space not in spaces):
+                if expected and (event.name != expected[0] or event.space not in expected[1]):
                     raise archive.damaged
-                started = True
+                expected = None
                 _count_left(event, job)
                 yield _with_language(event, job)
             else:
