@@ -6,15 +6,15 @@ count years from different events, and hours to 12 or to 24.
 
 from __future__ import annotations
 
-import unicodedata
 from collections import Counter
 
 import regex
 
-_CHINESE = "零一二三四五六七八九"
-_OTHER_ZERO = {0x3007: "零"}
+from nmt.data.protect import groups_of
+
+_CHINESE = str.maketrans("零〇一二三四五六七八九", "00123456789")
 # three in a row are the digits of a year or of a telephone number, such as 一九四五
-_NUMBER = regex.compile(rf"\d+|[{_CHINESE}]{{3,}}")
+_CHINESE_NUMBER = regex.compile("[零〇一二三四五六七八九]{3,}")
 FEWEST = 4  # digits on both sides that conflict; fewer are often a converted unit, or words
 MOST_SPELLED = 8  # digits that one side may have as words
 # years between other calendars and the Gregorian one: Buddhist, Hebrew, Nepali, Ethiopian, Korean,
@@ -29,13 +29,8 @@ _GREGORIAN = range(1600, 2200)
 
 def _numbers(text: str) -> set[str]:
     """Return the runs of digits of a text as Latin digits, without zeros where all are zeros."""
-    runs = _NUMBER.findall(text.translate(_OTHER_ZERO))
-    numbers = ("".join(map(_digit, run)) for run in runs)
-    return {number for number in numbers if _without_zeros(number)}
-
-
-def _digit(char: str) -> str:
-    return str(_CHINESE.find(char) if char in _CHINESE else unicodedata.decimal(char, 0))
+    text = _CHINESE_NUMBER.sub(lambda found: found[0].translate(_CHINESE), text)
+    return {number for number in groups_of(text) if number.isascii() and _without_zeros(number)}
 
 
 def _without_zeros(number: str) -> str:

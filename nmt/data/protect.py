@@ -126,10 +126,11 @@ def spans(text: str, keep: Collection[str] = (), flags: Collection[str] = ()) ->
     return found
 
 
-def groups_of(number: str) -> Groups:
+def groups_of(text: str) -> Groups:
     """Return the rows of digits of a text, as digits of ASCII."""
-    ascii_number = "".join(str(unicodedata.decimal(c, c)) for c in number)
-    return tuple(_DIGITS.findall(ascii_number))
+    if not text.isascii():
+        text = "".join(str(unicodedata.decimal(c, c)) for c in text)
+    return tuple(_DIGITS.findall(text))
 
 
 def has_words(text: str, keep: Collection[str] = (), flags: Collection[str] = ()) -> bool:
