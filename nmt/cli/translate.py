@@ -42,13 +42,11 @@ CONSTRAINT_FILES = {
     "prefix": "line n is the start of translation n; blank = none",
     "require": "line n lists the phrases that translation n must contain, separated by tabs; "
     "blank = none",
-    "forbid": "line n lists the phrases that translation n must not contain, separated by tabs; "
-    "blank = none",
 }
 # title of a group of search options -> its options; others are listed under "search"
 OPTION_GROUPS = {
     "sampling": ("sample", "temperature", "top_k", "top_p", "seed"),
-    "constraints": ("glossary", "forbid_all", *CONSTRAINT_FILES),
+    "constraints": ("glossary", *CONSTRAINT_FILES),
     "choice among candidates": (
         "mbr", "reverse_weight", "reverse_tag", "reverse_tgt_tag", "candidates",
     ),
@@ -205,7 +203,7 @@ def _add_search_options(p: argparse.ArgumentParser) -> None:
 def _check_flags(args: argparse.Namespace) -> None:
     from nmt.decoding.options import as_flag
 
-    for name in (*CONSTRAINT_FILES, "forbid_all", "glossary"):
+    for name in (*CONSTRAINT_FILES, "glossary"):
         file = getattr(args, name)
         if file is not None and not os.path.exists(file):  # perhaps a phrase instead of a file
             raise UserError(
@@ -244,15 +242,11 @@ def _parallel_files(args: argparse.Namespace) -> dict[str, str]:
 def _search_options(args: argparse.Namespace) -> dict[str, Any]:
     """Return the search options of the command line, None if not set."""
     from nmt.data.glossary import read_glossary
-    from nmt.data.text import read_lines
     from nmt.decoding.options import DEFAULT_REVERSE_WEIGHT, SearchOptions
 
     options = {name: getattr(args, name) for name in SearchOptions.model_fields}
     if args.reverse and args.reverse_weight is None:
         options["reverse_weight"] = DEFAULT_REVERSE_WEIGHT
-    if args.forbid_all is not None:
-        lines = read_lines(Path(args.forbid_all))
-        options["forbid_all"] = tuple(phrase for phrase in lines if phrase.strip())
     if args.glossary is not None:
         options["glossary"] = tuple(read_glossary(Path(args.glossary)))
     return options
@@ -294,7 +288,7 @@ def body(args: argparse.Namespace) -> None:
     if corpus is not None:
         args.output = corpus.name
     _check_flags(args)
-    inputs = [args.input, *_parallel_files(args).values(), args.forbid_all, args.glossary]
+    inputs = [args.input, *_parallel_files(args).values(), args.glossary]
     files = None if corpus is None else corpus.files
     locked = locked_output(args.output, inputs, args.resume, args.force, files)
     # a signal ends the command as an error does, so finished lines are written first

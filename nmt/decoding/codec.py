@@ -29,7 +29,6 @@ from nmt.decoding.options import SearchOptions
 from nmt.errors import UserError
 
 MAX_NAMED_LINES = 5  # lines of which a note gives the numbers
-MAX_PHRASE_LENGTH = 1000  # characters of a forbidden phrase: memory grows with the square
 MAX_SOURCE_PIECES = 512  # of one search; longer lines are translated in parts
 OPENING = "("  # a sign that the next word follows without a space
 SHORT_RATIO, SHORT_SLACK = 2.0, 10  # see TextCodec.is_short
@@ -142,7 +141,7 @@ class TextCodec:
     @functools.cached_property
     def strings(self) -> PieceStrings:
         """The string that each type adds to target text."""
-        return PieceStrings(self.segmenter, self.vocab, self.tgt)
+        return PieceStrings(self.segmenter, self.vocab)
 
     @functools.cached_property
     def _known(self) -> dict[str, np.ndarray]:
@@ -154,34 +153,30 @@ class TextCodec:
         line: str,
         constraints: LineConstraints,
         options: SearchOptions,
-        banned: Sequence[str] = (),
         glossary: Glossary | None = None,
     ) -> list[SearchInput]:
         """Make the search inputs of a line: one for each part, none for a blank line.
 
-        The prefix and the required phrases apply to the first part, forbidden phrases to all, and
-        the terms of a glossary to the part that has them. A line with a prefix or a required phrase
-        is not split into sentences.
+        The prefix and the required phrases apply to the first part, the terms of a glossary to the
+        part that has them. A line with a prefix or a required phrase is not split into sentences.
 
         Args:
             number: of the line, from 1.
             options: ``tag``, ``src`` and ``split``.
-            banned: patterns that no line may contain, to compare with the required phrases.
             glossary: terms whose translations are required too.
 
         Raises:
-            UserError: the line or a constraint is too long, or a phrase is required and forbidden.
+            UserError: the line or a constraint is too long.
         """
         at, src, split = f"line {number}", options.src, options.split
         if problem := too_long(line):
             raise UserError(problem, at=at, fix="split it into sentences, one per line")
-        for text in (constraints.prefix, *constraints.require, *constraints.forbid):
+        for text in (constraints.prefix, *constraints.require):
             if problem := too_long(text):
-                what = f"prefix, require or forbid: {problem}"
+                what = f"prefix or require: {problem}"
                 raise UserError(what, at=at, fix="give shorter text")
         prefix = self._encode_target(constraints.prefix, at)
         _check_size("prefix", len(prefix.ids), at)
-        forbid = self.patterns(constraints.forbid, at)
         phrases: list[tuple[str, ...]] = [(p,) for p in constraints.require if not is_blank(p)]
         parts = self.divide(line, "line" if prefix.ids or phrases else split, src)
         count = sum(len(pieces) for _, pieces in parts)
@@ -196,10 +191,8 @@ class TextCodec:
             if glossary is not None:
                 part_text = text or self.segmenter.decode(pieces, src or self.src)
                 phrases += glossary.find(part_text).values()
-            require = self._encode_required(phrases, (*forbid, *banned), at)
-            inputs.append(
-                SearchInput(part_ids, number, part, pieces, text, prefix, require, forbid)
-            )
+            require = self._encode_required(phrases, at)
+            inputs.append(SearchInput(part_ids, number, part, pieces, text, prefix, require))
             prefix, phrases, start = NO_PIECES, [], start + len(pieces)
         return inputs
 
@@ -242,59 +235,19 @@ class TextCodec:
         return parts
 
     def _encode_required(
-        self, phrases: Iterable[tuple[str, ...]], forbidden: Sequence[str], at: str
+        self, phrases: Iterable[tuple[str, ...]], at: str
     ) -> tuple[tuple[TargetPieces, ...], ...]:
-        """Encode phrases, each in those of its forms that are not forbidden."""
+        """Encode phrases, each in all of its forms."""
         require = []
         for forms in dict.fromkeys(phrases):
-            allowed: dict[TargetPieces, None] = {}
-            problem = ""
+            encoded: dict[TargetPieces, None] = {}
             for form in forms:
-                encoded = self._encode_target(form, at)
-                string = f" {self.strings.join(encoded.pieces).strip(' ')} "
-                if both := [pattern for pattern in forbidden if pattern in string]:
-                    problem = problem or (
-                        f"{string.strip()!r} is required and {both[0].strip()!r} is forbidden"
-                    )
-                else:
-                    allowed |= dict.fromkeys((encoded, *self._without_space(form)))
-            if not allowed:
-                fix = "remove one of them from require, glossary or forbid"
-                raise UserError(problem, at=at, fix=fix)
-            require.append(tuple(allowed))
+                pieces = (self._encode_target(form, at), *self._without_space(form))
+                encoded |= dict.fromkeys(pieces)
+            require.append(tuple(encoded))
         longest = (max(len(form.ids) for form in forms) for forms in require)
         _check_size("require or glossary", sum(longest), at)
         return tuple(require)
-
-    def patterns(self, phrases: Sequence[str], at: str) -> tuple[str, ...]:
-        """Spell the patterns of forbidden phrases in tokenized text.
-
-        Raises:
-            UserError: a phrase is too long, or the segmenter cannot represent it; with ``at``.
-        """
-        patterns = []
-        for phrase in map(clean_line, phrases):
-            if len(phrase) > MAX_PHRASE_LENGTH:
-                raise UserError(
-                    f"a forbidden phrase has {len(phrase):,} characters; at most "
-                    f"{MAX_PHRASE_LENGTH:,} are allowed",
-                    at=at,
-                    fix="give shorter phrases: one a line with --forbid-all, separated by tabs "
-                    "with --forbid",
-                )
-            if not phrase.strip():
-                continue
-            self._check_space_sign(phrase, self.segmenter.encode(phrase, self.tgt, "tgt"), at)
-            strings = self.strings.patterns(phrase)
-            if not strings:  # such as U+200B with a SentencePiece model that removes it
-                raise UserError(
-                    f"the segmenter removes all characters of {phrase!r}, so no translation can "
-                    "contain it",
-                    at=at,
-                    fix="remove this phrase",
-                )
-            patterns += strings
-        return tuple(patterns)
 
     def _encode_target(self, text: str, at: str) -> TargetPieces:
         pieces = tuple(self.target_pieces(text))
@@ -394,11 +347,11 @@ class TextCodec:
         The hypotheses of each part are given best first. Those of one rank become one translation.
 
         Raises:
-            UserError: a part has no hypothesis, as all of them are forbidden.
+            UserError: a part has no hypothesis, as the options allow none.
         """
         if not all(hypotheses):
             at = f"line {parts[0].line}"
-            raise UserError("every translation is forbidden", at=at, fix="forbid fewer phrases")
+            raise UserError("the options allow no translation", at=at, fix="leave some out")
         sources = [part.text for part in parts]
         return [
             _join(list(map(self._decode_part, rank, parts)), sources)

@@ -1,17 +1,14 @@
-"""Constraints on the translation of a line: its beginning, required phrases, forbidden phrases.
+"""Constraints on the translation of a line: its beginning and required phrases.
 
 ``LineConstraints`` hold the text that a user gives. Required phrases are matched by their pieces: a
-``Requirement`` computes how much of them a hypothesis contains. Forbidden phrases are matched by
-the text that pieces spell (``PieceStrings``), so every segmentation of them is banned.
+``Requirement`` computes how much of them a hypothesis contains.
 ``nmt.decoding.logits_processors`` applies them to the search.
 """
 
 from __future__ import annotations
 
-import bisect
 import functools
 import itertools
-import re
 import unicodedata
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -22,7 +19,7 @@ import regex
 from nmt.data.languages import UNSPACED_CHARACTER
 from nmt.data.segmenters import Segmenter
 from nmt.data.segmenters.sentencepiece import BYTE_SURFACE
-from nmt.data.text import clean_line, quantity
+from nmt.data.text import quantity
 from nmt.data.vocab import BOS, EOS, PAD, UNK, Vocab
 from nmt.errors import UserError
 
@@ -36,12 +33,10 @@ class LineConstraints:
     Attributes:
         prefix: text that the translation starts with, blank = any.
         require: phrases that the translation contains.
-        forbid: phrases that the translation does not contain.
     """
 
     prefix: str = ""
     require: Sequence[str] = ()
-    forbid: Sequence[str] = ()
 
 
 def require_list(form: str, **given: object) -> None:
@@ -94,32 +89,17 @@ _WORD_CHARACTER = regex.compile(r"\w")  # unlike ``re``, also vowel signs
 class PieceStrings:
     """The string that each type of a vocabulary adds to tokenized text.
 
-    Such text has a space where a word begins or ends, also before the first word and at the end. A
-    phrase has a space on both sides, so ``cat`` does not match in ``cats``. In scripts without
-    spaces a phrase has none, and matches wherever its characters follow each other.
+    Such text has a space where a word begins or ends, also before the first word and at the end.
 
     Attributes:
         text: [V], by id; EOS adds a space.
     """
 
-    def __init__(self, segmenter: Segmenter, vocab: Vocab, lang: str) -> None:
-        self._segmenter, self._lang = segmenter, lang
+    def __init__(self, segmenter: Segmenter, vocab: Vocab) -> None:
+        self._segmenter = segmenter
         self.text = [segmenter.surface(piece) for piece in vocab.pieces(range(len(vocab)))]
         self.text[EOS] = " "
         self.text[PAD] = self.text[BOS] = NO_TEXT
-        self._order = sorted(range(len(self.text)), key=self.text.__getitem__)
-        self._sorted = [self.text[token] for token in self._order]
-
-    def patterns(self, phrase: str) -> list[str]:
-        """Spell a phrase in tokenized text: alone, and between other words."""
-        phrase = clean_line(phrase)
-        alone = self.join(self._segmenter.encode(phrase, self._lang, "tgt")).strip(" ")
-        between = self.join(self._segmenter.encode(f"x {phrase} x", self._lang, "tgt")).strip(" ")
-        strings = {alone}
-        if between[:2] == "x " and between[-2:] == " x":
-            strings.add(between[2:-2])
-        text = phrase.strip()
-        return sorted(_with_boundaries(s, text[0], text[-1]) for s in strings if s)
 
     def of(self, symbol: int | str) -> str:
         """Spell a type, or a piece that may not be a type."""
@@ -128,31 +108,6 @@ class PieceStrings:
     def join(self, pieces: Sequence[str]) -> str:
         """Join pieces to tokenized text."""
         return "".join(map(self._segmenter.surface, pieces))
-
-    def starting_with(self, text: str) -> list[int]:
-        """Find the types whose string starts with a text."""
-        first = bisect.bisect_left(self._sorted, text)
-        last = first
-        while last < len(self._sorted) and self._sorted[last].startswith(text):
-            last += 1
-        return self._order[first:last]
-
-    def matching(self, pattern: re.Pattern[str]) -> list[int]:
-        """Find the types whose string contains a match of a regular expression."""
-        return [token for token, text in enumerate(self.text) if pattern.search(text)]
-
-
-def _with_boundaries(string: str, first: str, last: str) -> str:
-    """Add spaces where the string of a phrase must begin or end a word.
-
-    ``first`` and ``last`` are characters of the phrase as text, for those spelled as bytes.
-    """
-    edges = (
-        char if edge >= BYTE_SURFACE else edge
-        for edge, char in zip((string[0], string[-1]), (first, last), strict=True)
-    )
-    left, right = ("" if UNSPACED_CHARACTER.match(edge) else " " for edge in edges)
-    return f"{left}{string}{right}"
 
 
 @functools.cache

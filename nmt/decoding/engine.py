@@ -49,7 +49,6 @@ class SearchInput:
             sentence, or if only ids were given.
         prefix: what the translation starts with.
         require: phrases that the translation contains, each as its forms, of which one suffices.
-        forbid: patterns (``PieceStrings.patterns``) of phrases that it does not contain.
     """
 
     ids: np.ndarray
@@ -59,7 +58,6 @@ class SearchInput:
     text: str = ""
     prefix: TargetPieces = NO_PIECES
     require: tuple[tuple[TargetPieces, ...], ...] = ()
-    forbid: tuple[str, ...] = ()
 
     @property
     def required_length(self) -> int:

@@ -1,8 +1,8 @@
 """Logits processors: which tokens may follow a hypothesis.
 
-A forced prefix, no repeated n-grams, banned phrases, and required phrases, which also select the
-continuations. To add one: a class with the ``LogitsProcessor`` protocol, a line in
-``logits_processors``, and its option in ``nmt.decoding.options``.
+A forced prefix, no repeated n-grams, and required phrases, which also select the continuations. To
+add one: a class with the ``LogitsProcessor`` protocol, a line in ``logits_processors``, and its
+option in ``nmt.decoding.options``.
 
 Legend: S sentences of the batch as it began, B those still searched, K beams, V types, T positions,
 C continuations of a beam.
@@ -11,11 +11,8 @@ C continuations of a beam.
 from __future__ import annotations
 
 import functools
-import re
-from collections import defaultdict
 from collections.abc import Sequence
 
-import numpy as np
 import torch
 from torch import Tensor
 
@@ -24,7 +21,6 @@ from nmt.decoding.codec import TextCodec
 from nmt.decoding.constraints import (
     NO_TEXT,
     PhraseProgress,
-    PieceStrings,
     Requirement,
     begins_in_word,
     opens_word,
@@ -49,14 +45,6 @@ def logits_processors(
     processors: list[LogitsProcessor] = []
     if options.no_repeat_ngram:
         processors.append(NoRepeat(options.no_repeat_ngram))
-    if options.forbid_all or any(part.forbid for part in inputs):
-        strings, every = codec.strings, options.forbid_all
-        shared = [matcher_for_all(strings, every)] if every else []
-        matchers = [
-            [*shared, PhraseMatcher(strings, part.forbid)] if part.forbid else shared
-            for part in inputs
-        ]
-        processors.append(BannedPhrases(strings, matchers, max_len))
     if any(part.require for part in inputs):
         requirements = [part.requirement(codec.strings) for part in inputs]
         processors.append(RequiredPhrases(requirements, codec.strings.text, max_len))
@@ -102,87 +90,6 @@ class NoRepeat:
         same = (grams[..., :-1] == last[:, :, None]).all(-1)
         banned = torch.zeros_like(same, dtype=allowed.dtype).masked_fill(same, -torch.inf)
         return allowed.scatter_add(-1, grams[..., -1], banned)
-
-
-# ---------------------------------------------------------------- banned phrases
-
-
-class PhraseMatcher:
-    """Finds the tokens that would complete one of some patterns, in any segmentation."""
-
-    def __init__(self, strings: PieceStrings, patterns: Sequence[str]) -> None:
-        """``patterns``: at least one, as ``PieceStrings.patterns`` returns them."""
-        self._strings = strings
-        self._rests: dict[str, list[str]] = defaultdict(list)  # first part of a pattern -> the rest
-        for pattern in patterns:
-            for place in range(1, len(pattern)):
-                self._rests[pattern[:place]].append(pattern[place:])
-        self.longest = max(map(len, patterns))
-        inside, at_end = (
-            "|".join(map(re.escape, each))
-            for each in (patterns, [pattern.rstrip(" ") for pattern in patterns])
-        )
-        self._containing = strings.matching(re.compile(inside))
-        self._containing_at_end = strings.matching(re.compile(rf"(?:{at_end})\Z"))
-
-    def banned_next_tokens(self, tail: str, last: bool) -> list[int]:
-        """Return the tokens that would complete a pattern.
-
-        Args:
-            tail: the end of the hypothesis, at least ``longest - 1`` characters or all of it.
-            last: whether no token can follow, which ends a word as a space does.
-        """
-        text = self._strings.text
-        tokens = [*self._containing, *(self._containing_at_end if last else ())]
-        for size in range(1, min(len(tail), self.longest - 1) + 1):
-            for rest in self._rests.get(tail[-size:], ()):
-                tokens += self._strings.starting_with(rest)
-                if last:
-                    bare = rest.rstrip(" ")
-                    tokens += [t for t in self._strings.starting_with(bare) if text[t] == bare]
-        return tokens
-
-
-@functools.lru_cache(maxsize=4)
-def matcher_for_all(strings: PieceStrings, phrases: tuple[str, ...]) -> PhraseMatcher:
-    """Make the matcher of phrases that are banned in every line, once."""
-    return PhraseMatcher(strings, [p for phrase in phrases for p in strings.patterns(phrase)])
-
-
-class BannedPhrases:
-    """Bans the tokens that would complete a banned phrase of their sentence."""
-
-    def __init__(
-        self, strings: PieceStrings, matchers: Sequence[Sequence[PhraseMatcher]], max_len: Tensor
-    ) -> None:
-        """``matchers``, ``max_len``: [S]."""
-        self._text, self._matchers, self._max_len = strings.text, matchers, max_len.tolist()
-
-    def __call__(self, beams: Beams, logits: Tensor, allowed: Tensor) -> Tensor:
-        """Ban the tokens that would complete a phrase."""
-        banned: list[tuple[int, int, int]] = []
-        alive = (~beams.finished & beams.log_prob.isfinite()).tolist()
-        for row, (sentence, row_beams) in enumerate(
-            zip(beams.sentence.tolist(), beams.ids.tolist(), strict=True)
-        ):
-            for matcher in self._matchers[sentence]:
-                for beam, ids in enumerate(row_beams):
-                    if alive[row][beam]:
-                        last = len(ids) + 1 >= self._max_len[sentence]
-                        tokens = matcher.banned_next_tokens(self._tail(ids, matcher.longest), last)
-                        banned += [(row, beam, token) for token in tokens]
-        if banned:
-            rows, columns, types = torch.from_numpy(np.array(banned).T).to(allowed.device)
-            allowed[rows, columns, types] = -torch.inf
-        return allowed
-
-    def _tail(self, ids: Sequence[int], size: int) -> str:
-        tail = ""
-        for token in reversed(ids):
-            tail = self._text[token] + tail
-            if len(tail) >= size:
-                return tail
-        return " " + tail
 
 
 # ---------------------------------------------------------------- required phrases

@@ -16,7 +16,6 @@ from nmt.config.errors import allowed
 from nmt.config.recipe import DecodeConfig
 from nmt.config.schema import key
 from nmt.data.glossary import term_problem
-from nmt.data.text import clean_line
 from nmt.data.vocab import tag_piece
 from nmt.errors import UserError
 
@@ -46,8 +45,6 @@ class SearchOptions(DecodeConfig):
     """random seed of the samples"""
     no_repeat_ngram: int = key(0, "Paulus 2018", ge=0, le=1000)
     """no n-gram of subwords of this length occurs twice; 0 = off"""
-    forbid_all: tuple[str, ...] = key((), "O")
-    """phrases that no translation may contain"""
     glossary: tuple[tuple[str, str], ...] = key((), "O")
     """terms: a source term, a tab and the target term that its translation must contain"""
     split: Literal["auto", "line"] = key("auto", "O")
@@ -168,8 +165,6 @@ def search_options(
             "; ".join(_problem(str(e["loc"][0]), e, spell) for e in error.errors()),
             fix="give an allowed value, or leave the option out",
         ) from error
-    if any(not clean_line(phrase).strip() for phrase in options.forbid_all):
-        raise UserError(f"{spell('forbid_all')}: a phrase is blank", fix="remove it")
     for number, term in enumerate(options.glossary, 1):
         if problem := term_problem(*term):
             what = f"{spell('glossary')}, term {number}: {problem}"

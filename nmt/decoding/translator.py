@@ -167,7 +167,6 @@ class Translator:
         chunk_size: int | None = None,
         prefix: Iterable[str] | None = None,
         require: Iterable[Sequence[str]] | None = None,
-        forbid: Iterable[Sequence[str]] | None = None,
         skip: int = 0,
         progress: Progress = ignore,
         ready: Callable[[], bool] = lambda: True,
@@ -184,7 +183,6 @@ class Translator:
                 2048 by default, 1 = translate each line at once.
             prefix: for each line, the text that its translation starts with.
             require: for each line, the phrases that its translation must contain.
-            forbid: for each line, the phrases that its translation must not contain.
             skip: number of first lines whose translations are not yielded. Line numbers count them.
                 Those that share a chunk with later lines are translated again.
             progress: called with the number of lines that a step of the search has finished, long
@@ -202,10 +200,8 @@ class Translator:
         require_list("stream([text])", lines=lines)
         require_list("prefix=[text]", prefix=prefix)
         require_list("require=[[phrase]]", require=require)
-        require_list("forbid=[[phrase]]", forbid=forbid)
-        require_list("forbid_all=[phrase]", forbid_all=options.get("forbid_all"))
         require_list("glossary=[(source, target)]", glossary=options.get("glossary"))
-        given = {"prefix": prefix, "require": require, "forbid": forbid}
+        given = {"prefix": prefix, "require": require}
         constraints = {name: values for name, values in given.items() if values is not None}
         if self.reverse is not None and options.get("mbr") is None:
             weight = options.get("reverse_weight")
@@ -223,11 +219,10 @@ class Translator:
         stop: Stop,
     ) -> Iterator[list[Translation]]:
         codec = self.codec.for_tag(options.target_tag)
-        banned = codec.patterns(options.forbid_all, "forbid_all")
         glossary = codec.glossary(options.glossary, options.src) if options.glossary else None
         for chunk, skipped in chunks:
             report = without_first(progress, skipped)
-            parts = [codec.encode_line(*item, options, banned, glossary) for item in chunk]
+            parts = [codec.encode_line(*item, options, glossary) for item in chunk]
             report(sum(not line_parts for line_parts in parts))  # blank lines
             inputs = list(itertools.chain(*parts))
             with self._finite_scores():

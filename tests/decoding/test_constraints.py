@@ -1,4 +1,4 @@
-"""Prefixes, required and forbidden phrases, on stubs and on text."""
+"""Prefixes and required phrases, on stubs and on text."""
 
 from __future__ import annotations
 
@@ -13,14 +13,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from nmt.config.recipe import SentencePieceConfig
-from nmt.data.segmenters.base import Whitespace
 from nmt.data.segmenters.sentencepiece import SentencePiece
 from nmt.data.tokenizer import Moses
 from nmt.data.vocab import UNK, Vocab
 from nmt.decoding.codec import TextCodec
-from nmt.decoding.constraints import LineConstraints, PieceStrings, Requirement, Symbol
+from nmt.decoding.constraints import LineConstraints, Requirement, Symbol
 from nmt.decoding.engine import Hypothesis
-from nmt.decoding.logits_processors import BannedPhrases, PhraseMatcher, RequiredPhrases
+from nmt.decoding.logits_processors import RequiredPhrases
 from nmt.decoding.options import SearchOptions
 from nmt.decoding.translator import Translator
 from nmt.errors import UserError
@@ -137,43 +136,6 @@ def test_sentences_without_phrases_get_the_plain_search():
     assert with_required(61, [[(4, 4)], []], 4, 6, n_best=4)[1] == plain
 
 
-# ---------------------------------------------------------------- forbidden phrases, on stubs
-
-
-class Letters:
-    """A segmenter whose pieces are their own strings."""
-
-    def surface(self, piece: str) -> str:
-        return piece
-
-
-def forbidding(pieces: Sequence[str], patterns: Sequence[str], limit: int) -> list[str]:
-    """Return the text of all outputs over these pieces, found by a beam that is wide enough."""
-    vocab = Vocab(pieces, np.ones((len(pieces), 2), dtype=np.int64))
-    strings = PieceStrings(Letters(), vocab, "en")
-    matchers = [[PhraseMatcher(strings, patterns)]]
-    banned = BannedPhrases(strings, matchers, torch.tensor([limit]))
-    scores, others = random_scores(70, types=len(pieces) + 4), {"processors": [banned]}
-    (found,), _ = search(scores, 3000, [limit], n_best=3000, forbidden=[0, 1, 3], **others)
-    return sorted(("".join(vocab.pieces(f.ids)), f.finished) for f in found)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    "pieces", [["a", "b", "a ", "b ", "ab "], [" a", " b", "a", "b", " ab"], ["a", "b", "ba", " "]]
-)
-@pytest.mark.parametrize("patterns", [[" ab "], ["ab"], [" a b "], [" ba ", " b "], ["aba", " a "]])
-def test_exactly_the_outputs_without_forbidden_phrases_are_found(pieces, patterns):
-    limit = 4
-    expected = []
-    for size in range(1, limit + 1):
-        for output in map("".join, itertools.product(pieces, repeat=size)):
-            # the end of an output ends its last word, also at the length limit
-            if not any(p in f" {output} " for p in patterns):
-                expected.append((output, size < limit))
-    assert forbidding(pieces, patterns, limit) == sorted(expected)
-
-
 # ---------------------------------------------------------------- on text
 
 TARGETS = ["the dog", "water", "sea, sir", "don't", "it is raining", "zebra №7", "in the old town"]
@@ -181,7 +143,6 @@ constraints = st.fixed_dictionaries(
     {
         "prefix": st.sampled_from(["", " ", "the", "fresh water", "Ω the"]),
         "require": st.lists(st.sampled_from(TARGETS), max_size=2, unique=True),
-        "forbid": st.lists(st.sampled_from(["dog", "the", "cat drinks", "."]), max_size=2),
     }
 )
 
@@ -200,12 +161,7 @@ def spaced(text: str) -> str:
 )
 def test_translations_satisfy_their_constraints(translator, items, beam):
     lines = [line for line, _ in items]
-    given = {name: [c[name] for _, c in items] for name in ("prefix", "require", "forbid")}
-    # no phrase is both required and forbidden
-    given["forbid"] = [
-        [f for f in forbid if not any(f in r for r in require)]
-        for forbid, require in zip(given["forbid"], given["require"], strict=True)
-    ]
+    given = {name: [c[name] for _, c in items] for name in ("prefix", "require")}
     found = list(translator.stream(lines, beam=beam, n_best=1, **given))
     assert len(found) == len(lines)
     segmenter = translator.codec.segmenter
@@ -213,8 +169,8 @@ def test_translations_satisfy_their_constraints(translator, items, beam):
     def words(text: str) -> str:
         return "".join(map(segmenter.surface, segmenter.encode(text, "en")))
 
-    for line, prefix, require, forbid, ((best,)) in zip(
-        lines, *(given[n] for n in ("prefix", "require", "forbid")), found, strict=True
+    for line, prefix, require, ((best,)) in zip(
+        lines, given["prefix"], given["require"], found, strict=True
     ):
         if not line.strip():
             assert best.text == ""
@@ -224,11 +180,6 @@ def test_translations_satisfy_their_constraints(translator, items, beam):
         assert output.startswith(f" {start}")
         for phrase in require:
             assert spaced(words(phrase).strip()) in output, (line, best)
-        rest = spaced(output[len(start) :].strip())
-        room = len(segmenter.encode(line, "gl")) + 4
-        for phrase in forbid:
-            if sum(len(segmenter.encode(r, "en")) for r in require) + len(start) < room:
-                assert spaced(words(phrase).strip()) not in rest, (line, best)
         assert "<unk>" not in best.text
 
 
@@ -251,10 +202,9 @@ def test_translations_satisfy_their_constraints(translator, items, beam):
             "top_p": st.sampled_from([0.2, 1.0]),
             "seed": st.integers(0, 3),
             "no_repeat_ngram": st.integers(0, 3),
-            "forbid_all": st.sampled_from([("the",), ("dog", "a b c")]),
         },
     ),
-    names=st.sets(st.sampled_from(["prefix", "require", "forbid"])),
+    names=st.sets(st.sampled_from(["prefix", "require"])),
 )
 def test_any_options_give_a_translation_of_each_line_or_an_error(translator, items, options, names):
     lines = [line for line, _ in items]
@@ -267,7 +217,6 @@ def test_any_options_give_a_translation_of_each_line_or_an_error(translator, ite
             for message in (
                 "cannot be combined",
                 "requires",
-                "forbidden",
                 "must not exceed",
                 "multiple of",
             )
@@ -289,20 +238,12 @@ def test_tokens_of_a_prefix_are_scored_like_others(translator):
     assert any(a[0].pieces == f[0].pieces for a, f in zip(forced, free, strict=True))
 
 
-def test_forbid_all_applies_to_every_line(translator):
-    plain = translator.translate(LINES)
-    words = sorted({w for text in plain for w in text.split() if w.isalpha()})[:3]
-    for text in translator.translate(LINES, forbid_all=words):
-        assert not set(text.split()) & set(words)
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize("batch_tokens", [1, 50])
 def test_constraints_do_not_depend_on_the_batch(translator, batch_tokens):
     given: dict[str, Any] = {
         "prefix": ["", "the", "", "water", "", "a"],
         "require": [["dog"], [], ["old town", "cat"], [], ["sea"], []],
-        "forbid": [[], ["dog"], [], ["the", "a"], [], ["the"]],
     }
     expected = [of_line[0] for of_line in translator.stream(LINES, **given)]
     found = [h for (h,) in translator.stream(LINES, 4, batch_tokens=batch_tokens, **given)]
@@ -338,17 +279,6 @@ def test_every_unknown_phrase_is_produced(translator, prefix, phrases, beam):
             assert spaced(phrase) in output, (output, phrases)
 
 
-# ---------------------------------------------------------------- patterns
-
-
-def test_a_phrase_is_complete_words_or_characters_in_scripts_without_spaces():
-    vocab = Vocab(["a"], np.ones((1, 2), dtype=np.int64))
-    strings = PieceStrings(Whitespace(Moses(True)), vocab, "ja")
-    assert strings.patterns("the cat ") == [" the cat "]
-    assert strings.patterns("東京") == ["東京"]
-    assert strings.patterns("東京 Tower") == ["東京 Tower "]
-
-
 def test_pieces_of_sentencepiece_begin_words():
     text = [("a cat sat on a mat", "cats and mats")] * 20
     segmenter = SentencePiece.learn(
@@ -369,50 +299,22 @@ def test_the_space_sign_of_sentencepiece_is_an_error(translator):
     for constraints in (
         LineConstraints(prefix="a▁b"),
         LineConstraints(require=["▁"]),
-        LineConstraints(forbid=["a ▁"]),
     ):
         with pytest.raises(UserError, match=r"line 7: .*▁.*U\+2581"):
             codec.encode_line(7, "a cat", constraints, SearchOptions())
-    with pytest.raises(UserError, match=r"forbid_all: .*U\+2581"):
-        codec.patterns(["a▁"], at="forbid_all")
     (found,) = translator.stream(["pan"], prefix=["a ▁"], require=[["c ▁"]], beam=2)
     assert found[0].text.startswith("a ▁ ")
     assert "c ▁" in found[0].text
 
 
-def test_a_forbidden_phrase_that_the_segmenter_removes_is_an_error(monkeypatch):
-    """Models with other normalization rules than those that nmt learns remove characters."""
-    translator = untrained()
-    encode = translator.codec.segmenter.encode
-    monkeypatch.setattr(
-        translator.codec.segmenter,
-        "encode",
-        lambda line, *rest: encode(line.replace("\u200b", ""), *rest),
-    )
-    with pytest.raises(UserError, match=r"forbid_all: .*removes all"):
-        translator.translate(["pan"], forbid_all=["\u200b"])
-
-
 def test_phrases_of_bytes_are_found_like_others():
     config = SentencePieceConfig(vocab_size=330, byte_fallback=True)
     translator = untrained(segment=config)
-    segmenter, strings = translator.codec.segmenter, translator.codec.strings
-
-    def contains(text: str, phrase: str) -> bool:
-        string = f" {strings.join(segmenter.encode(text, 'en')).strip(' ')} "
-        return any(pattern in string for pattern in strings.patterns(phrase))
-
-    assert contains("it is the \u65e5 dog", "the \u65e5 dog")
-    assert not contains("it is the \u672c dog", "the \u65e5 dog")
-    assert contains("it is \u672c\u65e5\u672c", "\u65e5")  # written without spaces
-    assert contains("the \u017c dog", "\u017c")
-    assert not contains("the \u017ca dog", "\u017c")  # part of a word
     require = [["\u65e5\u672c", "dog"], *([["\u017c"]] * (len(LINES) - 1))]
     found = translator.translate(LINES, require=require, max_len_offset=20)
     assert "\u65e5\u672c" in found[0]
     assert "dog" in found[0]
     assert all("\u017c" in line for line in found[1:])
-    assert translator.translate(["\u65e5\u672c \u65e5"], forbid_all=["\u65e5", "dog"])
 
 
 # ---------------------------------------------------------------- errors
@@ -423,11 +325,6 @@ def test_phrases_of_bytes_are_found_like_others():
     [
         ({"prefix": ["a"]}, "prefix ends before line 2"),
         ({"require": [[]] * 9}, "require has more than the 6 lines"),
-        (
-            {"require": [["the dog"]] + [[]] * 5, "forbid": [["dog"]] * 6},
-            "'the dog' is required and",
-        ),
-        ({"require": [["the dog"]] + [[]] * 5, "forbid_all": ["dog"]}, "'dog' is forbidden"),
         ({"require": [[]] * 6, "sample": True}, "sample cannot be combined with require"),
     ],
 )

@@ -69,7 +69,7 @@ SEARCHES: dict[str, dict[str, Any]] = {
     "count": {"beam": 4, "n_best": 3, "stop_rule": "count"},
     "samples": {"sample": True, "n_best": 3},
     "ngrams": {"beam": 3, "n_best": 3, "no_repeat_ngram": 1},
-    "forbidden": {"beam": 3, "n_best": 3, "forbid_all": ("the", "<es>")},
+    "forbidden": {"beam": 3, "n_best": 3},
 }
 
 

@@ -477,7 +477,6 @@ TOO_LARGE += ["top_k", "no_repeat_ngram"]
         ({"reverse_tag": "<a>"}, "reverse_tag requires reverse_weight"),
         ({"reverse_weight": 1}, "reverse_weight requires a model of the reverse direction"),
         ({"reverse_weight": -1}, "reverse_weight: -1 is not"),
-        ({"forbid_all": [" "]}, "forbid_all: a phrase is blank"),
         ({"bem": 3}, "unknown option bem"),
         ({"copy_unk": True}, "unknown option copy_unk"),
         *(({name: 10**20}, f"{name}: 1000.* is not an? .* and at most") for name in TOO_LARGE),
@@ -500,8 +499,6 @@ def test_a_wrong_option_is_an_error_before_the_first_line(translator, options, m
         (lambda t: t.score(["pan"], "bread"), r"targets is a str.*score"),
         (lambda t: t.translate(["pan"], prefix="the"), r"prefix is a str.*prefix=\[text\]"),
         (lambda t: t.translate(["pan"], require=["the"]), r"require.*require=\[\[phrase\]\]"),
-        (lambda t: t.translate(["pan"], forbid="the"), r"forbid.*forbid=\[\[phrase\]\]"),
-        (lambda t: t.translate(["pan"], forbid_all="the"), r"forbid_all.*forbid_all=\[phrase\]"),
     ],
 )
 def test_a_text_in_place_of_lines_is_a_type_error(translator, call, message):

@@ -104,8 +104,6 @@ def test_all_constraints_of_a_line_reach_the_workers():
     constraints: dict[str, Any] = {
         "prefix": ["the"] * len(MANY),
         "require": [["sea"]] * len(MANY),
-        "forbid": [["dog", "cat"]] * len(MANY),
-        "forbid_all": ["town"],
     }
     found = list(translator.stream(MANY, beam=3, batch_tokens=60, **constraints))
     with in_this_process(translator):

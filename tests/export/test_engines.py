@@ -52,7 +52,6 @@ def test_an_ensemble_is_for_torch(run, capsys):
         ({"beam": 1, "token_scores": True}, 0),
         ({"beam": 1, "no_repeat_ngram": 2}, 0),
         ({"sample": True}, 0),
-        ({"beam": 1, "forbid_all": ("the",)}, 0),
         ({"beam": 1, "glossary": (("no line", "the"),)}, 1),
         ({"beam": 1, "glossary": ((LINES[1].split()[0], "the"),)}, 1),  # a free search first
         ({"beam": 1, "prefix": ["the"] * len(LINES)}, 0),

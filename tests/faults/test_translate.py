@@ -310,25 +310,17 @@ def test_n_best_and_scores(translate: Command) -> None:
 
 
 def test_constraints_of_lines_come_from_files(translate: Command, tmp_path: Path) -> None:
-    source, prefix, require, forbid, never = (
-        tmp_path / name for name in ("source", "prefix", "require", "forbid", "never")
-    )
+    source, prefix, require = (tmp_path / name for name in ("source", "prefix", "require"))
     source.write_bytes(text_of(LINES))
     prefix.write_text("ñ1 ñ2\n\n\n\n☃\n", encoding="utf-8")
     require.write_text("\n\nñ7\tñ8 ñ9 ☃\n\n\n", encoding="utf-8")
-    forbid.write_text("ñ3\tñ4\n\nñ1\n\n\n", encoding="utf-8")
-    never.write_text("ñ5\n\nñ6 ñ6\n", encoding="utf-8")
-    files = ("--prefix", prefix, "--require", require, "--forbid", forbid, "--forbid-all", never)
-    code, out, _ = translate("--input", source, *files)
+    code, out, _ = translate("--input", source, "--prefix", prefix, "--require", require)
     found = out.decode().split("\n")[:-1]
     assert (code, len(found), found[1], found[3]) == (0, 5, "", "")
     assert found[0].startswith("ñ1 ñ2")
-    assert not {"ñ3", "ñ4"} & set(found[0].split())
     assert "ñ7" in found[2].split()
     assert "ñ8 ñ9 ☃" in found[2]
-    assert "ñ1" not in found[2].split()
     assert found[4].startswith("☃")
-    assert "ñ5" not in out.decode()
     prefix.write_text("\n\n")
     err = refused(translate, "--input", source, "--prefix", prefix)
     assert "the file has 2 lines, but the input has 5" in err
@@ -343,8 +335,6 @@ def test_a_phrase_instead_of_a_file_of_phrases_is_refused(translate: Command) ->
         err = refused(translate, "--require", phrase, stdin=b"3 1\n")
         assert f"--require: there is no file {phrase}\n" in err
         assert "pass its path; --help-all explains it" in err
-    err = refused(translate, "--forbid-all", "ñ1", stdin=b"3 1\n")
-    assert "--forbid-all: there is no file ñ1\n" in err
 
 
 def test_outputs_cut_at_the_length_limit_are_counted(translate: Command) -> None:
@@ -403,16 +393,6 @@ def test_extreme_options_work(translate: Command) -> None:
     for argv in (["--beam", "99"], ["--length-alpha", "10"], ["--batch-tokens", "1"]):
         code, out, _ = translate(*argv, stdin=text_of(LINES))
         assert (code, out.count(b"\n")) == (0, len(LINES))
-
-
-def test_a_forbidden_phrase_has_a_maximum_length(translate: Command, tmp_path: Path) -> None:
-    phrases = tmp_path / "phrases"
-    for flag, at in (("--forbid-all", "forbid_all"), ("--forbid", "line 1")):
-        phrases.write_text("x" * 1000 + "\n")
-        assert translate(flag, phrases, stdin=b"3 1\n")[0] == 0
-        phrases.write_text("x" * 1001 + "\n")
-        err = refused(translate, flag, phrases, stdin=b"3 1\n")
-        assert f"{at}: a forbidden phrase has 1,001 characters; at most 1,000 are allowed" in err
 
 
 # ---------------------------------------------------------------- the run

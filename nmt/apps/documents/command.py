@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 REPORT = ".report.tsv"  # after the name of a document
 TEXT_ONLY = (  # options that documents do not have
     "input", "output", "pairs", "json", "scores", "token_scores", "align", "score_target",
-    "prefix", "require", "forbid",
+    "prefix", "require",
 )  # fmt: skip
 DOCUMENTS_ONLY = ("retranslate", "encoding", "keys", "skip_keys")
 NOT_OF_RESULT = {"force", "resume", "debug"}  # options of the same command

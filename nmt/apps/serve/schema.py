@@ -15,7 +15,7 @@ EXCLUDED = {"batch_tokens", "reverse_weight", "reverse_tag", "reverse_tgt_tag"}
 OPTIONS = [name for name in SearchOptions.model_fields if name not in EXCLUDED]
 PER_BEAM = ("beam", "n_best", "candidates")  # memory and time grow with them
 HIGHEST_OFFSET = 200  # pieces; a translation of a short line needs few more than the line
-MOST_PHRASES, LONGEST_PHRASE = 100, 100  # phrases, characters: each is compared at each position
+LONGEST_TERM = 100  # characters
 MOST_TERMS = 1000
 # for clients of the API; SearchOptions describes the options of the command line
 MEANINGS = {
@@ -39,11 +39,9 @@ MEANINGS = {
     "this.",
     "seed": "Random seed: the same seed, text and options give the same samples.",
     "no_repeat_ngram": "No n-gram of subwords of this length occurs twice. 0 turns it off.",
-    "forbid_all": f"Phrases that no translation may contain: at most {MOST_PHRASES}, each of at "
-    f"most {LONGEST_PHRASE} characters.",
     "glossary": "Pairs of a source term and a target term. Where a line has a source term, its "
     "translation contains the target term. A word that ends with * stands for all words that begin "
-    f"so. At most {MOST_TERMS:,} pairs of texts of at most {LONGEST_PHRASE} characters. [] turns "
+    f"so. At most {MOST_TERMS:,} pairs of texts of at most {LONGEST_TERM} characters. [] turns "
     "off the glossary of the server, if it has one.",
     "split": "How a line of several sentences is translated. auto: sentence by sentence, if it has "
     "more of them than is usual in the training data. line: as a whole. Default: auto.",
@@ -61,8 +59,8 @@ MEANINGS = {
 
 
 # pydantic refuses a lone surrogate in a text of limited length
-Phrase: TypeAlias = Annotated[str, Field(max_length=LONGEST_PHRASE)]
-Term: TypeAlias = Annotated[list[Phrase], Field(min_length=2, max_length=2)]
+TermText: TypeAlias = Annotated[str, Field(max_length=LONGEST_TERM)]
+Term: TypeAlias = Annotated[list[TermText], Field(min_length=2, max_length=2)]
 Texts: TypeAlias = Annotated[list[str], Field(fail_fast=True)]  # not an error for each
 Terms: TypeAlias = Annotated[list[Term], Field(max_length=MOST_TERMS)]
 
@@ -215,7 +213,6 @@ def problems_of(errors: Iterable[Any]) -> str:
 
 def _request() -> type[BaseModel]:
     kinds: dict[str, Any] = {
-        "forbid_all": (list[Phrase], {"max_length": MOST_PHRASES}),
         "glossary": (Terms, {}),
         "max_len_offset": (int, {"le": HIGHEST_OFFSET}),
     }

@@ -126,7 +126,6 @@ def messages(run: str) -> Iterator[Message]:
         ("/translate", {"text": [run[:most]] * 20, "beam": 1}),
         ("/translate", {"text": "pan", "model": run, "tag": run[:100_000]}),
         ("/translate", {"text": [run[:most]], "glossary": [[run[:100], "a"], ["pan*", run[:100]]]}),
-        ("/translate", {"text": "pan", "forbid_all": [run[:100]] * 100}),
         ("/translate", {"q": run, **langs}),
         ("/translate", {"q": "pan", "source": run[:100_000], "target": "en"}),
         ("/translate", {"q": run, **langs, "format": "html"}),
