@@ -170,7 +170,7 @@ def test_every_change_of_the_keys_is_deliberate():
 
 FROZEN = """
 task src tgt out seed device precision graphs time_limit expected_speed
-data.train data.dev data.test data.terms data.temperature data.download
+data.train data.dev data.test data.temperature data.download
 data.tokenized data.max_len data.max_pieces data.batch_tokens data.block data.rebatch data.checks
 data.max_overlap data.normalize data.augment segment[fastbpe].merges segment[fastbpe].codes
 segment[fastbpe].learn_from segment[fastbpe].vocab_threshold segment[fastbpe].dropout

@@ -1,6 +1,6 @@
 """Entries of corpora in a recipe: a path alone, or a mapping with the keys of its class.
 
-``data.train``, ``data.terms``, ``data.dev``, ``data.test`` and ``segment.learn_from`` have them.
+``data.train``, ``data.dev``, ``data.test`` and ``segment.learn_from`` have them.
 """
 
 from __future__ import annotations
@@ -59,9 +59,9 @@ class Entry(ConfigBase):
     they are converted; none = as data.tokenized"""
 
     @property
-    def table(self) -> str:
-        """Return corrections if the path is a file of them, terms if a glossary, else nothing."""
-        return "corrections" if self.path.endswith(".tsv") else ""
+    def table(self) -> bool:
+        """Return whether the path is a table of corrections, which has both sides."""
+        return self.path.endswith(".tsv")
 
     @model_validator(mode="before")
     @classmethod
@@ -116,15 +116,6 @@ class CorpusEntry(Entry):
     0.5; an entry that is listed twice counts twice"""
 
 
-class TermsEntry(CorpusEntry):
-    """An entry of ``data.terms``: its path is a glossary."""
-
-    @property
-    def table(self) -> str:
-        """Return that the path names a table of terms."""
-        return "terms"
-
-
 class HeldOutEntry(Entry):
     """An entry of ``data.dev`` or ``data.test``."""
 
@@ -158,7 +149,6 @@ def _entries(entry: Any) -> BeforeValidator:
 
 _SOME = Field(min_length=1)
 CorpusEntries: TypeAlias = Annotated[list[CorpusEntry], _SOME, _entries(CorpusEntry)]
-TermsEntries: TypeAlias = Annotated[list[TermsEntry], _SOME, _entries(TermsEntry)]
 HeldOutEntries: TypeAlias = Annotated[
     list[HeldOutEntry], _SOME, WrapSerializer(_dump_held_out), _entries(HeldOutEntry)
 ]

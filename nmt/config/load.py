@@ -36,7 +36,6 @@ PATHS: dict[tuple[str, str], Callable[[str], bool]] = {
     ("data", "train"): lambda text: False,
     ("data", "dev"): lambda text: False,
     ("data", "test"): is_none,
-    ("data", "terms"): is_none,
     ("segment", "codes"): lambda text: text == "learn",
     ("segment", "model"): lambda text: text == "learn",
     ("segment", "learn_from"): is_none,

@@ -33,7 +33,6 @@ from nmt.config.entries import (
     Language,
     NonEmpty,
     Tag,
-    TermsEntries,
 )
 from nmt.config.schedules import InverseSqrt, LrRamp, Schedule
 from nmt.config.schema import ConfigBase, in_words, is_none, key, keys_of, list_of, models_of
@@ -58,9 +57,6 @@ class DataConfig(ConfigBase):
     test: HeldOutEntries | None = key(None, "O")
     """path prefix of the test set, or a list of sets; each set is scored once, at the end of
     training"""
-    terms: TermsEntries | None = key(None, "O")
-    """glossary whose terms are added to the training pairs, or a list of glossaries: files with a
-    source term, a tab and a target term per line; entries have the keys of data.train"""
     temperature: float = key(1.0, "Arivazhagan 2019", ge=1, le=100)
     """sampling temperature T: corpora are sampled in proportion to size^(1/T), and the largest is
     seen once an epoch; 1 = off; the weight of an entry multiplies this"""
@@ -106,14 +102,8 @@ class DataConfig(ConfigBase):
 
     @property
     def entries(self) -> dict[str, Sequence[CorpusEntry | HeldOutEntry]]:
-        """Return the entries of train, dev and test, and of terms if there are any."""
-        terms = {} if self.terms is None else {"terms": self.terms}
-        return {"train": self.train, "dev": self.dev, "test": self.test or [], **terms}
-
-    @property
-    def training(self) -> list[CorpusEntry]:
-        """Return the entries whose pairs are trained on: of train, then of terms."""
-        return [*self.train, *(self.terms or [])]
+        """Return the entries of train, dev and test."""
+        return {"train": self.train, "dev": self.dev, "test": self.test or []}
 
     @property
     def augments(self) -> bool:
@@ -532,7 +522,7 @@ class AnalysisConfig(ConfigBase):
 
 # keys without effect on a task; a recipe for that task must leave them at their defaults
 _NOT_FOR_TEXT = (
-    "data.terms", "data.max_len", "data.rebatch", "data.augment", "decode.*", "score.metrics",
+    "data.max_len", "data.rebatch", "data.augment", "decode.*", "score.metrics",
 )  # fmt: skip
 UNUSED_KEYS: dict[str, tuple[str, ...]] = {
     "translation": ("data.block",),
@@ -724,7 +714,7 @@ class Recipe(ConfigBase):
             "segment.dropout and segment.sampling_alpha": segment.has_noise,
             "data.augment": data.augments,
             "data.temperature": data.temperature != 1,
-            "weights such as 2.5": any(entry.weight % 1 for entry in data.training),
+            "weights such as 2.5": any(entry.weight % 1 for entry in data.train),
         }
         for names, is_on in new_in_each_epoch.items():
             if is_on and not data.rebatch:
@@ -827,8 +817,7 @@ def _unused(at: str, entry: Entry, keys: Sequence[str], why: str = "") -> Iterat
 
 # keys that hold entries of corpora
 ENTRIES = (
-    ("data", "train"), ("data", "dev"), ("data", "test"), ("data", "terms"),
-    ("segment", "learn_from"),
+    ("data", "train"), ("data", "dev"), ("data", "test"), ("segment", "learn_from"),
 )  # fmt: skip
 
 

@@ -23,7 +23,7 @@ from nmt.config.schema import keys_of, meanings
 DOCS = Path(__file__).parents[2] / "docs"
 FIRST = "Top level"  # the first table; the text before it is written by hand
 ENTRIES: dict[type[BaseModel], str] = {
-    CorpusEntry: "`data.train`, `data.terms` and `segment.learn_from`",
+    CorpusEntry: "`data.train` and `segment.learn_from`",
     HeldOutEntry: "`data.dev` and `data.test`",
 }
 SCHEMA = "https://json-schema.org/draft/2020-12/schema"

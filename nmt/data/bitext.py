@@ -17,7 +17,6 @@ from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias, TypeVar
 import numpy as np
 
 from nmt.data.corrections import read_corrections
-from nmt.data.glossary import read_term_pairs
 from nmt.data.text import (
     OPENERS,
     Pair,
@@ -61,7 +60,7 @@ class Bitext:
         tokenized: whether the files are Moses-tokenized.
         weight: of a training corpus.
         other_refs: files with further references of a dev or test set.
-        table: terms or corrections, if one file has both sides.
+        table: whether one file has both sides: corrections.
     """
 
     name: str
@@ -72,7 +71,7 @@ class Bitext:
     weight: float = 1.0
     other_refs: tuple[Path, ...] = ()
     tgt_tag: str | None = None
-    table: str = ""
+    table: bool = False
 
     @property
     def monolingual(self) -> bool:
@@ -186,7 +185,7 @@ class RecipeFiles:
 
         held_out = held_out_entries(recipe, "dev") | held_out_entries(recipe, "test")
         return cls(
-            train=list(map(bitext, _short_names(recipe, held_out), recipe.data.training)),
+            train=list(map(bitext, _short_names(recipe, held_out), recipe.data.train)),
             held_out={name: bitext(name, entry) for name, entry in held_out.items()},
             segment=[] if segment_file is None else [Path(segment_file)],
             learn=[bitext(entry.path, entry) for entry in learn_from],
@@ -223,7 +222,7 @@ def _short_names(recipe: Recipe, held_out: Mapping[str, HeldOutEntry]) -> list[s
     They also differ from the names of the dev and test sets. Where a path has corpora of several
     languages, the languages follow.
     """
-    entries = recipe.data.training
+    entries = recipe.data.train
     paths = [Path(entry.path).absolute().parts for entry in entries]
     length = 2 if any(parts[-1] in held_out for parts in paths) else 1
     while len({parts[-length:] for parts in paths}) < len(set(paths)):
@@ -374,10 +373,8 @@ def pairs_in_form(
 
     Worker processes convert a large corpus.
     """
-    if corpus.table == "corrections":
+    if corpus.table:
         pairs = read_corrections(corpus.sides[0], corpus.langs)
-    elif corpus.table == "terms":
-        pairs = read_term_pairs(corpus.sides[0])
     else:
         pairs = read_pairs(corpus.sides, normalized)
     numbered = (CorpusPair(number, pair, pair) for number, pair in enumerate(pairs, 1))

@@ -87,7 +87,7 @@ def _entry_parts(recipe: Recipe, learned: bool) -> dict[str, Any]:
     plain = [recipe.src, recipe.tgt, None, data.tokenized]
     if any(entry != plain for role_entries in entries.values() for entry in role_entries):
         parts["entries"] = entries
-    if any(entry.tgt_tag for entry in data.training):
+    if any(entry.tgt_tag for entry in data.train):
         parts["tgt_tags"] = {
             role: [entry.tags(recipe)[1] for entry in role_entries]
             for role, role_entries in data.entries.items()
@@ -99,7 +99,7 @@ def _entry_parts(recipe: Recipe, learned: bool) -> dict[str, Any]:
         parts["learn_from"] = [
             [*e.langs(recipe), e.weight, e.is_tokenized(data)] for e in learn_from if learned
         ]
-    weights = [entry.weight for entry in data.training]
+    weights = [entry.weight for entry in data.train]
     if data.temperature != 1 or any(weight != 1 for weight in weights):
         # without learning, it only matters that the rows of each entry are counted
         parts["weights"] = [data.temperature, weights] if learned else True

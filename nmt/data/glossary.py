@@ -1,13 +1,11 @@
 """Glossaries: terms and their translations, a term a line, with a tab between the columns.
 
-Machine translation gets them as constraints (``nmt.decoding.glossary``), training as pairs
-(``data.terms``). A source term may have words that end with ``*``, each of which stands for all
-words that begin so. Rows with the same source term are alternatives.
+A source term may have words that end with ``*``, each of which stands for all words that begin so.
+Rows with the same source term are alternatives. ``nmt.decoding.glossary`` finds them in a line.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 from typing import TypeAlias
 
@@ -52,17 +50,6 @@ def read_glossary(path: Path) -> list[Term]:
             fix="write a term a line: source term, tab, target term",
         )
     return list(terms)
-
-
-def read_term_pairs(path: Path) -> Iterator[Pair]:
-    """Yield the terms of a glossary as training pairs, without those with a ``*``.
-
-    Raises:
-        UserError: as ``read_glossary``.
-    """
-    for source, target in read_glossary(path):
-        if not any(word.endswith(STAR) for word in source.split()):
-            yield source, target
 
 
 def term_problem(source: str, target: str) -> str:

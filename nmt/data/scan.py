@@ -105,11 +105,9 @@ def read_corpora(
         text.add(corpus, train.filter(corpus, shown, both_ways))
         if not train.forms[-1].kept and len(files.train) > 1:
             too_few = f"all {wording.unit}s {wording.blank} or are too long"
-            number, terms = len(text.corpora) - 1, len(text.corpora) - 1 - len(data.train)
-            key = f"data.train[{number}]" if terms < 0 else f"data.terms[{terms}]"
             raise UserError(
                 too_few if train.split.pairs > before else "the files are empty",
-                at=f"{key} ({corpus})",
+                at=f"data.train[{len(text.corpora) - 1}] ({corpus})",
                 fix=f"check the files, {LENGTHS}, or remove this entry",
             )
     corpora = {corpus.name: corpus for corpus in files.train} | files.held_out

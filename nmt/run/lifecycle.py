@@ -28,7 +28,6 @@ FREE_ON_RESUME = frozenset(
         "data.train",
         "data.dev",
         "data.test",
-        "data.terms",
         "data.checks",  # newer checks may find more
         "data.max_overlap",
         "segment.codes",

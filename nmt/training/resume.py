@@ -175,7 +175,7 @@ def _require_same_content(
     data, segment = recipe.data, recipe.segment
     segment_files = [entry.path for entry in segment.learning_entries] or [segment.file or "learn"]
     files = {
-        "train": f"data.train ({', '.join(entry.path for entry in data.training)})",
+        "train": f"data.train ({', '.join(entry.path for entry in data.train)})",
         "dev": f"data.dev ({', '.join(entry.path for entry in data.dev)})",
         "test": f"data.test ({', '.join(entry.path for entry in data.test or []) or 'none'})",
         "segment": f"segment ({', '.join(segment_files)})",

@@ -62,7 +62,7 @@ class Translation(Task[Transformer, Batch]):
                 prepared.train,
                 prepared.segmenter,
                 prepared.vocab,
-                [(entry.langs(self.recipe), entry.tags(self.recipe)) for entry in data.training],
+                [(entry.langs(self.recipe), entry.tags(self.recipe)) for entry in data.train],
                 longest,
             )
         return Epochs(
