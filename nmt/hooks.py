@@ -57,7 +57,6 @@ def find(point: str) -> Any:
     | variants | the module that reads files of variants of a recipe |
     | reference | the module that adds these files to docs/recipe-keys.md |
     | advice | a function of recipe, prepared data, number of parameters: advice or None |
-    | live_view | a function that returns a ``LiveView`` of a training |
     | report | a function of run folder and log that writes the report of a training |
     """
     names = _table("HOOKS")

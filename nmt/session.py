@@ -52,7 +52,7 @@ from nmt.training.evaluation import Stopped
 from nmt.training.init import Parent, Transfer, make_transfer
 from nmt.training.observers import ObserverHook
 from nmt.training.parallel import require_shardable
-from nmt.training.progress import LiveLine, LiveView, Validation
+from nmt.training.progress import LiveLine, Validation
 from nmt.training.resume import ResumedRun, prepare_resumed, read_run
 from nmt.training.stopping import just_validated
 from nmt.training.tasks import make_task, model_without_memory
@@ -72,8 +72,7 @@ def train(
 ) -> TrainingResult:
     """Train a model as nmt-train does, and return its result.
 
-    A notebook shows a learning curve while the model trains. Ctrl-C and the notebook's interrupt
-    button save the state and raise KeyboardInterrupt.
+    Ctrl-C and the notebook's interrupt button save the state and raise KeyboardInterrupt.
 
     Args:
         recipe: a YAML file, a dictionary with the keys of a recipe, or a recipe from
@@ -291,7 +290,7 @@ class Training:
             how_to_resume: command that is printed if a signal ends the training.
         """
         run, recipe = self.run_folder, self.task.recipe
-        view = LiveView() if self.quiet else (hooks.find("live_view") or LiveLine)()
+        view = LiveLine(self.quiet)
         with (
             stop_signals() as stop,
             run,
@@ -327,7 +326,7 @@ class Training:
         self,
         log: MetricsLog,
         stop: StopRequest,
-        view: LiveView,
+        view: LiveLine,
         on_validation: Callable[[Validation], None],
     ) -> Trainer:
         """Make the trainer, write what translation needs, and log what is trained."""

@@ -11,13 +11,10 @@ import pytest
 import yaml
 
 import nmt
-from nmt.apps.plot import live_curve
-from nmt.apps.plot.live_curve import LiveCurve, live_view
 from nmt.config.load import dump_recipe
 from nmt.errors import Diverged, RunError, UserError
-from nmt.run.checkpoint import TrainState
 from nmt.run.results import read_summary
-from nmt.training.progress import LiveLine, Progress, Validation
+from nmt.training.progress import Validation
 from tests.toy import toy_corpus, toy_recipe
 
 
@@ -214,70 +211,3 @@ def test_nothing_is_forked_unless_asked(recipe, tmp_path, monkeypatch):
     values["out"] = str(tmp_path / "two" / "run")
     with pytest.raises(AssertionError, match="forked"):
         nmt.train(values, ["train.max_validations=1"], workers=2, quiet=True)
-
-
-# ---------------------------------------------------------------- notebooks
-
-
-class Output:
-    """What IPython.display.DisplayHandle does."""
-
-    def __init__(self) -> None:
-        self.shown: list[dict[str, str]] = []
-
-    def display(self, data: dict[str, str], raw: bool) -> None:
-        self.shown.append(data)
-
-    update = display
-
-
-@pytest.mark.slow
-def test_the_curve_is_drawn_after_each_validation_and_seldom_in_between(recipe, monkeypatch):
-    pytest.importorskip("matplotlib")
-    display = pytest.importorskip("IPython.display")
-    output = Output()
-    monkeypatch.setattr(display, "DisplayHandle", lambda: output)
-    monkeypatch.setattr(live_curve, "SHARE", 1e-9)
-    state = TrainState(update=8, history=[(4, 10.0)])
-    progress = Progress(nmt.load_recipe(recipe), state, has_test=True)
-    curve = LiveCurve()
-    curve.begin(progress)
-    for update in range(9, 13):
-        curve.record({"kind": "train", "update": update, "loss": 2.0})
-    assert len(output.shown) == 2  # at the start, and with the first line
-    curve.record({"kind": "dev", "update": 12, "bleu": 20.0})
-    curve.end()
-    assert len(output.shown) == 4
-    assert output.shown[-1]["text/plain"] == progress.status()
-    assert 'src="data:image/png;base64,iVBOR' in output.shown[-1]["text/html"]
-    assert curve._scores == [(4, 10.0), (12, 20.0)]
-
-
-def test_outside_of_a_notebook_there_is_a_line(monkeypatch):
-    assert isinstance(live_view(), LiveLine)
-
-
-@pytest.mark.slow
-def test_a_notebook_shows_the_curve_and_the_result(recipe, tmp_path):
-    """In a real kernel: one output is replaced again and again, and no process is left."""
-    pytest.importorskip("matplotlib")
-    nbclient = pytest.importorskip("nbclient")
-    nbformat = pytest.importorskip("nbformat")
-    pytest.importorskip("ipykernel")
-    code = f"""
-import nmt
-result = nmt.train({str(recipe)!r}, ["out={tmp_path / "run"}"])
-sorted(result.test)
-"""
-    cell = nbformat.v4.new_code_cell(code)
-    notebook = nbformat.v4.new_notebook(cells=[cell])
-    os.environ.setdefault("PYTHONPATH", str(Path(nmt.__file__).parents[1]))
-    nbclient.NotebookClient(notebook, timeout=300, kernel_name="python3").execute()
-    shown = [o for o in cell.outputs if o.output_type == "display_data"]
-    assert len(shown) == 1
-    assert shown[0].data["text/plain"].startswith("12/12")
-    assert "image/png;base64" in shown[0].data["text/html"]
-    printed = "".join(o.text for o in cell.outputs if o.output_type == "stream")
-    assert printed.count("\ndev ") == 3
-    assert "\nupdate " not in printed  # the curve shows it
-    assert cell.outputs[-1].data["text/plain"] == "['bleu', 'tokenized_bleu']"

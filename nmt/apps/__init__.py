@@ -26,7 +26,6 @@ HOOKS = {
     "documents": "nmt.apps.documents.command",
     "export": "nmt.apps.share.command",
     "advice": "nmt.apps.suggest.sizes:advice_for",
-    "live_view": "nmt.apps.plot.live_curve:live_view",
     "report": "nmt.apps.report.final:write_final_report",
     "variants": "nmt.apps.sweep.variants",
     "reference": "nmt.apps.sweep.reference",

@@ -184,39 +184,24 @@ class Progress:
         return "  ".join(parts)
 
 
-class LiveView:
-    """A view of a training while it runs. This base class shows nothing.
+class LiveLine:
+    """Show a training while it runs: one line with a bar on a terminal, nothing elsewhere.
+
+    Args:
+        quiet: show nothing on a terminal either.
 
     Attributes:
-        shown: the view shows what the lines of updates say, so these are only written to train.log.
+        shown: the line says what the lines of updates say, so these are only written to train.log.
     """
 
-    shown = False
-
-    def begin(self, progress: Progress) -> None:
-        """Start to show a training."""
-
-    def update(self) -> None:
-        """Show that an update is complete. This is called after each, so it must cost nothing."""
-
-    def refresh(self) -> None:
-        """Show the time; this is called between the batches of a validation."""
-
-    def record(self, values: dict[str, Any]) -> None:
-        """Show what was logged (see ``Logger.record``)."""
-
-    def end(self) -> None:
-        """Remove what is only of interest during training."""
-
-
-class LiveLine(LiveView):
-    """Show one line with a bar on a terminal; elsewhere show nothing."""
-
-    def __init__(self) -> None:
+    def __init__(self, quiet: bool = False) -> None:
+        self._quiet, self.shown = quiet, False
         self._bar: TerminalBar | None = None
 
     def begin(self, progress: Progress) -> None:
         """Draw the line, if standard error is a terminal."""
+        if self._quiet:
+            return
         self._bar = TerminalBar(
             status=progress.status,
             total=last_update(progress.recipe),

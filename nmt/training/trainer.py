@@ -52,7 +52,7 @@ from nmt.training.optimizer import (
 from nmt.training.parallel import Replicated, Sharded
 from nmt.training.progress import (
     DIVERGED,
-    LiveView,
+    LiveLine,
     LogInterval,
     Progress,
     Validation,
@@ -76,7 +76,7 @@ class Trainer:
         observe: called in each update with its number and the model, before gradients are clipped.
         world: the processes that train together; only rank 0 validates and writes.
         transfer: what a new run takes from its parent; None = it has none.
-        view: shows the training while it runs.
+        view: shows the training while it runs; None = nothing does.
         on_validation: called after each validation, when its checkpoint is saved.
     """
 
@@ -90,13 +90,13 @@ class Trainer:
         observe: Callable[[int, ModelBase], None] = lambda update, model: None,
         world: World = World(),  # noqa: B008  it cannot change
         transfer: Transfer | None = None,
-        view: LiveView = LiveView(),  # noqa: B008  it has no state
+        view: LiveLine | None = None,
         on_validation: Callable[[Validation], None] = lambda validation: None,
     ) -> None:
         self.task, self.run_folder, self.log, self.world = task, run, log, world
         self.recipe, self.device, self.precision = task.recipe, task.device, task.precision
         self.stop_requested, self.observe = stop_requested, observe
-        self.view, self.on_validation = view, on_validation
+        self.view, self.on_validation = view or LiveLine(quiet=True), on_validation
         recipe, device, precision = self.recipe, self.device, self.precision
         limit_onednn_cache(cached_products(precision))
         model = task.make_model()
@@ -281,7 +281,6 @@ class Trainer:
             record["loss_scale"] = self.loss_scaler.state()[0]
         self.progress.loss = record["loss"]
         self.log.record(record)
-        self.view.record(record)
         line = update_line(record, self.progress.validation_seconds is not None)
         self.log.text(line, on_console=not self.view.shown or record["skipped_updates"] > 0)
 
@@ -357,7 +356,6 @@ class Trainer:
         self.interval.start_clock(training_seconds)  # save() stores it without this validation
         self.save()
         if self.world.is_main:
-            self.view.record(record)
             self.on_validation(Validation(state.update, state.epoch, result.values, improved))
 
     def evaluate(self, split: Split, intervals: bool = False) -> Evaluation:

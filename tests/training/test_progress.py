@@ -17,7 +17,6 @@ from nmt.training.progress import (
     HALF_HOUR,
     MINUTE,
     LiveLine,
-    LiveView,
     Progress,
     Validation,
     _bar,
@@ -249,7 +248,7 @@ def test_without_a_terminal_there_are_plain_lines_only(start, capsys):
 def test_the_live_line_reads_nothing_from_the_device(start, monkeypatch):
     monkeypatch.setattr(sys, "stderr", Terminal())
     counts = []
-    for view in (LiveView(), LiveLine()):
+    for view in (LiveLine(quiet=True), LiveLine()):
         trainer = start("train.log_every=100")
         trainer.view = view
         view.begin(trainer.progress)
