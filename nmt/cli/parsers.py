@@ -166,11 +166,11 @@ def _hint(parser: argparse.ArgumentParser, unknown: Sequence[str]) -> str:
         key = name.removeprefix("--")
         if key.partition(".")[0] in Recipe.model_fields:
             return f"\n  -> recipe keys have no dashes: {key}={value or 'VALUE'}"
-        if meant := our_name("", key):
+        if meant := our_name(key):
             return f"\n  -> use {meant}; an argument KEY=VALUE sets a recipe key"
     options = [option for action in parser._actions for option in action.option_strings]
     longer = [option for option in options if option.startswith(name)]
-    words = re.findall(r"[\w-]+", re.split(r",| \(", our_name("decode", name) or "")[0])
+    words = re.findall(r"[\w-]+", re.split(r",| \(", our_name(name) or "")[0])
     same = {f"--{word.strip('-').replace('_', '-')}" for word in words} & {*options}
     close = sorted(same) or longer or difflib.get_close_matches(name, options, n=1)
     return f"; did you mean {' or '.join(close)}?" if close else ""

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 from pydantic import BaseModel, ValidationError
 
-from nmt.config.other_toolkits import our_name, our_value
+from nmt.config.other_toolkits import our_name
 from nmt.config.recipe import Recipe, default_kind, groups
 from nmt.config.schema import keys_of, models_of
 from nmt.config.yaml import KEY_LIST, Document, KeyPath, Location, Place, Problem, key_name
@@ -79,7 +79,7 @@ def explain(
             path = (*wrong.path, "kind")
             at, value = document.place(path).value, document.get(path)
             kinds = list(models_of(wrong.group.model_fields[wrong.key].annotation))
-            hint = _our_value(f"{name}.kind", value) or did_you_mean(str(value), kinds)
+            hint = did_you_mean(str(value), kinds)
             yield Problem(at, f"{name}.kind: {quote_value(value)} is not {join_or(kinds)}{hint}")
         else:
             # a list with too few items lacks an item, and the error is about the list
@@ -194,18 +194,13 @@ def _missing_key(wrong: _Wrong, document: Document) -> str:
 def _wrong_value(wrong: _Wrong, path: KeyPath, is_item: bool, document: Document) -> str:
     value, what = document.get(path), allowed(wrong.group, wrong.key, is_item)
     name = key_name(path[:-1] if path and isinstance(path[-1], int) else path)
-    hint = "; it must have at least one" if value == {} else _our_value(name, value)
+    hint = "; it must have at least one" if value == {} else ""
     if isinstance(value, str) and not hint:
         if re.fullmatch(r"[\w+]+(, [\w+]+)* or [\w+]+", what):
             hint = did_you_mean(value, re.split(", | or ", what))
         if what.startswith("a list") and value.lower() not in ("", "none"):
             hint = f"; write [{value}]"
     return f"{name}: {quote_value(value)} is not {what}{hint}"
-
-
-def _our_value(name: str, value: Any) -> str:
-    ours = our_value(name, value) if isinstance(value, str) else None
-    return f'; use "{ours}"' if ours else ""
 
 
 def _unknown_key(wrong: _Wrong, document: Document) -> str:
@@ -220,7 +215,7 @@ def _unknown_key(wrong: _Wrong, document: Document) -> str:
     if having := [kind for kind, model in kinds.items() if key in keys_of(model)]:
         present = kind_of(group, document)
         return f'"{name}" is a key of kind: {join_or(having)}, but {group}.kind is {present}'
-    if ours := our_name(group, key):
+    if ours := our_name(key):
         return f"{unknown}; use {ours}"
     if key in keys_of(Recipe):
         return f'{unknown}; "{key}" belongs at the top level'
@@ -235,8 +230,7 @@ def _unknown_key(wrong: _Wrong, document: Document) -> str:
     full = {k: f"{other}.{k}" for other, k in _all_keys()}
     if close := difflib.get_close_matches(key.lower(), list(full), n=1, cutoff=0.75):
         return f'{unknown}; did you mean "{full[close[0]]}"?'
-    ours = our_name(group, key, exact=False)
-    return unknown + (f"; use {ours}" if ours else listed)
+    return unknown + listed
 
 
 def _all_keys() -> list[tuple[str, str]]:

@@ -55,8 +55,8 @@ TRAIN = (
     ("r.yaml --zzz", "arguments: --zzz\n"),
     ("r.yaml -z", "arguments: -z\n"),
     # names of other toolkits
-    ("r.yaml --learning-rate 3e-4", "-> use schedule.lr (kind: linear, no_"),
-    ("r.yaml --max-epoch=9", "-> use train.max_validations, which counts"),
+    ("r.yaml --learning-rate 3e-4", "-> use schedule.lr, or schedule.scale"),
+    ("r.yaml --max-epoch=9", "-> use train.max_validations (epochs x"),
     ("r.yaml --fp16", "-> use precision; an argument KEY=VALUE sets a recipe key\n"),
 )
 TRANSLATE = (

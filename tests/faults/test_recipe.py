@@ -24,7 +24,7 @@ FAULTS = {
     "unknown key": {
         "model: {nrom: pre}": '4:9: unknown key "model.nrom"; did you mean "norm"?',
         "model: {Norm: pre}": '4:9: unknown key "model.Norm"; did you mean "norm"?',
-        "warmup_step: 3": '4:1: unknown key "warmup_step"; use schedule.warmup_updates',
+        "warmup_steps: 3": '4:1: unknown key "warmup_steps"; use schedule.warmup_updates',
         "optim: {zzz: 1}": '4:9: unknown key "optim.zzz"; optim has kind, betas, eps, weight_decay, clip_norm, label_smoothing, accumulate',
         "schedule: {warmup: 3}": '4:12: unknown key "schedule.warmup"; use schedule.warmup_updates',
         "train: {'': 3}": '4:9: unknown key "train."; train has validate_every, max_validations, min_lr, stop_patience, keep, average, max_bad_updates, log_every, recompute, shard, tensorboard, wandb',
@@ -33,7 +33,7 @@ FAULTS = {
     "right key, wrong section": {
         "dropout: 0.1": '4:1: unknown key "dropout"; "dropout" belongs under "segment" or "model"',
         "optim: {dim: 4}": '4:9: unknown key "optim.dim"; "dim" belongs under "model"',
-        "decode: {max_len: 4}": '4:10: unknown key "decode.max_len"; use decode.max_len_offset, in subwords (the length of the source plus this)',
+        "decode: {max_len: 4}": '4:10: unknown key "decode.max_len"; "max_len" belongs under "data"; did you mean "max_len_offset"?',
         "model: {seed: 4}": '4:9: unknown key "model.seed"; "seed" belongs at the top level',
         "model: {data: {dev: x}}": '4:9: unknown key "model.data"; "data" belongs at the top level',
     },
@@ -44,7 +44,7 @@ FAULTS = {
     },
     "no such kind": {
         "schedule: {kind: invers_sqrt}": '4:18: schedule.kind: "invers_sqrt" is not inverse_sqrt, val_decay, no_warmup, linear, constant or lr_ramp; did you mean "inverse_sqrt"?',
-        "segment: {kind: bpe, merges: 3}": '4:17: segment.kind: "bpe" is not fastbpe, sentencepiece or whitespace; use "fastbpe"',
+        "segment: {kind: bpe, merges: 3}": '4:17: segment.kind: "bpe" is not fastbpe, sentencepiece or whitespace; did you mean "fastbpe"?',
         "segment: {kind: [a, b]}": "4:17: segment.kind: [a, b] is not fastbpe, sentencepiece or whitespace",
     },
     "what YAML makes of numbers": {
@@ -95,7 +95,7 @@ FAULTS = {
         "model: {norm: layer-norm}": '4:15: model.norm: "layer-norm" is not layernorm, rmsnorm or scalenorm; did you mean "layernorm"?',
         "model: {norm: {kind: x}}": "4:15: model.norm: a group of keys is not layernorm, rmsnorm or scalenorm",
         "model: {bias: maybe}": '4:15: model.bias: "maybe" is not true or false',
-        "device: gpu": '4:9: device: "gpu" is not auto, cpu, cuda or cuda:N; use "cuda"',
+        "device: gpu": '4:9: device: "gpu" is not auto, cpu, cuda or cuda:N',
         "seed: [1]": "4:7: seed: [1] is not an integer of at least 0 and at most 4294967295",
         "model: 3": '4:8: model: "3" is not a group of keys',
         "schedule: constant": '4:11: schedule: "constant" is not a group of keys',
