@@ -1,9 +1,7 @@
 """Write translations to standard output, or to a file that gets its name when it is complete.
 
-While nmt-translate writes OUT, the file is named OUT.part, and is locked. OUT.part.json holds its
-signature: the model, the input and every option that changes a line. ``--resume`` requires the same
-signature. A file with one of these names but without a signature is not from nmt-translate and is
-never changed.
+While nmt-translate writes OUT, the file is named OUT.part, and is locked. ``--resume`` continues
+after its complete lines, and ``--force`` starts over; without these, its lines are never changed.
 """
 
 from __future__ import annotations
@@ -11,7 +9,6 @@ from __future__ import annotations
 import contextlib
 import functools
 import io
-import json
 import os
 import shlex
 import stat
@@ -20,15 +17,15 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, Protocol, TypeAlias
 
+from nmt.data.text import quantity
 from nmt.errors import MachineError, UserError
-from nmt.runtime.files import AGAIN, RESUME, disk_errors, read_text, write_atomic
+from nmt.runtime.files import AGAIN, RESUME, disk_errors
 
 if TYPE_CHECKING:
     from nmt.cli.input import Input
     from nmt.decoding.codec import Translation
     from nmt.decoding.translator import Translator
 
-Signature: TypeAlias = dict[str, Any]
 LineNumber: TypeAlias = Callable[[bytes], int]  # line of output -> line of input, from 0
 Write: TypeAlias = Callable[[bytes], None]  # writes lines with their ends
 CHOOSE_ANOTHER = "choose another path"
@@ -52,7 +49,7 @@ class Corpus(Protocol):
     def line_format(self, translator: Translator) -> Callable[[int, Translation], str]:
         """Return what makes a line of the partial output: number, translation -> line."""
 
-    def is_complete(self, signature: Signature) -> bool:
+    def is_complete(self) -> bool:
         """Return whether an earlier command has written these files."""
 
     def check_unfinished(self, finished: int) -> None:
@@ -96,7 +93,7 @@ def locked_output(
     output = Path(name)
     partial, lock_path = partial_path(output), output.with_name(f".{output.name}.nmt-lock")
     outputs = [output] if files is None else files
-    _check_place([*outputs, partial, _signature_path(partial), lock_path], list(inputs))
+    _check_place([*outputs, partial, lock_path], list(inputs))
     lock = FileLock(lock_path)
     with disk_errors(lock_path, elsewhere=CHOOSE_ANOTHER):
         try:
@@ -109,9 +106,7 @@ def locked_output(
             ) from error
     try:
         for path in outputs:
-            _check_replaceable(
-                path, force or (resume and files is not None), _is_interrupted(partial)
-            )
+            _check_replaceable(path, force or (resume and files is not None), _has_lines(partial))
         _check_partial(partial, resume, force)
         yield
     finally:
@@ -209,105 +204,46 @@ def partial_path(output: Path) -> Path:
     return output.with_name(output.name + ".part")
 
 
-def delete_signature(partial: Path) -> None:
-    """Delete the signature, once the output is complete or empty."""
-    _signature_path(partial).unlink(missing_ok=True)
-
-
-def _signature_path(partial: Path) -> Path:
-    return partial.with_name(partial.name + ".json")
-
-
-def _read_signature(partial: Path) -> Signature | None:
-    """Return the stored signature, None if there is none from nmt-translate."""
-    with contextlib.suppress(OSError, ValueError, RecursionError):
-        values = json.loads(read_text(_signature_path(partial)))
-        if isinstance(values, dict) and {"version", "input"} <= values.keys():
-            return values
-    return None
-
-
-def _is_resumable(signature: Signature) -> bool:
-    return signature["input"] is not None  # else a pipe, which cannot be read again
-
-
 def _has_lines(partial: Path) -> bool:
-    return partial.exists() and partial.stat().st_size > 0
-
-
-def _is_interrupted(partial: Path) -> bool:
-    """Return whether a partial output has lines that --resume continues."""
-    signature = _read_signature(partial)
-    return signature is not None and _is_resumable(signature) and _has_lines(partial)
+    return partial.is_file() and partial.stat().st_size > 0
 
 
 def _check_partial(partial: Path, resume: bool, force: bool) -> None:
-    """Refuse a partial output of another program, or to overwrite finished lines unasked."""
-    signature = _read_signature(partial)
-    foreign = [partial, _signature_path(partial)] if signature is None else []
-    if partial.is_symlink() or not partial.is_file():
-        foreign.append(partial)
-    for path in foreign:
-        if os.path.lexists(path):
-            raise UserError(
-                "nmt-translate did not write this file, but needs its name for the unfinished "
-                "output",
-                at=str(path),
-                fix=f"rename the file, or {CHOOSE_ANOTHER}",
-            )
-    if signature is None or not _has_lines(partial):
-        return
-    if resume and not _is_resumable(signature):
+    """Refuse a partial output that is no regular file, or to overwrite its lines unasked."""
+    if os.path.lexists(partial) and (partial.is_symlink() or not partial.is_file()):
         raise UserError(
-            "cannot be resumed, because its input was a pipe or standard input",
+            "is not a regular file, but the unfinished output needs its name",
             at=str(partial),
-            fix="rename it to keep its lines, or replace --resume with --force to start over",
+            fix=f"rename the file, or {CHOOSE_ANOTHER}",
         )
-    if not resume and not force:
-        keep = "add --resume to continue it"
-        keep = keep if _is_resumable(signature) else "rename it to keep its lines"
+    if _has_lines(partial) and not (resume or force):
         raise UserError(
             "contains the lines of an interrupted translation",
             at=str(partial),
-            fix=f"{keep}, or add --force to start over",
-        )
-
-
-def _prepare_partial(
-    partial: Path, signature: Signature, resume: bool, line_number: LineNumber | None
-) -> int:
-    """Prepare a partial output for appending; return the number of finished input lines.
-
-    Raises:
-        UserError: the signature of the file differs from this one.
-    """
-    stored = _read_signature(partial) if resume and partial.exists() else None
-    finished = 0
-    if stored is not None:
-        _require_equal(partial, stored, signature)
-        finished = _truncate(partial, line_number)
-    else:  # delete the lines first: they must never stand next to another signature
-        partial.unlink(missing_ok=True)
-    text = json.dumps(signature, indent=1) + "\n"
-    write_atomic(_signature_path(partial), text, CHOOSE_ANOTHER)
-    return finished
-
-
-def _require_equal(partial: Path, stored: Signature, current: Signature) -> None:
-    differences = []
-    for name in {**stored, **current}:
-        before, now = stored.get(name), current.get(name)
-        if before != now and name in ("model", "input", "reverse_model"):  # hashes
-            differences.append(f"another {name.replace('_', ' ')}")
-        elif before != now:
-            differences.append(f"{name.replace('_', '-')} {before} (now {now})")
-    if differences:
-        raise UserError(
-            f"cannot be resumed, because it was started with {', '.join(differences)}",
-            at=str(partial),
-            fix="use the same model, input and options, or replace --resume with --force to start "
+            fix="add --resume to continue it, rename it to keep its lines, or add --force to start "
             "over",
         )
+
+
+def _finished_lines(partial: Path, line_number: LineNumber | None, total: int | None) -> int:
+    """Truncate a partial output after its complete lines; return how many input lines they are.
+
+    Raises:
+        UserError: the input has fewer lines, or they are no lines of this command.
+    """
+    try:
+        finished = _truncate(partial, line_number)
+    except (ValueError, LookupError, TypeError):
+        what = "its lines are not those of a command with these options"
+    else:
+        if total is None or finished <= total:
+            return finished
+        what = f"it has {quantity(finished, 'line')}, and the input {total:,}"
+    raise UserError(
+        f"cannot be resumed, because {what}",
+        at=str(partial),
+        fix="use the same input and options, or replace --resume with --force to start over",
+    )
 
 
 def _truncate(partial: Path, line_number: LineNumber | None) -> int:
@@ -333,10 +269,10 @@ def _truncate(partial: Path, line_number: LineNumber | None) -> int:
 @contextlib.contextmanager
 def open_output(
     name: str | None,
-    signature: Signature,
     resume: bool,
     force: bool,
     line_number: LineNumber | None,
+    total: int | None = None,
     complete: Callable[[Path], None] | None = None,
 ) -> Iterator[tuple[Write, int]]:
     """Open standard output, or the partial output of a locked file.
@@ -346,9 +282,9 @@ def open_output(
 
     Args:
         name, resume, force: as in ``locked_output``.
-        signature: of this command.
         line_number: returns the input line that an output line belongs to; None = line n of the
             output belongs to line n of the input.
+        total: lines of the input; None = it is a pipe, which cannot be read again.
         complete: makes the output from the complete partial output; None = rename it.
 
     Raises:
@@ -362,14 +298,16 @@ def open_output(
         yield _writer(sys.stdout.buffer, STDOUT, AGAIN), 0
         return
     partial = partial_path(Path(name))
-    finished = _prepare_partial(partial, signature, resume, line_number)
+    finished = 0
+    if resume and partial.exists():
+        finished = _finished_lines(partial, line_number, total)
     flag, effect = "--force", "starts over"
-    if _is_resumable(signature):
+    if total is not None:
         flag, effect = "--resume instead of --force" if force else "--resume", "continues"
     retry = f"run the same command with {flag}"
     errors = functools.partial(disk_errors, partial, io.DEFAULT_BUFFER_SIZE, CHOOSE_ANOTHER, retry)
     with errors():
-        file = open(partial, "ab")  # noqa: SIM115, closed below
+        file = open(partial, "ab" if finished else "wb")  # noqa: SIM115, closed below
     try:
         try:
             yield _writer(file, partial, retry), finished
@@ -377,7 +315,7 @@ def open_output(
             with errors():
                 file.close()
         if complete is None:
-            _give_name(partial, Path(name), signature, force)
+            _give_name(partial, Path(name), total is not None, force)
         else:
             complete(partial)
     except BaseException:
@@ -388,9 +326,7 @@ def open_output(
             )
         else:
             partial.unlink(missing_ok=True)
-            delete_signature(partial)
         raise
-    delete_signature(partial)
 
 
 def _writer(file: BinaryIO, path: Path, retry: str) -> Write:
@@ -403,9 +339,9 @@ def _writer(file: BinaryIO, path: Path, retry: str) -> Write:
     return write
 
 
-def _give_name(partial: Path, output: Path, signature: Signature, force: bool) -> None:
+def _give_name(partial: Path, output: Path, resumable: bool, force: bool) -> None:
     if not force and output.exists():
-        then = RESUME if _is_resumable(signature) else f"rename {partial} to {output}"
+        then = RESUME if resumable else f"rename {partial} to {output}"
         raise UserError(
             "another program created this file while nmt-translate was running",
             at=str(output),

@@ -25,7 +25,7 @@ from nmt.version import __version__
 if TYPE_CHECKING:
     from tqdm import tqdm
 
-    from nmt.cli.output import Corpus, LineNumber, Signature, Write
+    from nmt.cli.output import Corpus, LineNumber, Write
     from nmt.data.glossary import Term
     from nmt.decoding.codec import Translation, UnknownPieces
     from nmt.decoding.confidence import Expectations
@@ -311,9 +311,10 @@ def _translate_documents(args: argparse.Namespace, documents: hooks.Documents) -
 
 def _translate(args: argparse.Namespace, corpus: Corpus | None) -> None:
     from nmt.cli.input import read_input, read_parallel
-    from nmt.cli.output import delete_signature, open_output, partial_path
+    from nmt.cli.output import open_output
     from nmt.config.recipe import DecodeConfig
     from nmt.decoding.options import as_flag, check_scoring_options, search_options
+    from nmt.runtime.files import file_digest
 
     lines, total, ready = read_input(args.input) if corpus is None else corpus.read_input()
     targets = None if args.score_target is None else read_parallel(args.score_target, total)
@@ -327,22 +328,29 @@ def _translate(args: argparse.Namespace, corpus: Corpus | None) -> None:
     options = translator.check_options(chosen, constraints.keys())
     _note_tags(translator, options)
     expectations = _expectations(args, translator, options)
-    signature = _signature(args, translator, options, corpus)
     if corpus is None:
         (format_line, line_number), complete = _output_format(args, options, expectations), None
     else:
-        if args.resume and corpus.is_complete(signature):
-            delete_signature(partial_path(Path(corpus.name)))
+        if args.resume and corpus.is_complete():
             _note(f"{corpus.name}: the corpus is complete already")
             return
         format_line, line_number = corpus.line_format(translator), None
-        settings = {"run": args.run, "checkpoint": translator.info.source, **signature}
+        settings = {
+            "version": __version__,
+            "run": args.run,
+            "checkpoint": translator.info.source,
+            "model": translator.engine.model_hash(),
+            "input": file_digest(Path(args.input)),
+            "reverse": args.reverse,
+            **options.model_dump(),
+        }
         complete = functools.partial(corpus.write, settings=settings)
     found: Counter[str] = Counter()
     if options.glossary:
         glossary = translator.codec.glossary(options.glossary, options.src)
         lines = _count_terms(lines, glossary, found)
-    opening = open_output(args.output, signature, args.resume, args.force, line_number, complete)
+    again = total if _can_read_again(args) else None
+    opening = open_output(args.output, args.resume, args.force, line_number, again, complete)
     with opening as (write, finished):
         if corpus is not None:
             corpus.check_unfinished(finished)
@@ -362,6 +370,12 @@ def _translate(args: argparse.Namespace, corpus: Corpus | None) -> None:
     _note_unknown(translator.unknown)
     if options.glossary:
         _note_terms(args.glossary, options.glossary, found)
+
+
+def _can_read_again(args: argparse.Namespace) -> bool:
+    """Return whether all inputs are regular files, so that the command can be resumed."""
+    inputs = [args.input, *_parallel_files(args).values()]
+    return all(name and Path(name).is_file() for name in inputs)
 
 
 def _progress_bar(args: argparse.Namespace, total: int | None, finished: int) -> tqdm[NoReturn]:
@@ -387,41 +401,6 @@ def _load(args: argparse.Namespace) -> Translator:
     return load_translator(
         args.run, args.device, args.checkpoint, args.precision, workers, engine, args.reverse
     )
-
-
-def _signature(
-    args: argparse.Namespace, translator: Translator, options: SearchOptions, corpus: Corpus | None
-) -> Signature:
-    """Return what ``--resume`` compares: model, input and all options that change a line.
-
-    An input that cannot be read again, such as a pipe, is None.
-    """
-    from nmt.run.folder import RunFolder
-    from nmt.runtime.files import file_digest
-
-    engine, parallel = translator.engine, _parallel_files(args)
-    inputs = [args.input, *parallel.values()]
-    if args.output is None or not all(name and Path(name).is_file() for name in inputs):
-        return {"version": __version__, "input": None}
-    reverse = translator.reverse if args.reverse and options.reverse_weight else None
-    calibration = RunFolder(args.run[0]).confidence_file if args.confidence else None
-    signature = {
-        "version": __version__,
-        "model": engine.model_hash(),
-        "device": str(engine.device).partition(":")[0],  # the last digits of scores depend on it
-        "input": [file_digest(Path(name)) for name in inputs],
-        "files": list(parallel),
-        # the batch size changes no line
-        **options.model_dump(exclude={"batch_tokens"}),
-        "scores": args.scores,
-        "json": args.json,
-        "confidence": None if calibration is None else file_digest(calibration),
-        "precision": engine.precision,
-        "reverse_model": None if reverse is None else reverse.engine.model_hash(),
-        "sentences": translator.codec.usual.sentences,  # of a line that is not split
-        "pairs": corpus is not None,
-    }
-    return dict(json.loads(json.dumps(signature)))  # as it will be read again
 
 
 def _expectations(

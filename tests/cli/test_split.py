@@ -63,21 +63,6 @@ def test_a_damaged_report_is_an_error(command: Command, tmp_path: Path) -> None:
     assert f"{report}: cannot be read" in err
 
 
-def test_an_output_is_resumed_with_the_same_splitting(command: Command, tmp_path: Path) -> None:
-    run = run_folder(model(1), tmp_path / "run")
-    whole = command(run, "--split", "line")[1]
-    output = tmp_path / "out"
-    with pytest.MonkeyPatch.context() as killed:
-        killed.setattr("nmt.cli.output.delete_signature", lambda partial: None)
-        assert command(run, "--split", "line", "--output", output)[0] == 0
-    output.unlink()
-    (tmp_path / "out.part").write_text(f"{whole[0]}\n")
-    code, _, err = command(run, "--output", output, "--resume")
-    assert (code, "split line (now auto)" in err) == (2, True), err
-    assert command(run, "--output", output, "--resume", "--split", "line")[0] == 0
-    assert output.read_text().splitlines() == whole
-
-
 def test_short_translations_are_named_at_the_end(command: Command, tmp_path: Path) -> None:
     run = run_folder(model(1, eos_bias=12), tmp_path / "run")
     report = json.loads((run / "data_report.json").read_text())

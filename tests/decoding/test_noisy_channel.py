@@ -207,43 +207,6 @@ def test_the_command_chooses_as_python_does(runs, nmt_translate, tmp_path):
     assert expected != Translator.load(forward, "cpu").translate(LINES)
 
 
-@pytest.mark.slow
-def test_an_output_is_resumed_with_the_same_reverse_model(
-    runs, nmt_translate, tmp_path, monkeypatch
-):
-    forward, back = runs
-    (tmp_path / "in").write_text("".join(f"{line}\n" for line in LINES))
-    argv = [forward, "--beam", "16", "--input", tmp_path / "in", "--output", tmp_path / "out"]
-    with monkeypatch.context() as killed:
-        killed.setattr("nmt.cli.output.delete_signature", lambda partial: None)
-        assert nmt_translate(*argv, "--reverse", back)[0] == 0
-    complete = (tmp_path / "out").read_text()
-    first, *_ = complete.splitlines(keepends=True)
-    (tmp_path / "out.part").write_text(first)
-    (tmp_path / "out").unlink()
-    other = run_folder(model("en", "gl", seed=9), tmp_path / "other")
-    different = {
-        "another reverse model": ["--reverse", other],
-        "reverse-weight 0.5 (now 2.0)": ["--reverse", back, "--reverse-weight", "2"],
-        "reverse-weight 0.5 (now 0.0)": [],
-    }
-    for message, options in different.items():
-        code, error = nmt_translate(*argv, "--resume", *options)
-        assert (code, "cannot be resumed" in error, message in error) == (2, True, True), error
-    assert nmt_translate(*argv, "--resume", "--reverse", back)[0] == 0
-    assert (tmp_path / "out").read_text() == complete
-
-
-def test_a_corpus_of_a_reverse_model_is_not_complete_without_it(runs, nmt_translate, tmp_path):
-    forward, back = runs
-    (tmp_path / "in").write_text("".join(f"{line}\n" for line in LINES))
-    argv = [forward, "--beam", "16", "--input", tmp_path / "in", "--pairs", tmp_path / "pairs"]
-    argv += ["--max-ratio", "100", "--resume"]
-    assert nmt_translate(*argv, "--reverse", back)[0] == 0
-    assert "complete already" in nmt_translate(*argv, "--reverse", back)[1]
-    assert "complete already" not in nmt_translate(*argv)[1]
-
-
 @pytest.mark.parametrize(
     ("flags", "message"),
     [

@@ -181,37 +181,14 @@ def test_an_existing_output_is_replaced_only_with_force(translate: Command, tmp_
     assert target.read_text(encoding="utf-8").startswith("ñ")
 
 
-@pytest.fixture
-def left(translate: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[str | Path]:
-    """Return arguments whose output is complete, but a kill has left its signature."""
+def test_a_complete_output_that_has_no_name_yet_gets_it(translate: Command, tmp_path: Path) -> None:
     (tmp_path / "in").write_bytes(text_of(LINES))
     argv = ["--input", tmp_path / "in", "--output", tmp_path / "out"]
-    with monkeypatch.context() as killed:
-        killed.setattr("nmt.cli.output.delete_signature", lambda partial: None)
-        assert translate(*argv)[0] == 0
-    assert sorted(p.name for p in tmp_path.iterdir()) == ["in", "out", "out.part.json"]
-    return argv
-
-
-def test_the_signature_of_a_command_that_was_killed_at_its_end_does_not_block(
-    translate: Command, tmp_path: Path, left: list[str | Path]
-) -> None:
-    target = tmp_path / "out"
-    text = target.read_bytes()
-    for flags in ([], ["--resume"]):
-        assert "exists already" in refused(translate, *left, *flags)
-    assert translate(*left, "--force")[0] == 0
-    assert target.read_bytes() == text
-    assert sorted(p.name for p in tmp_path.iterdir()) == ["in", "out"]
-
-
-def test_a_complete_output_that_has_no_name_yet_gets_it(
-    translate: Command, tmp_path: Path, left: list[str | Path]
-) -> None:
+    assert translate(*argv)[0] == 0
     text = (tmp_path / "out").read_bytes()
     os.rename(tmp_path / "out", tmp_path / "out.part")
-    assert "add --resume to continue it" in refused(translate, *left)
-    assert translate(*left, "--resume")[0] == 0
+    assert "add --resume to continue it" in refused(translate, *argv)
+    assert translate(*argv, "--resume")[0] == 0
     assert (tmp_path / "out").read_bytes() == text
     assert sorted(p.name for p in tmp_path.iterdir()) == ["in", "out"]
 
@@ -348,14 +325,12 @@ def test_outputs_cut_at_the_length_limit_are_counted(translate: Command) -> None
 
 
 def test_after_resume_cut_outputs_are_counted_among_the_new_ones(
-    translate: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    translate: Command, tmp_path: Path
 ) -> None:
     source, target = tmp_path / "in", tmp_path / "out"
     source.write_bytes(text_of(LINES[:1] * 3))
     argv = ["--beam", "1", "--input", source, "--output", target]
-    with monkeypatch.context() as killed:
-        killed.setattr("nmt.cli.output.delete_signature", lambda partial: None)
-        assert translate(*argv)[0] == 0
+    assert translate(*argv)[0] == 0
     first, *_ = target.read_bytes().splitlines(keepends=True)
     (tmp_path / "out.part").write_bytes(first)
     target.unlink()
@@ -478,7 +453,7 @@ def test_a_killed_command_leaves_only_a_partial_output(
         process.send_signal(signal.SIGKILL)
     assert process.returncode == -signal.SIGKILL
     assert sorted(p.name for p in tmp_path.iterdir()) == [
-        ".out.nmt-lock", "out.part", "out.part.json",
+        ".out.nmt-lock", "out.part",
     ]  # fmt: skip
     assert translate("--output", target, stdin=b"3 1\n")[0] == 0
     assert [p.name for p in tmp_path.iterdir()] == ["out"]

@@ -215,33 +215,32 @@ class SyntheticCorpus:
         return format_line
 
     def check_unfinished(self, finished: int) -> None:
-        """Check that the files do not exist, before hours of translation.
+        """Check the partial output, and that the files do not exist, before hours of translation.
 
         Once all lines are translated, a killed command may have renamed some of the files;
         ``write`` compares them.
 
         Raises:
-            UserError: a file exists.
+            UserError: a file exists, or the partial output is not of ``--pairs``.
         """
+        partial = partial_path(self.prefix)
+        if finished and next(read_lines(partial))[:2] not in ("0 ", "1 "):  # the tab is a space now
+            what = "cannot be resumed, because its lines are not those of --pairs"
+            raise UserError(what, at=str(partial), fix="rename it, or add --force to start over")
         if finished < len(self.skipped) and not self.force:
             for path in self.files:
                 if os.path.lexists(path):
                     raise _exists(path)
 
-    def is_complete(self, signature: dict[str, Any]) -> bool:
-        """Return whether an earlier command has completed this corpus.
-
-        Its partial output is gone then, but a kill may have left the signature of it.
-        """
+    def is_complete(self) -> bool:
+        """Return whether an earlier command has completed this corpus."""
         if partial_path(self.prefix).exists():
             return False
         *sides, report_file = self.files
         try:
             report = json.loads(read_text(report_file))
-            translation = report["translation"]
             return bool(
-                all(translation.get(name) == value for name, value in signature.items())
-                and report["filters"] == dataclasses.asdict(self.thresholds)
+                report["filters"] == dataclasses.asdict(self.thresholds)
                 and report["files"] == {path.name: file_digest(path) for path in sides}
             )
         except (OSError, ValueError, LookupError, TypeError):  # the file is another program's
