@@ -358,13 +358,13 @@ class TextCodec:
             for rank in zip(*hypotheses, strict=False)
         ] or [BLANK]
 
+    def pieces(self, hypothesis: Hypothesis) -> list[str]:
+        """List the pieces of a hypothesis; forced ones are as given, also those that are UNK."""
+        ids, forced = hypothesis.ids, hypothesis.forced.pieces
+        return [*forced[: len(ids)], *self.vocab.pieces(ids[len(forced) :])]
+
     def _decode_part(self, hypothesis: Hypothesis, part: SearchInput) -> Translation:
-        pieces = self.vocab.pieces(hypothesis.ids)
-        if UNK in hypothesis.ids:  # pieces of the prefix and of required phrases appear as given
-            symbols = part.requirement(self.strings).symbols(hypothesis.ids)
-            for index, symbol in enumerate(symbols):
-                if isinstance(symbol, str):
-                    pieces[index] = symbol
+        pieces = self.pieces(hypothesis)
         return Translation(
             pieces,
             self.segmenter.decode(pieces, self.tgt),

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, runtime_checkable
 
 import numpy as np
 
-from nmt.decoding.constraints import PieceStrings, Requirement, TargetPieces
+from nmt.decoding.constraints import TargetPieces
 from nmt.decoding.options import SearchOptions
 
 if TYPE_CHECKING:
@@ -61,15 +61,8 @@ class SearchInput:
 
     @property
     def required_length(self) -> int:
-        """A number of tokens, with EOS, that suffices for prefix and required phrases."""
-        # before each phrase, a piece may have to end a word
-        longest = (max(len(form.ids) for form in forms) for forms in self.require)
-        return len(self.prefix.ids) + sum(length + 1 for length in longest) + 1
-
-    def requirement(self, strings: PieceStrings) -> Requirement:
-        """Collect what its hypotheses must contain: the prefix and the phrases."""
-        phrases = [[form.symbols for form in forms] for forms in self.require]
-        return Requirement(self.prefix.symbols, phrases, strings.of)
+        """The fewest tokens of a translation, with EOS."""
+        return len(self.prefix.ids) + 1
 
 
 @dataclass(frozen=True)
@@ -81,12 +74,14 @@ class Hypothesis:
         log_prob: sum over its tokens, including EOS if it is finished.
         score: log_prob / length penalty; the search ranks by it.
         finished: whether it ended with EOS, not at the length limit.
+        forced: what it was forced to begin with.
     """
 
     ids: list[int]
     log_prob: float
     score: float
     finished: bool
+    forced: TargetPieces = NO_PIECES
 
 
 @dataclass(frozen=True)

@@ -16,29 +16,24 @@ from torch import Tensor
 
 from nmt.data.vocab import EOS
 from nmt.decoding.engine import Penalty, SearchInput
-from nmt.decoding.logits_processors import RequiredPhrases
 from nmt.decoding.options import SearchOptions
-from nmt.decoding.search import Beams, LogitsProcessor, SelectionStrategy
+from nmt.decoding.search import Beams, SelectionStrategy
 
 
 def selection_strategy(
-    inputs: Sequence[SearchInput],
-    options: SearchOptions,
-    max_len: Tensor,
-    processors: Sequence[LogitsProcessor],
+    inputs: Sequence[SearchInput], options: SearchOptions, max_len: Tensor
 ) -> SelectionStrategy | None:
-    """Choose the strategy that the options and the constraints of a batch need; None = K best.
+    """Choose the strategy that the options need; None = K best.
 
     Args:
         max_len: [S] int64, the most tokens of each output, including EOS.
-        processors: of the batch; required phrases bring their own strategy.
     """
     if options.sample:
         ids = [(part.line, part.part) for part in inputs]
         numbers = uniform(options.seed, ids, options.wanted, int(max_len.max()))
         numbers = numbers.to(max_len.device)
         return Sampling(numbers, options.temperature, options.top_k, options.top_p)
-    return next((p.select for p in processors if isinstance(p, RequiredPhrases)), None)
+    return None
 
 
 def uniform(seed: int, ids: Sequence[tuple[int, ...]], draws: int, length: int) -> Tensor:

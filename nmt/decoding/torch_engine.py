@@ -166,8 +166,8 @@ class TorchEngine:
         if (longest := self.model.longest) is not None:
             max_len = max_len.clamp(max=longest - len(start))
         codec = self.codec.for_tag(options.target_tag)
-        processors = logits_processors(inputs, options, max_len, codec)
-        strategy = selection_strategy(inputs, options, max_len, processors)
+        processors = logits_processors(inputs, options, codec, self.device)
+        strategy = selection_strategy(inputs, options, max_len)
         # a plain search needs logits only of the types that the model can produce
         types = None if processors or strategy is not None else self._allowed_ids
         # a model could produce tags of targets; without model.logit_mask, also others, and MASK

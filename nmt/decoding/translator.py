@@ -249,24 +249,15 @@ class Translator:
         stop: Stop,
         progress: Progress,
     ) -> list[list[Hypothesis]]:
-        """Search; the hypotheses of each input are best first.
+        """Search; the hypotheses of each input are best first."""
+        results = self.engine.search(inputs, options, stop, progress)
+        for row, part in enumerate(inputs):
+            if part.prefix.ids:
+                results[row] = [replace(h, forced=part.prefix) for h in results[row]]
+        if any(part.require for part in inputs):
+            from nmt.decoding.required import search_again
 
-        If only the best one is wanted, inputs with required phrases are searched without them
-        first, and again if the best lacks a phrase. So a translation that has them stays as it is.
-        """
-        if options.wanted > 1 or not any(part.require for part in inputs):
-            return self.engine.search(inputs, options, stop, progress)
-        free = [replace(part, require=()) for part in inputs]
-        results = self.engine.search(free, options, stop, progress)
-        again = [
-            row
-            for row, (part, hypotheses) in enumerate(zip(inputs, results, strict=True))
-            if part.require
-            and not any(part.requirement(codec.strings).is_met(h.ids) for h in hypotheses)
-        ]
-        second = self.engine.search([inputs[row] for row in again], options, stop, ignore)
-        for row, hypotheses in zip(again, second, strict=True):
-            results[row] = hypotheses
+            search_again(self.engine, self._scorer(), inputs, results, codec, options, stop)
         return results
 
     def _rerank(

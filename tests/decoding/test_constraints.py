@@ -2,33 +2,24 @@
 
 from __future__ import annotations
 
-import itertools
-from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 import pytest
-import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from nmt.config.recipe import SentencePieceConfig
 from nmt.data.segmenters.sentencepiece import SentencePiece
 from nmt.data.tokenizer import Moses
-from nmt.data.vocab import UNK, Vocab
+from nmt.data.vocab import Vocab
 from nmt.decoding.codec import TextCodec
-from nmt.decoding.constraints import LineConstraints, Requirement, Symbol
-from nmt.decoding.engine import Hypothesis
-from nmt.decoding.logits_processors import RequiredPhrases
+from nmt.decoding.constraints import LineConstraints, PieceStrings
 from nmt.decoding.options import SearchOptions
 from nmt.decoding.translator import Translator
 from nmt.errors import UserError
-from tests.decoding.exhaustive import Prefix as Ids
-from tests.decoding.exhaustive import outputs, random_scores, search
 from tests.decoding.untrained import LINES, untrained
 from tests.toy import one_corpus
-
-WORDS = ["\0", "\0", " ", "<unk> ", "a ", "b "]  # the strings of the six types of the stubs
 
 
 @pytest.fixture(scope="module")
@@ -36,104 +27,35 @@ def translator() -> Translator:
     return untrained()
 
 
-def has(ids: Ids, phrase: Sequence[int]) -> bool:
-    return any(ids[i : i + len(phrase)] == tuple(phrase) for i in range(len(ids)))
+# ---------------------------------------------------------------- words of pieces
 
 
-# ---------------------------------------------------------------- required phrases, on stubs
+class Letters:
+    """A segmenter whose pieces are their own strings."""
 
-Phrase = Ids | list[Ids]  # one form, or several of which one is needed
-FORMS = st.lists(st.integers(3, 5), min_size=1, max_size=3).map(tuple)
-
-
-def forms_of(phrase: Phrase) -> list[Ids]:
-    return phrase if isinstance(phrase, list) else [phrase]
-
-
-def requirement(phrases: Sequence[Phrase]) -> Requirement:
-    """Return a requirement in which UNK is the piece ``x``."""
-    symbols: list[list[list[Symbol]]] = [
-        [["x" if i == UNK else i for i in form] for form in forms_of(phrase)] for phrase in phrases
-    ]
-    return Requirement([], symbols, lambda s: f"{s} " if isinstance(s, str) else WORDS[s])
-
-
-def with_required(
-    seed: int, phrases: Sequence[Sequence[Phrase]], beam: int, limit: int, n_best: int = 1
-) -> list[list[Hypothesis]]:
-    limits = [limit] * len(phrases)
-    required = RequiredPhrases(list(map(requirement, phrases)), WORDS, torch.tensor(limits))
-    others = {"processors": [required], "strategy": required.select}
-    scores = random_scores(seed, types=6)
-    return search(scores, beam, limits, n_best=n_best, forbidden=[0, 1, 3], **others)[0]
+    def surface(self, piece: str) -> str:
+        return piece
 
 
 @pytest.mark.parametrize(
-    "phrases",
+    ("pieces", "phrase", "has", "places"),
     [
-        [(4,)],
-        [(4, 5)],
-        [(4, 4), (5,)],
-        [(5, 4, 5)],
-        [(4, 5), (5, 4)],
-        [[(4,), (5,)]],
-        [[(5, 5), (4, 4)], (4,)],
+        ("the /cat /sat ", "cat ", True, [0, 1, 2, 3]),  # byte-pair codes
+        ("the /cat/s /sat ", "cat ", False, [0, 1, 3, 4]),
+        ("the /con/cat /cat ", "cat ", True, [0, 1, 3, 4]),
+        (" the/ (/cat/),/ sat", " cat", True, [0, 1, 2, 3, 4, 5]),  # SentencePiece
+        (" the/ (/cat/),/ sat", "cat", True, [0, 2]),  # without a space only after the bracket
+        (" cat/ the", " the cat", False, [0, 1, 2]),
+        (" cat/s", " cat", False, [0, 2]),
+        ("\u732b/\u306f/\u732b", "\u732b\u306f", True, [0, 1, 2, 3]),  # between any letters
+        ("", " cat", False, [0]),
     ],
 )
-def test_a_wide_beam_finds_every_output_that_contains_the_phrases(phrases):
-    (found,) = with_required(60, [phrases], 200, 5, n_best=200)
-    every = outputs(random_scores(60, types=6), 0, 5, 0.6, [0, 1, 3])
-    expected = {
-        (o[0], o[3]): o[2]
-        for o in every
-        if all(any(has(o[0], form) for form in forms_of(p)) for p in phrases)
-    }
-    assert expected
-    best = max(expected.values())
-    assert found[0].score == pytest.approx(best, rel=1e-5)
-    for f in found:
-        assert f.score == pytest.approx(expected[tuple(f.ids), f.finished], rel=1e-5)
-    sharing: list[list[Phrase]] = [[(4, 5), (5, 4)], [[(5, 5), (4, 4)], (4,)]]
-    if phrases not in sharing:  # phrases that share tokens need fewer tokens than are reserved
-        assert len(found) == len(expected)
-
-
-@pytest.mark.slow
-@settings(max_examples=60, deadline=None, database=None, derandomize=True)
-@given(
-    seed=st.integers(0, 1000),
-    phrases=st.lists(
-        st.lists(
-            st.lists(FORMS, min_size=1, max_size=2, unique=True),
-            max_size=3,
-        ),
-        min_size=1,
-        max_size=3,
-    ),
-    beam=st.integers(1, 5),
-    spare=st.integers(0, 4),
-)
-def test_every_phrase_that_fits_is_produced(seed, phrases, beam, spare):
-    """In one of its forms, for any beam, also with UNK inside. UNK is only part of a phrase."""
-    lengths = [sum(max(map(len, forms)) for forms in of_one) for of_one in phrases]
-    limit = max(1, max(lengths) + spare)
-    for of_one, found in zip(phrases, with_required(seed, phrases, beam, limit), strict=True):
-        (best,) = found
-        assert all(any(has(tuple(best.ids), form) for form in forms) for forms in of_one)
-        inside = {
-            place + i
-            for phrase in itertools.chain.from_iterable(of_one)
-            for place in range(len(best.ids))
-            if tuple(best.ids[place : place + len(phrase)]) == phrase
-            for i in range(len(phrase))
-        }
-        assert all(place in inside for place, token in enumerate(best.ids) if token == UNK)
-
-
-def test_sentences_without_phrases_get_the_plain_search():
-    scores = random_scores(61, types=6)
-    (plain,), _ = search(scores, 4, [6], n_best=4, forbidden=[0, 1, 3], sentences=[1])
-    assert with_required(61, [[(4, 4)], []], 4, 6, n_best=4)[1] == plain
+def test_a_phrase_is_complete_words(pieces, phrase, has, places):
+    strings = PieceStrings(Letters(), Vocab(["a"], np.ones((1, 2), dtype=np.int64)))
+    found = pieces.split("/") if pieces else []
+    assert strings.contains(found, [phrase]) is has
+    assert list(strings.places(found, [phrase])) == places
 
 
 # ---------------------------------------------------------------- on text
