@@ -30,7 +30,6 @@ class RunResult:
         hours: training time of all starts, known at the end.
         dev: best score on dev, of the metric that selects the best checkpoint.
         ppl: perplexity on dev of the same checkpoint.
-        bleu, tokenized_bleu: on test, with the best checkpoint.
     """
 
     status: str
@@ -38,8 +37,6 @@ class RunResult:
     hours: float | None = None
     dev: float | None = None
     ppl: float | None = None
-    bleu: float | None = None
-    tokenized_bleu: float | None = None
 
 
 def read_result(folder: str | Path) -> RunResult:
@@ -57,15 +54,12 @@ def read_result(folder: str | Path) -> RunResult:
     )
     if is_average(chosen):
         best = next((r for r in reversed(metrics) if r.get("kind") == "average"), {})
-    test = {s["name"]: s["value"] for s in summary.get("test") or ()}
     return RunResult(
         status="training" if run.lock.in_use() else str(summary.get("status", "stopped")),
         updates=max((r["update"] for r in metrics), default=0),
         hours=_number(summary.get("hours")),
         dev=_number(summary.get("dev")) or _number(best.get(select_by)),
         ppl=_number(best.get("ppl")),
-        bleu=_number(test.get("bleu")),
-        tokenized_bleu=_number(test.get("tokenized_bleu")),
     )
 
 

@@ -36,7 +36,16 @@ def test_a_stopped_run_is_reported(run):
     result = read_result(run.path)
     assert (result.status, result.updates) == ("stopped", 2)
     assert (result.dev, result.ppl) == (5.0, 8.0)  # the best by tokenized BLEU, not by BLEU
-    assert (result.bleu, result.tokenized_bleu) == (2.5, 3.5)
+
+
+def test_a_run_in_progress_is_training_until_its_process_ends(tmp_path):
+    run = TrainingFolder(tmp_path / "run", RECIPE)
+    with run:
+        assert read_result(run.path).status == "training"
+        lines = "".join(json.dumps(record) + "\n" for record in DEV)
+        run.metrics_file.write_text(lines + '{"kind": "dev", "upd')
+    result = read_result(run.path)
+    assert (result.status, result.updates, result.dev, result.ppl) == ("stopped", 2, 3.0, 9.0)
 
 
 def test_of_equal_scores_the_later_counts(tmp_path):

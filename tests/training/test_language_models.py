@@ -17,7 +17,6 @@ from torch.nn import functional as F
 from nmt import Translator, load_translator
 from nmt.apps.evaluate import command as score
 from nmt.apps.plot import command as plot
-from nmt.apps.report import command as report
 from nmt.cli import average, export, translate
 from nmt.cli.prepare import main as prepare_command
 from nmt.cli.train import main
@@ -313,20 +312,6 @@ def test_commands_of_translations_refuse_a_language_model(
     err = capsys.readouterr().err
     assert "this run has task: masked_lm, and its model does not translate" in err
     assert "init.from" in err
-
-
-def test_nmt_report_lists_language_models(folder, tmp_path, capsys):
-    variants = tmp_path / "variants.yaml"
-    variants.write_text(
-        f"base: {folder / 'causal_lm.yaml'}\nvariants:\n  a:\n    about: as it is\n"
-    )
-    run = tmp_path / "runs" / "a"
-    assert main([str(folder / "causal_lm.yaml"), f"out={run}"]) == 0
-    capsys.readouterr()
-    assert report.main(["--table", str(variants), "--runs", str(tmp_path / "runs"), "--json"]) == 0
-    (row,) = json.loads(capsys.readouterr().out)["variants"]
-    assert row["dev"] == row["ppl"] == pytest.approx(read_summary(RunFolder(run))["dev"])
-    assert (row["bleu"], row["status"]) == (None, "finished")
 
 
 def test_nmt_prepare_counts_blocks(folder, capsys):

@@ -71,7 +71,7 @@ def read_runs(folders: Sequence[str | Path]) -> list[ReportedRun]:
             raise UserError(
                 "this is a file, not a run folder",
                 at=str(path),
-                fix=f"for the table of a file of variants: nmt-report --table {path}",
+                fix=f"for the results of a file of variants: nmt-sweep {path} --results",
             )
         if path.resolve() in [other.resolve() for other in paths[:i]]:
             raise UserError("this run folder is given twice", at=str(path), fix="give it once")

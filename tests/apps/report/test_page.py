@@ -565,14 +565,10 @@ def test_a_diverged_training_ends_with_a_report(folder, tmp_path, monkeypatch):
 @pytest.mark.parametrize(
     ("argv", "message"),
     [
-        (["TOY"], "nmt-report --table"),
+        (["TOY"], "nmt-sweep"),
         (["NONE"], "no such run folder"),
         (["FOLDER"], "not a run folder"),
         (["RUN", "RUN"], "given twice"),
-        (["RUN", "--json"], "--json requires --table"),
-        (["RUN", "--runs", "FOLDER"], "--runs requires --table"),
-        (["--table", "TOY", "TOY"], "--table takes one file"),
-        (["--table", "TOY", "-o", "x.html"], "--output is for a report"),
     ],
 )
 def test_wrong_arguments(folder, capsys, argv, message):
