@@ -48,7 +48,7 @@ OPTION_GROUPS = {
     "sampling": ("sample", "temperature", "top_k", "top_p", "seed"),
     "constraints": ("glossary", *CONSTRAINT_FILES),
     "choice among candidates": (
-        "mbr", "reverse_weight", "reverse_tag", "reverse_tgt_tag", "candidates",
+        "reverse_weight", "reverse_tag", "reverse_tgt_tag", "candidates",
     ),
     "scores and alignment": ("token_scores", "align"),
 }  # fmt: skip
@@ -57,7 +57,7 @@ REQUIRES = {
     "reverse_weight": ("reverse",),
     "reverse_tag": ("reverse",),
     "reverse_tgt_tag": ("reverse",),
-    "candidates": ("mbr", "reverse"),
+    "candidates": ("reverse",),
 }
 # flag -> the flags that it excludes, and why
 EXCLUDES = {

@@ -62,8 +62,6 @@ class SearchOptions(DecodeConfig):
     """write one JSON object per translation, with the log-probability of each subword"""
     align: bool = key(False, "Garg 2019")
     """add the word alignment, SOURCE-TARGET from 0: TEXT ||| 0-0 1-2"""
-    mbr: Literal["chrf", "bleu"] | None = key(None, "Kumar 2004")
-    """output the candidate with the highest average similarity to all candidates, by this metric"""
     reverse_weight: float = key(0.0, "Yee 2019", ge=0, le=1000)
     """weight of the reverse model's score of the source given the candidate; the score of the
     candidate has weight 1; 0 = off"""
@@ -72,7 +70,7 @@ class SearchOptions(DecodeConfig):
     reverse_tgt_tag: str | None = key(None, "O")
     """target tag that the reverse model needs for the source language, such as <gl>"""
     candidates: int = key(16, "O", ge=2, le=1000)
-    """number of candidates that mbr or a reverse model compares"""
+    """number of candidates that a reverse model compares"""
 
     def penalty(self, length: Number) -> Number:
         """Return what divides the log-probability of this many tokens, EOS included.
@@ -87,7 +85,7 @@ class SearchOptions(DecodeConfig):
     @property
     def reranks(self) -> bool:
         """Whether the best hypothesis of a search may not be the translation."""
-        return self.mbr is not None or self.reverse_weight > 0
+        return self.reverse_weight > 0
 
     @property
     def wanted(self) -> int:
@@ -114,7 +112,7 @@ class SearchOptions(DecodeConfig):
 # option -> the options of which it requires one
 REQUIRES = {
     "temperature": ("sample",), "top_k": ("sample",), "top_p": ("sample",), "seed": ("sample",),
-    "candidates": ("mbr", "reverse_weight"),
+    "candidates": ("reverse_weight",),
     "reverse_tag": ("reverse_weight",), "reverse_tgt_tag": ("reverse_weight",),
 }  # fmt: skip
 # pairs that exclude each other, and why
@@ -122,7 +120,6 @@ EXCLUDES = {
     ("sample", "beam"): "samples are drawn one by one; {n_best} sets their number",
     ("sample", "require"): "required phrases need a beam search",
     ("sample", "glossary"): "required phrases need a beam search",
-    ("mbr", "reverse_weight"): "both choose among the candidates",
     ("stop_rule", "sample"): "samples end by themselves",
 }
 # the options of given translations, which are not searched

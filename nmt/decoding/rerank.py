@@ -1,12 +1,7 @@
-"""Choose among the candidates of a search: by minimum Bayes risk, or with a reverse model.
+"""Choose among the candidates of a search with a reverse model: the noisy channel.
 
-Minimum Bayes risk (Kumar and Byrne 2004) chooses the candidate with the highest average similarity
-to all candidates. The utility is a sentence-level metric of sacreBLEU. Each candidate is a
-reference of every candidate, including itself, as often as it was found (Eikema and Aziz 2020).
-
-A reverse model is the noisy channel. Yee, Dauphin and Auli (2019, "Simple and Effective Noisy
-Channel Modeling for Neural Machine Translation") rank the candidates y of a beam search for a
-source x by
+Yee, Dauphin and Auli (2019, "Simple and Effective Noisy Channel Modeling for Neural Machine
+Translation") rank the candidates y of a beam search for a source x by
 
     log P(y | x) / |y| + weight * (log P(x | y) + log P(y)) / |x|
 
@@ -15,11 +10,8 @@ Here both terms are scores of this toolkit, log-probability / length penalty, wi
 
 from __future__ import annotations
 
-import functools
 import math
-from collections import Counter
 from collections.abc import Callable, Sequence
-from typing import Any
 
 import numpy as np
 
@@ -29,81 +21,6 @@ from nmt.decoding.codec import MAX_SOURCE_PIECES, TextCodec, Translation
 from nmt.decoding.engine import EncodedPair, ModelInfo, SearchInput
 from nmt.decoding.options import SearchOptions
 from nmt.errors import UserError
-
-# ---------------------------------------------------------------- minimum Bayes risk
-
-# text -> its n-grams; (n-grams of a hypothesis, of a reference) -> score from 0 to 100
-Extract = Callable[[str], Any]
-Compare = Callable[[Any, Any], float]
-
-
-@functools.cache
-def chrf(tgt: str) -> tuple[Extract, Compare]:
-    """Split sentence-level chrF2 in two halves, equal to ``CHRF().sentence_score``."""
-    from sacrebleu.metrics import CHRF
-
-    metric = CHRF()
-
-    def extract(text: str) -> list[Counter[str]]:
-        grams: list[Counter[str]] = metric._extract_reference_info([text])["ref_ngrams"][0]
-        return grams
-
-    def compare(hyp: list[Counter[str]], ref: list[Counter[str]]) -> float:
-        pairs = zip(hyp, ref, strict=True)
-        counts = [n for pair in pairs for n in metric._get_match_statistics(*pair)]
-        return float(metric._compute_f_score(counts))
-
-    return extract, compare
-
-
-@functools.cache
-def bleu(tgt: str) -> tuple[Extract, Compare]:
-    """Split sentence-level BLEU in two, equal to ``BLEU(effective_order=True).sentence_score``."""
-    from sacrebleu.metrics import BLEU
-
-    from nmt.scoring.language import bleu_tokenizer
-
-    metric = BLEU(tokenize=bleu_tokenizer(tgt), effective_order=True)
-    orders = range(metric.max_ngram_order)
-
-    def extract(text: str) -> tuple[Counter[tuple[str, ...]], int]:
-        info = metric._extract_reference_info([metric._preprocess_segment(text)])
-        return info["ref_ngrams"], info["ref_lens"][0]
-
-    def compare(hyp: tuple[Counter, int], ref: tuple[Counter, int]) -> float:
-        (grams, length), (ref_grams, ref_length) = hyp, ref
-        correct = [0] * len(orders)
-        for gram, count in grams.items():
-            correct[len(gram) - 1] += min(count, ref_grams.get(gram, 0))
-        total = [max(length - order, 0) for order in orders]
-        score = metric._compute_score_from_stats([length, ref_length, *correct, *total])
-        return float(score.score)
-
-    return extract, compare
-
-
-UTILITIES = {"chrf": chrf, "bleu": bleu}
-
-
-def by_utility(texts: Sequence[str], utility: str, tgt: str) -> list[int]:
-    """Rank the distinct texts by expected utility, a key of UTILITIES: their indices, best first.
-
-    Equal utilities keep the order of the texts. sacreBLEU would extract the n-grams of both texts
-    for each of the n^2 pairs. This function extracts those of each text once.
-    """
-    from nmt.scoring.language import language_of_text
-
-    extract, compare = UTILITIES[utility](language_of_text(tgt, texts))
-    counts = Counter(texts)
-    grams = {text: extract(text) for text in counts}
-    expected = {
-        text: sum(n * compare(grams[text], grams[ref]) for ref, n in counts.items())
-        for text in counts
-    }
-    return sorted(map(texts.index, counts), key=lambda index: -expected[texts[index]])
-
-
-# ---------------------------------------------------------------- a model of the reverse direction
 
 
 def by_reverse_model(

@@ -203,7 +203,7 @@ class Translator:
         require_list("glossary=[(source, target)]", glossary=options.get("glossary"))
         given = {"prefix": prefix, "require": require}
         constraints = {name: values for name, values in given.items() if values is not None}
-        if self.reverse is not None and options.get("mbr") is None:
+        if self.reverse is not None:
             weight = options.get("reverse_weight")
             options["reverse_weight"] = DEFAULT_REVERSE_WEIGHT if weight is None else weight
         checked = self.check_options(options, constraints.keys())
@@ -268,24 +268,17 @@ class Translator:
         options: SearchOptions,
         stop: Stop,
     ) -> list[list[Hypothesis]]:
-        """Choose the n best hypotheses of each input by ``mbr`` or by the reverse model."""
+        """Choose the n best hypotheses of each input by the reverse model."""
         pairs = zip(hypotheses, inputs, strict=True)
         candidates = [codec.decode_line([ranks], [part]) for ranks, part in pairs]
-        orders = []
-        if options.mbr:
-            for translations in candidates:
-                stop()
-                texts = [translation.text for translation in translations]
-                orders.append(rerank.by_utility(texts, options.mbr, codec.tgt))
-        else:
-            assert self.reverse is not None, "check_options requires it"
-            backward = {"tgt_tag": options.reverse_tgt_tag, "align": False}
-            score = functools.partial(
-                self.reverse.score_ids, options=options.model_copy(update=backward), stop=stop
-            )
-            orders = rerank.by_reverse_model(
-                inputs, candidates, codec, self.reverse.codec, options, score
-            )
+        assert self.reverse is not None, "check_options requires it"
+        backward = {"tgt_tag": options.reverse_tgt_tag, "align": False}
+        score = functools.partial(
+            self.reverse.score_ids, options=options.model_copy(update=backward), stop=stop
+        )
+        orders = rerank.by_reverse_model(
+            inputs, candidates, codec, self.reverse.codec, options, score
+        )
         return [
             [ranks[index] for index in order[: options.n_best]]
             for ranks, order in zip(hypotheses, orders, strict=True)

@@ -61,7 +61,7 @@ SAME_RESULT = {
 }  # fmt: skip
 SUPPORTED_OPTIONS = {
     "beam", "length_alpha", "length_penalty", "max_len_offset", "allow_unk", "batch_tokens",
-    "n_best", "no_repeat_ngram", "stop_rule", "mbr", "reverse_weight", "reverse_tag",
+    "n_best", "no_repeat_ngram", "stop_rule", "reverse_weight", "reverse_tag",
     "reverse_tgt_tag", "candidates", "split", "tag", "tgt_tag", "src",
 }  # fmt: skip
 # CTranslate2 divides log-probabilities by n^p, and returns K of up to 2K - 1 hypotheses. With p

@@ -1,4 +1,4 @@
-"""Given targets, ensembles, alignment and minimum Bayes risk against slow doubles."""
+"""Given targets, ensembles and alignment against slow doubles."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ import math
 import numpy as np
 import pytest
 import torch
-from sacrebleu.metrics import BLEU, CHRF
 
 from nmt.data.text import clean_line
 from nmt.data.vocab import EOS, UNK
@@ -16,7 +15,6 @@ from nmt.decoding.engine import ignore
 from nmt.decoding.ensemble import Ensemble
 from nmt.decoding.forced import word_alignment
 from nmt.decoding.options import SearchOptions
-from nmt.decoding.rerank import UTILITIES, by_utility
 from nmt.decoding.translator import Translator
 from nmt.errors import UserError
 from tests.decoding.untrained import LINES, untrained
@@ -219,37 +217,3 @@ def test_alignments_stay_within_the_words_of_both_sides(translator):
             words = translator.codec.segmenter.decode_tokenized(h.pieces, "en").split()
             assert {j for _, j in h.alignment} == set(range(len(words)))
             assert {i for i, _ in h.alignment} <= set(range(len(source)))
-
-
-# ---------------------------------------------------------------- minimum Bayes risk
-
-TEXTS = ["the cat sat.", "a cat sat", "the dog", "", "x", "the cat sat, really", "the dog"]
-
-
-@pytest.mark.parametrize("name", ["chrf", "bleu"])
-def test_utilities_equal_the_sentence_scores_of_sacrebleu(name):
-    metric = {"chrf": CHRF(), "bleu": BLEU(effective_order=True)}[name]
-    extract, compare = UTILITIES[name]("en")
-    total = dict.fromkeys(TEXTS, 0.0)
-    for hyp in TEXTS:
-        for ref in TEXTS:
-            value = metric.sentence_score(hyp, [ref]).score
-            assert compare(extract(hyp), extract(ref)) == pytest.approx(value, abs=1e-9)
-    for hyp in total:
-        total[hyp] = sum(metric.sentence_score(hyp, [ref]).score for ref in TEXTS)
-    ranked = [TEXTS[place] for place in by_utility(TEXTS, name, "en")]
-    assert sorted(ranked) == sorted(total)
-    values = [total[text] for text in ranked]
-    assert values == sorted(values, reverse=True)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("options", [{}, {"sample": True}], ids=["beam", "samples"])
-def test_mbr_outputs_the_candidate_most_similar_to_the_others(translator, options):
-    candidates = translator.n_best(LINES, 6, **options)
-    found = translator.n_best(LINES, 2, mbr="chrf", candidates=6, **options)
-    for of_line, chosen in zip(candidates, found, strict=True):
-        texts = [h.text for h in of_line]
-        expected = [texts[place] for place in by_utility(texts, "chrf", "en")][:2]
-        assert [h.text for h in chosen] == expected
-    assert translator.translate(["", *LINES], mbr="bleu", candidates=4)[0] == ""

@@ -18,7 +18,6 @@ OPTIONS: list[dict[str, Any]] = [
     {},
     {"beam": 3, "n_best": 3, "length_alpha": 1.2},
     {"token_scores": True, "align": True},
-    {"mbr": "chrf", "candidates": 6},
     {"no_repeat_ngram": 2},
 ]
 

@@ -291,11 +291,10 @@ def test_a_search_can_be_stopped_between_two_positions(translator, monkeypatch, 
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("options", [{"align": True}, {"mbr": "bleu"}])
-def test_scores_and_ranking_can_be_stopped(translator, options):
+def test_scores_can_be_stopped(translator):
     """Each line is a batch, so each line asks once more than its search does."""
     search, complete = StopAt(0), StopAt(0)
-    given = {"batch_tokens": 1, "n_best": 2, "beam": 16}
+    given, options = {"batch_tokens": 1, "n_best": 2, "beam": 16}, {"align": True}
     expected = list(translator.stream(LINES, stop=search, **given))
     assert len(expected) == len(LINES)
     list(translator.stream(LINES, stop=complete, **given, **options))
@@ -470,10 +469,15 @@ TOO_LARGE += ["top_k", "no_repeat_ngram"]
         ({"length_alpha": 1e3}, "length_alpha: 1000.0 is not"),
         ({"batch_tokens": 0}, "batch_tokens: 0 is not"),
         ({"beam": 3, "n_best": 5}, r"n_best \(5\) must not exceed beam \(3\)"),
-        ({"mbr": "chrf", "candidates": 8, "beam": 4}, r"candidates \(8\) .* beam \(4\)"),
-        ({"mbr": "chrf", "candidates": 2, "n_best": 3}, r"n_best \(3\) .* candidates \(2\)"),
-        ({"mbr": "bleu", "reverse_weight": 1}, "mbr cannot be combined with reverse_weight"),
-        ({"candidates": 8}, "candidates requires mbr"),
+        (
+            {"reverse_weight": 1, "candidates": 8, "beam": 4},
+            r"candidates \(8\) .* beam \(4\)",
+        ),
+        (
+            {"reverse_weight": 1, "candidates": 2, "n_best": 3},
+            r"n_best \(3\) .* candidates \(2\)",
+        ),
+        ({"candidates": 8}, "candidates requires reverse_weight"),
         ({"reverse_tag": "<a>"}, "reverse_tag requires reverse_weight"),
         ({"reverse_weight": 1}, "reverse_weight requires a model of the reverse direction"),
         ({"reverse_weight": -1}, "reverse_weight: -1 is not"),

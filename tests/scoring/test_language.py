@@ -6,7 +6,6 @@ import pytest
 
 from nmt import train
 from nmt.apps.evaluate.command import main
-from nmt.decoding.rerank import by_utility
 from nmt.run.folder import RunFolder
 from nmt.run.results import read_summary
 from nmt.scoring.language import bleu_tokenizer, language_of_files, language_of_text
@@ -87,13 +86,6 @@ def test_runs_are_scored_by_the_script_of_their_references(tmp_path):
     run = str(make_run(tmp_path, TEXTS["km"], TEXTS["km"], {"u000100": TEXTS["km"]}, "u000100"))
     for split in ("dev", "test"):
         assert bleu_tokenizer(from_runs([run], split).tgt_lang) == "char"
-
-
-@pytest.mark.parametrize("language", ["km", "xx"])
-def test_candidates_without_spaces_are_compared_by_characters(language):
-    """As words they would all be equally far from each other."""
-    texts = ["ខ្ញុំទៅផ្ទះ", "អ្នកមានឆ្កែ", "អ្នកមានឆ្មា"]
-    assert by_utility(texts, "bleu", language)[-1] == 0
 
 
 def test_a_training_scores_text_without_spaces_by_characters(tmp_path):

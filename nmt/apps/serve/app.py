@@ -409,12 +409,6 @@ class Service:
                 what = f"{name}: {given[name]:,} is above {highest}, the limit of this server"
                 raise Refused(422, "bad_option", what, f"choose at most {highest}")
         options = model.translator.check_options(given)
-        # mbr enlarges the beam; the recipe's own beam is always allowed
-        largest = max(self.limits.beam, model.translator.info.decode.beam)
-        if options.beam > largest:
-            limit = f"above {largest}, the limit of this server"
-            what = f"these options need a beam of {options.beam:,}, {limit}"
-            raise Refused(422, "bad_option", what, "choose smaller candidates or n_best")
         if (work := sum(model.work(lines, options))) > self.limits.work:
             share = self.limits.work / work
             raise Refused(

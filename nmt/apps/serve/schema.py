@@ -11,9 +11,9 @@ from nmt.config.errors import allowed
 from nmt.decoding.options import SearchOptions
 
 # the operator of the server decides about memory; the server loads no reverse model
-EXCLUDED = {"batch_tokens", "reverse_weight", "reverse_tag", "reverse_tgt_tag"}
+EXCLUDED = {"batch_tokens", "reverse_weight", "reverse_tag", "reverse_tgt_tag", "candidates"}
 OPTIONS = [name for name in SearchOptions.model_fields if name not in EXCLUDED]
-PER_BEAM = ("beam", "n_best", "candidates")  # memory and time grow with them
+PER_BEAM = ("beam", "n_best")  # memory and time grow with them
 HIGHEST_OFFSET = 200  # pieces; a translation of a short line needs few more than the line
 LONGEST_TERM = 100  # characters
 MOST_TERMS = 1000
@@ -52,9 +52,6 @@ MEANINGS = {
     "src": "Language of the text, if the model has several source languages.",
     "token_scores": "Add the log-probability of each subword and the probability of each word.",
     "align": "Add the word alignment: which words of the source each word was translated from.",
-    "mbr": "Return the candidates in the order of their average similarity to all candidates, by "
-    "this metric.",
-    "candidates": "For mbr: number of candidates that are compared. Default: 16.",
 }
 
 
