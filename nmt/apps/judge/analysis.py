@@ -16,8 +16,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from nmt.apps.judge.key import SCORE, Key
-from nmt.apps.judge.sheet import Judgement
+from nmt.apps.judge.key import HIGHEST, LOWEST, Key
+from nmt.apps.judge.sheet import SCORE, Judgement
 from nmt.data.text import quantity
 from nmt.scoring.metrics import SIGNIFICANCE_LEVEL
 from nmt.scoring.significance import interval, mean_scores, paired_tests
@@ -34,7 +34,7 @@ class Finding:
     """One row of the result.
 
     Attributes:
-        measure: score or rank, z; wins, ties, losses; agreement_score and so on.
+        measure: score, z; wins, ties, losses; agreement_score and so on.
         system: empty for agreement.
         baseline: the system that it is compared with; empty for means.
         value: mean, difference, number of lines, or Krippendorff's alpha; nan if undefined.
@@ -60,9 +60,7 @@ def analyze(key: Key, judgements: Sequence[Judgement], resamples: int) -> list[F
         judgements: at least one.
     """
     values = np.array([judgement.values for judgement in judgements])  # [judgements, systems]
-    numbers = {key.kind: values}
-    if key.kind == SCORE:
-        numbers[Z] = z_scores([judgement.judge for judgement in judgements], values)
+    numbers = {SCORE: values, Z: z_scores([judgement.judge for judgement in judgements], values)}
     findings: list[Finding] = []
     for measure, matrix in numbers.items():
         findings += _means(key, measure, judgements, matrix, resamples)
@@ -147,7 +145,7 @@ def _preferences(
 ) -> Iterator[Finding]:
     """Count the lines on which more judges prefer the second system, or the first."""
     votes: dict[str, float] = defaultdict(float)
-    for judgement, sign in zip(judgements, _signs(key, values, first, second), strict=True):
+    for judgement, sign in zip(judgements, _signs(values, first, second), strict=True):
         votes[judgement.row.id] += float(sign)
     wins = sum(vote > 0 for vote in votes.values())
     losses = sum(vote < 0 for vote in votes.values())
@@ -158,16 +156,15 @@ def _preferences(
     yield Finding(LOSSES, *names, losses, len(votes))
 
 
-def _signs(key: Key, values: np.ndarray, first: int, second: int) -> np.ndarray:
+def _signs(values: np.ndarray, first: int, second: int) -> np.ndarray:
     """Return 1 for each judgement that prefers the second system, -1 for the first, 0 for none."""
-    signs = np.sign(values[:, second] - values[:, first])
-    return signs if key.kind == SCORE else -signs
+    return np.asarray(np.sign(values[:, second] - values[:, first]))
 
 
 def _agreement(
     key: Key, judgements: Sequence[Judgement], numbers: dict[str, np.ndarray]
 ) -> Iterator[Finding]:
-    pairs = [_signs(key, numbers[key.kind], *pair) for pair in _pairs(key)]
+    pairs = [_signs(numbers[SCORE], *pair) for pair in _pairs(key)]
     for measure, matrix in {**numbers, PREFERENCE: np.stack(pairs, 1)}.items():
         items: dict[tuple[str, int], list[float]] = defaultdict(list)
         for judgement, values in zip(judgements, matrix, strict=True):
@@ -197,9 +194,7 @@ def _cell(value: str | float | None) -> str:
 def table(key: Key, findings: Sequence[Finding]) -> str:
     """Return the findings as a table for people."""
     width = max(map(len, key.systems))
-    titles = {key.kind: f"{key.kind}, {key.lowest} to {key.highest}", Z: "z-score of each judge"}
-    if key.kind != SCORE:
-        titles[key.kind] += ", lower is better"
+    titles = {SCORE: f"score, {LOWEST} to {HIGHEST}", Z: "z-score of each judge"}
     lines = []
     for measure, title in titles.items():
         means = [x for x in findings if x.measure == measure and not x.baseline]
@@ -237,13 +232,12 @@ def judgement_table(key: Key, judgements: Sequence[Judgement]) -> str:
     """Return each judgement as tab-separated lines, with the texts that were judged."""
     values = np.array([judgement.values for judgement in judgements])
     standard = z_scores([judgement.judge for judgement in judgements], values)
-    z = [Z] if key.kind == SCORE else []
     texts = ["comment", "source", "translation"]
-    rows = ["\t".join(["judge", "line", "document", "system", key.kind, *z, *texts])]
+    rows = ["\t".join(["judge", "line", "document", "system", SCORE, Z, *texts])]
     for judgement, row_z in zip(judgements, standard, strict=True):
         for place, name in enumerate(key.systems):
             cells = [judgement.judge, str(judgement.row.line), judgement.row.document, name]
-            cells += [f"{judgement.values[place]:g}", *[f"{row_z[place]:.4f}"] * len(z)]
+            cells += [f"{judgement.values[place]:g}", f"{row_z[place]:.4f}"]
             cells += [judgement.comment, judgement.source, judgement.translations[place]]
             rows.append("\t".join(" ".join(cell.split()) for cell in cells))
     return "".join(f"{row}\n" for row in rows)

@@ -14,17 +14,17 @@ from nmt.errors import UserError
 
 SHEET, READ = "sheet", "read"
 SUFFIX = ".xlsx"
-DEFAULTS = {"kind": "score", "sample": 100, "seed": 1, "resamples": 1000}
+DEFAULTS = {"sample": 100, "seed": 1, "resamples": 1000}
 # options of one action only
 OWN = {
-    SHEET: ("kind", "sample", "seed", "ref", "documents"),
+    SHEET: ("sample", "seed", "ref", "documents"),
     READ: ("key", "resamples"),
 }
 
 EXAMPLES = """\
 examples:
   %(prog)s sheet test.gl a.en b.en -o sheet.xlsx
-  %(prog)s sheet test.gl a.en b.en c.en --kind rank -o sheet.xlsx
+  %(prog)s sheet test.gl a.en b.en c.en -o sheet.xlsx
   %(prog)s read anna.xlsx ben.xlsx --key sheet.key.json"""
 
 
@@ -34,7 +34,7 @@ def parser() -> argparse.ArgumentParser:
         "nmt-judge",
         usage="%(prog)s sheet SRC SYSTEM SYSTEM [SYSTEM] -o SHEET.xlsx [options]\n"
         "       %(prog)s read SHEET.xlsx [...] --key SHEET.key.json [options]",
-        description="sheet: write a workbook in which people judge the translations of two or "
+        description="sheet: write a workbook in which people score the translations of two or "
         "three systems without knowing which is which. read: compare the systems by the filled "
         "workbooks.",
         epilog=EXAMPLES,
@@ -56,12 +56,6 @@ def parser() -> argparse.ArgumentParser:
     )
     p.add_argument("--force", action="store_true", help="replace existing files")
     sheet = p.add_argument_group("sheet")
-    sheet.add_argument(
-        "--kind",
-        choices=("score", "rank"),
-        help="what judges give each translation: a score from 0 to 100, or a rank, 1 for the best; "
-        "default: score",
-    )
     sheet.add_argument("--ref", metavar="F", help="reference, which the judges see")
     sheet.add_argument(
         "--documents",
@@ -127,7 +121,7 @@ def _make(args: argparse.Namespace) -> None:
     rows = draw_rows(sources, list(read.values()), refs, documents, args.sample, args.seed)
     if not rows:
         raise UserError("every line is empty", at=source, fix="give the source text")
-    key = Key(args.kind, tuple(names), source, args.seed, tuple(row for row, _ in rows))
+    key = Key(tuple(names), source, args.seed, tuple(row for row, _ in rows))
     text = key.text().encode()
     # a killed command may have left its key alone
     is_own = not output.exists() and key_file.is_file() and key_file.read_bytes() == text

@@ -21,7 +21,7 @@ from nmt.errors import UserError
 from nmt.runtime.files import LARGE, read_text
 
 FORMAT = 1
-SCORE, RANK = "score", "rank"  # what judges give each translation
+LOWEST, HIGHEST = 0, 100  # what a judge may give a translation
 _SEAL = "sha256"  # key of the file: of its other values
 
 
@@ -48,27 +48,12 @@ class Row:
 
 @dataclass(frozen=True)
 class Key:
-    """The key of a sheet.
+    """The key of a sheet."""
 
-    Attributes:
-        kind: SCORE (0 to 100) or RANK (1 is best, equal ranks are allowed).
-    """
-
-    kind: str
     systems: tuple[str, ...]
     source: str
     seed: int
     rows: tuple[Row, ...]
-
-    @property
-    def highest(self) -> int:
-        """The largest number that a judge may write."""
-        return 100 if self.kind == SCORE else len(self.systems)
-
-    @property
-    def lowest(self) -> int:
-        """The smallest number that a judge may write."""
-        return 0 if self.kind == SCORE else 1
 
     def text(self) -> str:
         """Return the content of the file."""

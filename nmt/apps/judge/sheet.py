@@ -11,33 +11,27 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from nmt.apps.judge.key import SCORE, Key, Row, row_id
+from nmt.apps.judge.key import HIGHEST, LOWEST, Key, Row, row_id
 from nmt.data.text import quantity
 from nmt.errors import UserError, install_fix
 
 LETTERS = "ABC"
-ROW, DOCUMENT, SOURCE, REFERENCE, TRANSLATION, COMMENT = (
-    "row", "document", "source", "reference", "translation", "comment",
+ROW, DOCUMENT, SOURCE, REFERENCE, TRANSLATION, SCORE, COMMENT = (
+    "row", "document", "source", "reference", "translation", "score", "comment",
 )  # fmt: skip
 SHOWN_FAULTS = 10  # of the cells that cannot be read
 _WIDTHS = {ROW: 8, DOCUMENT: 14, SOURCE: 45, REFERENCE: 45, TRANSLATION: 45, COMMENT: 30}
 _LONGEST = 32_767  # characters of a cell
 _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f]")  # not allowed in a workbook
 _YELLOW, _GRAY = "FFF7D6", "E8E8E8"
-INSTRUCTIONS = {
-    "score": """\
+INSTRUCTIONS = """\
 Read the source. Then give each translation a number from 0 to 100.
 Does it say what the source says, all of it and nothing else?
 100: it says everything, in good language.
 66: it says most of it.
 33: it says some of it.
 0: it says none of it.
-Any whole number between these is allowed. Equally good translations get the same number.""",
-    "rank": """\
-Read the source. Then give each translation a rank: 1 for the best, 2 for the next.
-Equally good translations get the same rank.""",
-}  # fmt: skip
-RULES = """\
+Any whole number between these is allowed. Equally good translations get the same number.
 The letters A, B and C stand for other systems in other rows.
 Write into the yellow cells only. If you cannot judge a row, leave its yellow cells empty.
 Judge the rows of a document in their order: a translation may depend on the rows before it.
@@ -85,7 +79,7 @@ def write_sheet(key: Key, texts: Sequence[Sequence[str]], by_document: bool, fil
     help_page = book.active
     help_page.title = "Instructions"
     help_page.column_dimensions["A"].width = 110
-    for line in f"{INSTRUCTIONS[key.kind]}\n{RULES}".splitlines():
+    for line in INSTRUCTIONS.splitlines():
         help_page.append([line])
         help_page.cell(help_page.max_row, 1).alignment = Alignment(wrap_text=True)
     page = book.create_sheet("Judge")
@@ -96,8 +90,8 @@ def write_sheet(key: Key, texts: Sequence[Sequence[str]], by_document: bool, fil
         page.column_dimensions[cell.column_letter].width = width
     page.freeze_panes = page.cell(2, titles.index(SOURCE) + 1)
     limits = {"type": "whole", "operator": "between", "allow_blank": True}
-    allowed = DataValidation(formula1=str(key.lowest), formula2=str(key.highest), **limits)
-    allowed.error = f"Write a whole number from {key.lowest} to {key.highest}."
+    allowed = DataValidation(formula1=str(LOWEST), formula2=str(HIGHEST), **limits)
+    allowed.error = f"Write a whole number from {LOWEST} to {HIGHEST}."
     page.add_data_validation(allowed)
     yellow, line = PatternFill("solid", fgColor=_YELLOW), Side(style="thin")
     before = None
@@ -110,7 +104,7 @@ def write_sheet(key: Key, texts: Sequence[Sequence[str]], by_document: bool, fil
                 cell.border = Border(top=line)
             if title in (ROW, DOCUMENT):
                 _set_text(cell, row.id if title == ROW else row.document, file)
-            elif title == COMMENT or title.startswith(f"{key.kind} "):
+            elif title == COMMENT or title.startswith(f"{SCORE} "):
                 cell.fill, cell.protection = yellow, Protection(locked=False)
                 if title != COMMENT:
                     allowed.add(cell)
@@ -127,7 +121,7 @@ def write_sheet(key: Key, texts: Sequence[Sequence[str]], by_document: bool, fil
 
 def _columns(key: Key) -> list[tuple[str, str]]:
     """Return the titles of the columns of each system: its translation, and what judges give it."""
-    return [(f"{TRANSLATION} {x}", f"{key.kind} {x}") for x in LETTERS[: len(key.systems)]]
+    return [(f"{TRANSLATION} {x}", f"{SCORE} {x}") for x in LETTERS[: len(key.systems)]]
 
 
 def _set_text(cell: Any, text: str, file: str) -> None:
@@ -270,15 +264,12 @@ class _Reader:
         text = _text(cell).strip()
         if not text:
             return None
-        lowest, highest = self.key.lowest, self.key.highest
         try:
             value = float(text.replace(",", "."))
         except ValueError:
             value = math.nan
-        whole = self.key.kind == SCORE or value == round(value, 0)
-        if not (lowest <= value <= highest and whole):
-            what = "a number" if self.key.kind == SCORE else "a whole number"
-            self._fault(cell, f"{text[:40]!r} is not {what} from {lowest} to {highest}")
+        if not LOWEST <= value <= HIGHEST:
+            self._fault(cell, f"{text[:40]!r} is not a number from {LOWEST} to {HIGHEST}")
             return None
         return value
 

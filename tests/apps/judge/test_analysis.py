@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from nmt.apps.judge.analysis import analyze, krippendorff_alpha, sign_test, z_scores
-from nmt.apps.judge.key import RANK, SCORE, Key, Row
+from nmt.apps.judge.key import Key, Row
 from nmt.apps.judge.sheet import Judgement
 from nmt.scoring.significance import mean_scores, mean_statistics, paired_tests
 
@@ -16,12 +16,12 @@ from nmt.scoring.significance import mean_scores, mean_statistics, paired_tests
 OBSERVERS = ["123321412...", "1233224125.3", ".3332342251.", "12332441251."]
 
 
-def key(kind: str, lines: int, systems: str = "ab", documents: int = 0) -> Key:
+def key(lines: int, systems: str = "ab", documents: int = 0) -> Key:
     rows = [
         Row(f"{n}-x", n, f"d{n % documents}" if documents else "", tuple(range(len(systems))))
         for n in range(1, lines + 1)
     ]
-    return Key(kind, tuple(systems), "src", 1, tuple(rows))
+    return Key(tuple(systems), "src", 1, tuple(rows))
 
 
 def judged(sheet: Key, judge: str, values: np.ndarray) -> list[Judgement]:
@@ -64,14 +64,14 @@ def test_z_scores_take_the_scale_of_a_judge_away():
 def test_means_differences_and_preferences_of_one_judge():
     rng = np.random.default_rng(2)
     values = rng.integers(0, 90, size=(40, 2)) + np.array([0, 10])
-    sheet = key(SCORE, 40)
+    sheet = key(40)
     found = {(x.measure, x.system): x for x in analyze(sheet, judged(sheet, "j", values), 200)
              if not x.baseline or x.measure != "z"}  # fmt: skip
     runs = [[[mean_statistics(list(column))]] for column in values.T.astype(float)]
     tests = paired_tests(mean_scores, *runs, 200)
     difference = next(
         x for x in analyze(sheet, judged(sheet, "j", values), 200)
-        if (x.measure, x.baseline) == (SCORE, "a")
+        if (x.measure, x.baseline) == ("score", "a")
     )  # fmt: skip
     assert (difference.value, difference.p_value) == (tests.difference, tests.bootstrap)
     assert difference.value == pytest.approx(values[:, 1].mean() - values[:, 0].mean())
@@ -87,7 +87,7 @@ def test_documents_are_drawn_as_a_whole():
     """Equal lines within a document make intervals wide, as if each document were one line."""
     rng = np.random.default_rng(3)
     of_documents = rng.integers(0, 101, size=(5, 2)).astype(float)
-    whole = key(SCORE, 100, documents=5)
+    whole = key(100, documents=5)
     values = np.array([of_documents[row.line % 5] for row in whole.rows])
 
     def width(sheet: Key, values: np.ndarray) -> float:
@@ -95,21 +95,20 @@ def test_documents_are_drawn_as_a_whole():
         return mean.high - mean.low
 
     first = np.array([of_documents[n % 5] for n in range(1, 6)])
-    assert width(whole, values) == pytest.approx(width(key(SCORE, 5), first))
-    assert width(whole, values) > 2 * width(key(SCORE, 100), values)
+    assert width(whole, values) == pytest.approx(width(key(5), first))
+    assert width(whole, values) > 2 * width(key(100), values)
 
 
-def test_ranks_of_three_systems_by_two_judges():
-    sheet = key(RANK, 3, "abc")
-    anna = np.array([[1, 2, 3], [1, 2, 3], [2, 1, 2]])
-    ben = np.array([[1, 3, 2], [2, 1, 3], [2, 1, 1]])
+def test_preferences_of_three_systems_by_two_judges():
+    sheet = key(3, "abc")
+    anna = np.array([[9, 8, 7], [9, 8, 7], [8, 9, 8]])
+    ben = np.array([[9, 7, 8], [8, 9, 7], [8, 9, 9]])
     found = {
         (x.measure, x.system, x.baseline): x
         for x in analyze(sheet, [*judged(sheet, "anna", anna), *judged(sheet, "ben", ben)], 100)
     }
-    assert found["rank", "a", ""].value == pytest.approx(9 / 6)
+    assert found["score", "a", ""].value == pytest.approx(51 / 6)
     # b against a: line 1 loses twice, line 2 is one each, line 3 wins twice
     assert [found[name, "b", "a"].value for name in ("wins", "ties", "losses")] == [1, 1, 1]
     assert [found[name, "c", "b"].value for name in ("wins", "ties", "losses")] == [0, 1, 2]
-    assert found["agreement_rank", "", ""].count == 9
-    assert not any(measure == "z" for measure, *_ in found)
+    assert found["agreement_score", "", ""].count == 9

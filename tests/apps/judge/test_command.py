@@ -63,7 +63,7 @@ def fill(name: str, judge: Callable[[str, int], Any], change: Callable[[Any], No
     titles = [cell.value for cell in page[1]]
     for number, cells in enumerate(page.iter_rows(min_row=2)):
         for title, cell in zip(titles, cells, strict=True):
-            if title.startswith(("score ", "rank ")):
+            if title.startswith("score "):
                 text = cells[titles.index(f"translation {title[-1]}")].value
                 cell.value = judge(text, number)
     if change:
@@ -177,20 +177,6 @@ def test_filled_sheets_are_read_whatever_their_order(files, capsys):
     assert float(found["score", "poor", "good"]["p_value"]) < 0.05
     assert float(found["agreement_z", "", ""]["value"]) > 0.6
     assert float(found["agreement_score", "", ""]["value"]) < 0.5
-
-
-def test_ranks(files, capsys):
-    make("--kind", "rank", "fair")
-    order = {"=good": 1, "fair": 2, "poor": 2}
-    filled = fill("anna.xlsx", lambda text, number: order[text.split()[0]])
-    found = read(capsys, filled)
-    assert [found["rank", name, ""]["value"] for name in ("good", "poor")] == ["1.0000", "2.0000"]
-    assert found["losses", "poor", "good"]["value"] == "29"
-    assert found["ties", "fair", "poor"]["value"] == "29"
-    fill("anna.xlsx", lambda text, number: 1.5 if number == 2 else 1)
-    message = refused(capsys, "read", "anna.xlsx", "--key", "sheet.key.json")
-    assert "3 cells cannot be used" in message
-    assert "anna.xlsx:D4: '1.5' is not a whole number from 1 to 3" in message
 
 
 FAULTS: dict[str, tuple[Callable[[Any], None], str]] = {
