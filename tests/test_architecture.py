@@ -169,7 +169,7 @@ def test_every_change_of_the_keys_is_deliberate():
 
 
 FROZEN = """
-task src tgt out seed device precision graphs time_limit expected_speed
+task src tgt out seed device precision graphs time_limit
 data.train data.dev data.test data.temperature data.download
 data.tokenized data.max_len data.max_pieces data.batch_tokens data.block data.rebatch data.checks
 data.max_overlap data.normalize data.augment segment[fastbpe].merges segment[fastbpe].codes

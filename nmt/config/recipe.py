@@ -563,9 +563,6 @@ class Recipe(ConfigBase):
     time_limit: float | None = key(None, "O", gt=0)
     """hours of training, in all sessions of the run together, after which the run saves its state,
     scores the test set and ends; none = no limit"""
-    expected_speed: float | None = key(None, "O", gt=0)
-    """target tokens per second that nmt-train --suggest measured; a run at under half of this speed
-    prints a note; none = no note"""
     data: DataConfig
     segment: SegmentConfig = FastBpeConfig()
     model: ModelConfig = ModelConfig()

@@ -24,7 +24,6 @@ FREE_ON_RESUME = frozenset(
         "precision",  # like the device, it changes rounding, and may change dropout masks
         "graphs",  # without them, batches are not padded, so dropout masks differ
         "time_limit",
-        "expected_speed",
         "data.train",
         "data.dev",
         "data.test",

@@ -26,7 +26,6 @@ DIVERGED = 100  # times ln(types)
 BAR_WIDTH = 20  # characters
 SMALLEST_LOSS = 1e-9  # nats per token, the least that another loss is divided by
 MINUTE, HALF_HOUR = 60.0, 1800.0  # seconds of updates that a speed is computed from
-SLOW = 0.5  # of the expected speed
 
 
 class Pace:
@@ -57,11 +56,6 @@ class Pace:
     def pause(self, seconds: float) -> None:
         """Leave out seconds that were spent between two updates."""
         self._paused += seconds
-
-    @property
-    def seconds(self) -> float:
-        """Seconds of updates so far, or of the last half hour."""
-        return self._last[0] - self._marks[0][0] if self._marks else 0.0
 
     def per_second(self, window: float) -> tuple[float, float] | None:
         """Return updates and tokens per second of the last ``window`` seconds of updates.
@@ -102,7 +96,7 @@ class Progress:
         # an average of checkpoints and the test set are scored after the last update
         self._after_training = has_test + (recipe.train.average > 1)
         self._activity, self._began = "", 0.0
-        self._ended = self._is_slow = False
+        self._ended = False
 
     @contextlib.contextmanager
     def validation(self) -> Iterator[None]:
@@ -146,22 +140,6 @@ class Progress:
         if self._activity:  # a part of a validation is done
             left = max(0.0, left - min(per_validation, self._now() - self._began))
         return left
-
-    def slow_note(self) -> str | None:
-        """Return a note, once, if a minute of updates has under half of the expected speed."""
-        expected = self.recipe.expected_speed
-        if expected is None or self._is_slow or self.pace.seconds < MINUTE:
-            return None
-        speed = self.pace.per_second(MINUTE)
-        self._is_slow = speed is not None and speed[1] < SLOW * expected
-        if speed is None or not self._is_slow:
-            return None
-        return (
-            f"note: this run trains on {speed[1]:,.0f} target tokens/s, and expected_speed is "
-            f"{expected:,.0f}, so it takes {expected / speed[1]:.1f} times as long\n  -> check "
-            "whether other programs use the machine, and OMP_NUM_THREADS; on another machine, run "
-            "nmt-train --suggest again"
-        )
 
     def status(self) -> str:
         """Return one line: updates, time left, speed, loss and the best dev score."""

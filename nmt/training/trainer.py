@@ -240,8 +240,6 @@ class Trainer:
         if self.state.update % self.check_every == 0:
             self._check_gradients(batches)
         self.state.seconds = time.monotonic() - self.started
-        if note := self.progress.slow_note():
-            self.log.text(note)
         if self.state.update % self.recipe.train.log_every == 0:
             self._log_interval(norm)
             self._check_divergence()

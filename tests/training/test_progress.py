@@ -65,33 +65,6 @@ def ended() -> TrainState:
     return TrainState(update=1000, history=[(100 * i, 1.0) for i in range(1, 11)])
 
 
-@pytest.mark.parametrize(
-    ("seconds", "count", "noted"),
-    [
-        (1.0, 62, True),  # 10 tokens/s
-        (1.0, 60, False),  # the first update is not counted
-        (0.45, 200, False),  # 22 tokens/s are over half of 40
-        (30.0, 4, True),
-    ],
-)
-def test_a_slow_run_is_noted_once(make, seconds, count, noted):
-    progress, clock = make(TrainState(), "expected_speed=40")
-    step(progress, clock, 0.01, 1)
-    step(progress, clock, seconds, count - 1)
-    note = progress.slow_note()
-    assert (note is not None) == noted
-    if note is not None:
-        assert {f"{10 / seconds:,.0f}", "40"} <= set(re.findall(r"[\d.]+", note))
-        step(progress, clock, seconds, 1)
-        assert progress.slow_note() is None
-
-
-def test_a_run_without_an_expected_speed_is_never_slow(make):
-    progress, clock = make(TrainState())
-    step(progress, clock, 30.0, 9)
-    assert progress.slow_note() is None
-
-
 def test_the_time_left_includes_validations_and_the_test_set_once_one_is_timed(make):
     progress, clock = make(TrainState(update=150, history=[(100, 1.0)]), has_test=True)
     step(progress, clock, 0.5, 10)

@@ -214,11 +214,7 @@ def _environment(run: ReportedRun) -> dict[str, object]:
 
 def _speed(run: ReportedRun) -> str | None:
     values = run.metrics.curve("train", "tokens_per_second").values
-    if not len(values):
-        return None
-    expected = run.recipe.expected_speed
-    known = "" if expected is None else f" ({expected:,.0f} expected)"
-    return f"{np.median(values):,.0f}{known}"
+    return f"{np.median(values):,.0f}" if len(values) else None
 
 
 def _scores(

@@ -86,7 +86,7 @@ def recipe_text(
     if not from_parent:
         head.append('# T below: "Transformers without Tears" (Nguyen and Salazar 2019)')
     choices = [*suggestion.choices]
-    choices[2:2] = [_precision(expectation), _speed(expectation)]
+    choices[2:2] = [_precision(expectation)]
     return "\n#\n".join(head) + "\n" + _keys(choices, folder)
 
 
@@ -211,11 +211,6 @@ def _precision(expectation: Expectation) -> Choice:
         else "the only format that this device computes fast"
     )
     return Choice("precision", expectation.best.precision, why)
-
-
-def _speed(expectation: Expectation) -> Choice:
-    speed = max(1, round(expectation.speed))
-    return Choice("expected_speed", speed, "target tokens/s, measured; a slow run prints a note")
 
 
 def _keys(choices: Iterable[Choice], folder: Path) -> str:

@@ -302,7 +302,6 @@ def test_the_recipe_names_the_fastest_precision_and_number_of_threads():
     facts = facts_of()
     found = suggest(PATHS, facts, gpu=False)
     assert "\nprecision: fp32 " in text(facts, found)
-    assert "\nexpected_speed: " in text(facts, found)
     assert "OMP_NUM_THREADS" not in text(facts, found)
     one = {Setting("fp32", 1): 600.0, Setting("fp32", 2): 500.0}
     assert "OMP_NUM_THREADS=1" in text(facts, found, dataclasses.replace(ON_CPU, speeds=one))
