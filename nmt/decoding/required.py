@@ -18,7 +18,9 @@ from nmt.decoding.constraints import TargetPieces
 from nmt.decoding.engine import Engine, Hypothesis, Scorer, SearchInput, Stop, ignore
 from nmt.decoding.options import SearchOptions
 
-PLACES = 5  # that are tried for the phrases of a line
+# for each input: how many places are scored, and how many searches begin there; a round forces one
+# phrase, and the last one all that are still missing
+SCORED, TRIED, ROUNDS = 48, 4, 5
 
 
 def search_again(
@@ -32,8 +34,6 @@ def search_again(
 ) -> None:
     """Replace the hypotheses of inputs that lack required phrases; others stay as they are.
 
-    Each round forces one more phrase, so the rounds are at most as many as the phrases.
-
     Args:
         results: of a search without the phrases, best first; changed in place.
     """
@@ -43,29 +43,36 @@ def search_again(
         return [h for h in hypotheses if not list(_missing(require, codec.pieces(h), codec))]
 
     open_rows: dict[int, list[Hypothesis]] = {}
-    for row, hypotheses in enumerate(results):
-        results[row] = complete(row, hypotheses)
-        if not results[row]:
-            open_rows[row] = hypotheses[:1]
-    while open_rows:
-        tried = [
-            (row, prefix, size)
-            for row, hypotheses in open_rows.items()
-            for prefix, size in _places(inputs[row], hypotheses, codec, scorer.longest_target)
-        ]
-        chosen = _most_likely(scorer, inputs, tried, options, stop)
-        forced = [replace(inputs[row], prefix=prefix) for row, prefix in chosen]
-        found: dict[int, list[Hypothesis]] = defaultdict(list)
+    for row, part in enumerate(inputs):
+        if part.require and results[row]:
+            done = complete(row, results[row])
+            if not done:
+                open_rows[row] = results[row][:1]
+            results[row] = done or results[row]
+    for number in range(1, ROUNDS + 1):
+        if not open_rows:
+            return
+        if number < ROUNDS:
+            places = [
+                (row, prefix, size)
+                for row, hypotheses in open_rows.items()
+                for prefix, size in _places(inputs[row], hypotheses, codec, scorer.longest_target)
+            ]
+            prefixes = _most_likely(scorer, inputs, places, options, stop)
+        else:
+            prefixes = [(row, _at_end(inputs[row], h[0], codec)) for row, h in open_rows.items()]
+        forced = [replace(inputs[row], prefix=prefix) for row, prefix in prefixes]
+        found: dict[int, dict[tuple[int, ...], Hypothesis]] = defaultdict(dict)
         searched = engine.search(forced, options, stop, ignore)
-        for (row, prefix), hypotheses in zip(chosen, searched, strict=True):
-            found[row] += [replace(h, forced=prefix) for h in hypotheses]
+        for (row, prefix), hypotheses in zip(prefixes, searched, strict=True):
+            found[row] |= {tuple(h.ids): replace(h, forced=prefix) for h in hypotheses}
         open_rows = {}
-        for row, hypotheses in found.items():
-            hypotheses.sort(key=lambda h: -h.score)
-            unique = {tuple(h.ids): h for h in reversed(hypotheses)}
-            results[row] = complete(row, list(reversed(unique.values())))[: options.wanted]
-            if not results[row]:
-                open_rows[row] = hypotheses[:PLACES]
+        for row, unique in found.items():
+            best = sorted(unique.values(), key=lambda h: -h.score)
+            done = complete(row, best)
+            if not done:
+                open_rows[row] = best[:TRIED]
+            results[row] = (done or best)[: options.wanted]
 
 
 def _missing(
@@ -78,38 +85,62 @@ def _missing(
 
 def _places(
     part: SearchInput, hypotheses: Sequence[Hypothesis], codec: TextCodec, longest: int
-) -> Iterator[tuple[TargetPieces, int]]:
-    """Yield each beginning of hypotheses with a missing phrase after it, and the phrase's length.
+) -> list[tuple[TargetPieces, int]]:
+    """List beginnings of hypotheses with a missing phrase after them, and the phrase's length.
 
-    A beginning is at least what is forced already.
+    A beginning is at least what is forced already. A form with a capital letter, of which another
+    form has none, begins the translation. Of many places, some at equal distances are listed.
     """
+    places = []
     for hypothesis in hypotheses:
         pieces, forced = codec.pieces(hypothesis), len(hypothesis.forced.ids)
         for forms in _missing(part.require, pieces, codec):
+            texts = {codec.strings.join(form.pieces) for form in forms}
             for form in forms:
+                text = codec.strings.join(form.pieces)
+                word = text.lstrip(" ")
+                small = text.replace(word[:1], word[:1].lower(), 1)
+                at_start = small != text and small in texts
                 for end in codec.strings.places(pieces, form.pieces):
                     fits = end == forced or end + len(form.ids) < longest
-                    if end >= forced and fits:
-                        ids = (*hypothesis.ids[:end], *form.ids)
-                        yield TargetPieces((*pieces[:end], *form.pieces), ids), len(form.ids)
+                    if end >= forced and fits and not (at_start and end):
+                        places.append((hypothesis, end, form))
+    places = places[:: 1 + (len(places) - 1) // SCORED]
+    return [(_after(codec, *place), len(place[-1].ids)) for place in places]
+
+
+def _after(codec: TextCodec, hypothesis: Hypothesis, end: int, form: TargetPieces) -> TargetPieces:
+    pieces = (*codec.pieces(hypothesis)[:end], *form.pieces)
+    return TargetPieces(pieces, (*hypothesis.ids[:end], *form.ids))
+
+
+def _at_end(part: SearchInput, hypothesis: Hypothesis, codec: TextCodec) -> TargetPieces:
+    """Put all missing phrases after a hypothesis."""
+    prefix = TargetPieces(tuple(codec.pieces(hypothesis)), tuple(hypothesis.ids))
+    for forms in _missing(part.require, prefix.pieces, codec):
+        count = len(prefix.pieces)
+        fitting = (f for f in forms if count in codec.strings.places(prefix.pieces, f.pieces))
+        form = next(fitting, forms[0])
+        prefix = TargetPieces((*prefix.pieces, *form.pieces), (*prefix.ids, *form.ids))
+    return prefix
 
 
 def _most_likely(
     scorer: Scorer,
     inputs: Sequence[SearchInput],
-    tried: Sequence[tuple[int, TargetPieces, int]],
+    places: Sequence[tuple[int, TargetPieces, int]],
     options: SearchOptions,
     stop: Stop,
 ) -> list[tuple[int, TargetPieces]]:
     """Choose for each row the places where the phrase is most likely after what precedes it."""
-    pairs = [(inputs[row].ids, np.array(p.ids), inputs[row].line) for row, p, _ in tried]
+    pairs = [(inputs[row].ids, np.array(p.ids), inputs[row].line) for row, p, _ in places]
     scores = scorer.score(pairs, options.model_copy(update={"align": False}), stop, ignore)
     of_row: dict[int, dict[TargetPieces, float]] = defaultdict(dict)
-    for (row, prefix, size), score in zip(tried, scores, strict=True):
+    for (row, prefix, size), score in zip(places, scores, strict=True):
         end = len(prefix.ids)
         of_row[row][prefix] = sum(score.log_probs[end - size : end])
     return [
         (row, prefix)
-        for row, places in of_row.items()
-        for prefix in sorted(places, key=places.__getitem__, reverse=True)[:PLACES]
+        for row, values in of_row.items()
+        for prefix in sorted(values, key=values.__getitem__, reverse=True)[:TRIED]
     ]

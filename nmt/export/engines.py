@@ -316,7 +316,7 @@ def _is_intact(folder: Path) -> bool:
 
 def finds_the_same(inputs: Sequence[SearchInput], options: SearchOptions) -> bool:
     """Return whether both engines find the same hypothesis of each input."""
-    free = not any(i.prefix.ids or i.require for i in inputs)
+    free = not any(i.prefix.ids for i in inputs)
     same_rule = options.beam == 1 or options.stop_rule == "count"
     return same_rule and options.changed <= SAME_RESULT and free
 

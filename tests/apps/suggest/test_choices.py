@@ -343,7 +343,7 @@ def test_each_key_has_a_reason_and_the_text_reads_as_the_recipe(tmp_path):
     found = suggest(PATHS, facts, gpu=False)
     written = text(facts, found)
     keys = [line for line in written.splitlines() if ": " in line and not line.startswith("#")]
-    assert len(keys) == len(found.choices) + 2  # and precision and speed
+    assert len(keys) == len(found.choices) + 1  # and precision
     assert [line for line in keys if "# " not in line] == []
     assert max(map(len, written.splitlines())) <= 100
     path = tmp_path / "gl-en.yaml"
