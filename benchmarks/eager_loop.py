@@ -1,4 +1,6 @@
-"""The baseline of several benchmarks: ``torch.nn.Transformer`` in an eager training loop.
+"""The baseline of several benchmarks: a model of others in an eager training loop.
+
+The model is ``torch.nn.Transformer``, with the weights of ours, or one of Hugging Face.
 
 The loop does what older toolkits do: padded batches, ``F.cross_entropy``, ``clip_grad_norm_``, and
 loss and norm read from the device at each update. Its optimizer is always fused Adam, for any
@@ -8,7 +10,7 @@ loss and norm read from the device at each update. Its optimizer is always fused
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import numpy as np
 import torch
@@ -41,23 +43,29 @@ def baseline_recipe(recipe: Recipe) -> Recipe:
 
 
 class EagerLoop:
-    """Train ``nn.Transformer``, starting from the weights of our model.
+    """Train a model of others, starting from the weights of ours where ``build`` copies them.
 
     Args:
         recipe: from ``baseline_recipe``.
         prepared: the recipe's data.
         device: where the model is.
         random_order: batch sentences in random order instead of by length.
+        build: makes the model, which returns logits for padded ids, from ours.
     """
 
     def __init__(
-        self, recipe: Recipe, prepared: Prepared, device: torch.device, random_order: bool = False
+        self,
+        recipe: Recipe,
+        prepared: Prepared,
+        device: torch.device,
+        random_order: bool = False,
+        build: Callable[[Transformer], nn.Module] = TorchTransformer,
     ) -> None:
         self.recipe, self.prepared, self.device = recipe, prepared, device
         self.make_batches = random_batches if random_order else make_batches
         ours = Transformer(model_config(recipe.model), len(prepared.vocab))
         ours.init_weights(torch.Generator().manual_seed(recipe.seed))
-        self.model = TorchTransformer(ours).to(device)
+        self.model = build(ours).to(device)
         self.precision = resolve_precision(recipe.precision, device)
         adam = {"betas": recipe.optim.betas, "eps": recipe.optim.eps}
         self.optimizer = torch.optim.Adam(self.model.parameters(), fused=True, **adam)

@@ -2,10 +2,10 @@
 
     python -m benchmarks.gpu_training RECIPE [key=value ...] [--batch-tokens 4096 ...]
 
-All contenders train a model of the recipe's size on the same batches. Apart from the one with the
-recipe's own norm, their losses must be equal before anything is timed. Rounds alternate, medians
-are reported, and the GPU is synchronized only at the ends of a round. A row is printed when its
-last round has ended; standard error tells what runs, and the speed of each round.
+All contenders train a model of the recipe's size on the same batches. The losses of those with
+equal weights (all but the last two) must be equal before anything is timed. Rounds alternate,
+medians are reported, and the GPU is synchronized only at the ends of a round. A row is printed when
+its last round has ended; standard error tells what runs, and the speed of each round.
 
 | contender | what it is |
 |---|---|
@@ -13,6 +13,7 @@ last round has ended; standard error tells what runs, and the speed of each roun
 | ours, without CUDA graphs | the same with graphs: off |
 | ours, as in the recipe | the same with the recipe's norm, embeddings and word dropout |
 | eager loop | nn.Transformer on padded batches, autocast, fused Adam; reads loss and norm |
+| Hugging Face | M2M-100 of this size in the same loop, with its own weights |
 
 tokens/s are target tokens without padding. MFU is defined in flops.py; its peak is measured first.
 Start-up is the time of the warm-up minus the time that as many later updates take.
@@ -27,6 +28,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator, Sequence
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -36,11 +38,15 @@ from tqdm import tqdm
 from benchmarks.common import machine, make_trainer, smoothed_loss
 from benchmarks.eager_loop import EagerLoop, baseline_recipe, first_batch
 from benchmarks.flops import flops_per_token, peak_flops
+from benchmarks.hugging_face import HuggingFaceTransformer
 from nmt.config.load import load_recipe
 from nmt.config.recipe import Recipe
 from nmt.data.prepare import Prepared, prepare
 from nmt.data.workers import Prefetcher
 from nmt.runtime.device import DTYPES, resolve_device, resolve_precision
+
+# contenders whose weights differ from those of the others
+RECIPE, HUGGING_FACE = "ours, as in the recipe", "Hugging Face"
 
 
 class Contender(Protocol):
@@ -86,7 +92,9 @@ def contenders(recipe: Recipe, prepared: Prepared, device: torch.device) -> dict
     if device.type == "cuda":
         off = same.model_copy(update={"graphs": "off"})
         found["ours, without CUDA graphs"] = Ours(off, prepared, device)
-    found["ours, as in the recipe"] = Ours(recipe, prepared, device)
+    found[RECIPE] = Ours(recipe, prepared, device)
+    if find_spec("transformers"):
+        found[HUGGING_FACE] = EagerLoop(same, prepared, device, build=HuggingFaceTransformer)
     return found
 
 
@@ -113,7 +121,7 @@ def compare(recipe: Recipe, prepared: Prepared, args: argparse.Namespace) -> Ite
     peak = peak_flops(DTYPES[resolve_precision(recipe.precision, device)], device)
     report("building the contenders and comparing their losses")
     by_name = contenders(recipe, prepared, device)
-    losses = {n: c.loss() for n, c in by_name.items() if n != "ours, as in the recipe"}
+    losses = {n: c.loss() for n, c in by_name.items() if n not in (RECIPE, HUGGING_FACE)}
     if max(losses.values()) > min(losses.values()) * (1 + 1e-4):
         raise SystemExit(f"the contenders do not compute the same model: losses {losses}")
     corpus, types = prepared.train, len(prepared.vocab)

@@ -40,7 +40,7 @@ def prepare(args: argparse.Namespace) -> None:
     notes = []
     for kind in KINDS:
         changed = [
-            augmenter.change_in(lines, i, [kind], Draws(SEED + i), (args.src, args.tgt))
+            augmenter.change(lines, i, [kind], Draws(SEED + i), (args.src, args.tgt))
             for i in range(len(lines))
         ]
         splits[kind] = [

@@ -174,10 +174,11 @@ data.train data.dev data.test data.temperature data.download
 data.tokenized data.max_len data.max_pieces data.batch_tokens data.block data.rebatch data.checks
 data.max_overlap data.normalize data.augment segment[fastbpe].merges segment[fastbpe].codes
 segment[fastbpe].learn_from segment[fastbpe].vocab_threshold segment[fastbpe].dropout
+segment[fastbpe].draws
 segment[sentencepiece].vocab_size segment[sentencepiece].model_type
 segment[sentencepiece].model segment[sentencepiece].learn_from
 segment[sentencepiece].byte_fallback segment[sentencepiece].dropout
-segment[sentencepiece].sampling_alpha
+segment[sentencepiece].sampling_alpha segment[sentencepiece].draws
 segment[whitespace].min_count model.dim model.ffn_dim model.heads
 model.enc_layers model.dec_layers model.activation model.bias model.positions model.max_positions
 model.embed_norm model.norm model.norm_place

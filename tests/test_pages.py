@@ -91,9 +91,7 @@ PAGES = {
         changed={"-o corpus": "--dev-size 10 --test-size 10 -o corpus"},
         not_run={
             "nmt-train --suggest": SUGGEST,
-            "nmt-sweep recipes/": "eighteen runs; tests/apps/sweep",
             "nmt-serve": SERVER,
-            "nmt-clean": "docs/howto/get-and-clean.md",
             "nmt-translate runs/gl-en letter.docx": "docs/howto/documents.md",
         },
     ),
@@ -141,12 +139,6 @@ PAGES = {
         texts={"mono.gl": "gl"},
         updates=40,  # a model that ends its sentences: the filters drop others
     ),
-    "docs/howto/cluster.md": Page(
-        recipes=GL_EN,
-        texts={"mono.gl": "gl"},
-        runs=("runs/gl-en-1", "runs/gl-en-2", "runs/gl-en-3"),
-        not_run={"sbatch": "needs Slurm"},
-    ),
     "docs/howto/compare.md": Page(
         recipes=GL_EN,
         corpora={".": "en"},
@@ -159,7 +151,6 @@ PAGES = {
             "nmt-score --hyp ours.en theirs.en --ref test.en --metrics": "tests/scoring",
         },
     ),
-    "docs/howto/confidence.md": Page(runs=("runs/gl-en",), texts={"new.gl": "gl"}),
     "docs/howto/judge.md": Page(
         runs=("runs/gl-en-1", "runs/gl-en-2"),
         texts={"test.gl": "gl"},
@@ -172,6 +163,7 @@ PAGES = {
     ),
     "docs/howto/corrections.md": Page(
         recipes=GL_EN,
+        texts={"new.gl": "gl"},
         runs=("runs/gl-en",),
         copies=("tests/fixtures/corrections.tsv",),
         before="cp tests/fixtures/corrections.tsv corrections.tsv",
@@ -189,13 +181,27 @@ PAGES = {
     ),
     "docs/howto/get-and-clean.md": Page(
         recipes=GL_EN,
-        pairs={f"raw/{name}": "gl en" for name in ("web", "dev", "test")},
+        pairs={
+            f"raw/{name}": "gl en"
+            for name in ("talks", "books", "chapter-1", "chapter-2", "web", "dev", "test")
+        },
         runs=("runs/gl-en",),
-        before="nmt-train gl-en.yaml src=en tgt=gl out=runs/en-gl",
-        not_run={"pip install": NETWORK, "nmt-clean raw/web -o clean/by-glotlid": NETWORK},
+        before="paste raw/talks.gl raw/talks.en > pairs.tsv\n"
+        "nmt-train gl-en.yaml src=en tgt=gl out=runs/en-gl\nrm -r corpus",  # the page makes it
+        changed={"-o corpus": "--dev-size 10 --test-size 10 -o corpus"},
+        not_run={
+            "pip install": NETWORK,
+            "nmt-train --suggest": SUGGEST,
+            "nmt-clean raw/web -o clean/by-glotlid": NETWORK,
+        },
+    ),
+    "docs/howto/gpus.md": Page(
+        recipes=GL_EN,
+        texts={"mono.gl": "gl"},
+        runs=("runs/gl-en-1", "runs/gl-en-2", "runs/gl-en-3"),
+        not_run={"sbatch": "needs Slurm", "torchrun": "needs several GPUs"},
     ),
     "docs/howto/language-models.md": Page(recipes=GL_EN),
-    "docs/howto/limited-time.md": Page(recipes=GL_EN),
     "docs/howto/offline.md": Page(
         not_run={
             "pip install": NETWORK,
@@ -206,16 +212,23 @@ PAGES = {
             "python -m http.server": SERVER,
         }
     ),
-    "docs/howto/own-data.md": Page(
-        recipes=GL_EN,
-        pairs={f"raw/{name}": "gl en" for name in ("talks", "books", "chapter-1", "chapter-2")},
-        before="paste raw/talks.gl raw/talks.en > pairs.tsv\nrm -r corpus",  # the page makes it
-        changed={"-o corpus": "--dev-size 10 --test-size 10 -o corpus"},
-        not_run={"nmt-train --suggest": SUGGEST},
+    "docs/howto/related-languages.md": Page(
+        texts={"in.gl": "gl"},
+        not_run={
+            "sudo apt-get": NETWORK,
+            "apertium": "needs packages of Debian",
+            "wc -l": "needs the output of apertium",
+            "cp es-en": "needs the output of apertium",
+        },
     ),
-    "docs/howto/related-languages.md": Page(texts={"in.gl": "gl"}),
     "docs/howto/report.md": Page(
         runs=("runs/quickstart", "runs/layernorm", "runs/scalenorm"),
+        not_run={
+            "pip install": NETWORK,
+            "tensorboard": SERVER,
+            "wandb": NETWORK,
+            "nmt-train recipe.yaml train.wandb": NETWORK,
+        },
     ),
     "docs/howto/serve.md": Page(
         not_run={
@@ -226,13 +239,11 @@ PAGES = {
         },
     ),
     "docs/howto/robust.md": Page(recipes=GL_EN),
-    "docs/howto/several-gpus.md": Page(not_run={"torchrun": "needs several GPUs"}),
     "docs/howto/sweeps.md": Page(
         recipes={"gl-en.yaml": {**RECIPE, "schedule": {"kind": "inverse_sqrt"}}},
         before="nmt-sweep --dry-run two-corpora.yaml",
         not_run={
             "nmt-sweep norms.yaml": "six runs; tests/apps/sweep",
-            "nmt-sweep recipes/ablations/t-table3.yaml": "sixty runs of hours",
         },
     ),
     "docs/howto/transfer.md": Page(
@@ -242,15 +253,7 @@ PAGES = {
         before="nmt-train english-lm.yaml",
         apart=True,
     ),
-    "docs/howto/share.md": Page(recipes=GL_EN, runs=("runs/gl-en",)),
-    "docs/howto/watch-a-training.md": Page(
-        not_run={
-            "pip install": NETWORK,
-            "tensorboard": SERVER,
-            "wandb": NETWORK,
-            "nmt-train recipe.yaml train.wandb": NETWORK,
-        }
-    ),
+    "docs/export.md": Page(recipes=GL_EN, runs=("runs/gl-en",), not_run={"pip install": NETWORK}),
     "docs/howto/which-recipe.md": Page(recipes=GL_EN, not_run={"nmt-train --suggest": SUGGEST}),
 }
 # these have tests of their own, or none of their blocks can run
@@ -260,10 +263,6 @@ ELSEWHERE = {
     "docs/commands.md": "tests/cli",
     "docs/data.md": "tests/data_prep",
     "docs/howto/public-models.md": "tests/apps/convert/test_use.py",
-    "docs/howto/which-parent.md": "no blocks",
-    "docs/howto/memory.md": "tests/training/test_fitting.py; a benchmark of minutes",
-    "docs/howto/rule-based-neighbor.md": "needs packages of Debian",
-    "docs/export.md": "tests/export",
     "docs/extending.md": "tests/test_extending.py",
     "docs/papers.md": "tests/test_papers.py",
     "docs/recipe-keys.md": "generated",

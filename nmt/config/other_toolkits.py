@@ -41,7 +41,7 @@ _ROWS = {
     "optim.label_smoothing": "label_smoothing_factor criterion",
     "precision": "fp16 bf16 amp model_dtype torch_dtype dtype",
     "device": "use_cuda no_cuda use_cpu cpu gpu device_id",
-    "torchrun --nproc-per-node N, a command (docs/howto/several-gpus.md)": "world_size gpu_ranks "
+    "torchrun --nproc-per-node N, a command (docs/howto/gpus.md)": "world_size gpu_ranks "
     "n_gpu num_gpus distributed_world_size",
     "seed": "random_seed",
     "model.dim": "hidden_size d_model rnn_size word_vec_size embedding_dim embed_dim "

@@ -38,6 +38,7 @@ from nmt.config.schedules import InverseSqrt, LrRamp, Schedule
 from nmt.config.schema import ConfigBase, in_words, is_none, key, keys_of, list_of, models_of
 
 MAX_VOCAB = 1_000_000
+MAX_DRAWS = 100
 
 Probability: TypeAlias = Annotated[float, Field(ge=0, lt=1)]
 AugmentKind: TypeAlias = Literal[
@@ -94,11 +95,12 @@ class DataConfig(ConfigBase):
         "Belinkov 2018, Bogoychev 2023, Nguyen 2021",
         form=f"a mapping of {', '.join(get_args(AugmentKind))} to numbers from 0 to 1",
     )
-    """share of the training pairs that each kind of noise changes, resampled each epoch: case =
-    all caps, title case or lowercase on both sides; accents = stripped from the source; typos = in
-    the source, by keyboard neighbors; punctuation = final mark removed from both sides; quotes =
-    other quotation marks in the source; copies = the same URL, e-mail address, emoji or placeholder
-    added to both sides; join = concatenated with another pair; a kind without a share is off"""
+    """share of the training pairs that each kind of noise changes, in each of segment.draws
+    versions: case = all caps, title case or lowercase on both sides; accents = stripped from the
+    source; typos = in the source, by keyboard neighbors; punctuation = final mark removed from both
+    sides; quotes = other quotation marks in the source; copies = the same URL, e-mail address,
+    emoji or placeholder added to both sides; join = concatenated with another pair; a kind without
+    a share is off"""
 
     @property
     def entries(self) -> dict[str, Sequence[CorpusEntry | HeldOutEntry]]:
@@ -152,8 +154,11 @@ class FastBpeConfig(SegmentBase):
     vocab_threshold: int = key(0, "O", ge=0)
     """subwords that occur less often than this in the training data are split further; 0 = off"""
     dropout: Probability = key(0.0, "O")
-    """BPE-dropout (Provilkov et al. 2020): probability of skipping a merge in training text,
-    resampled each epoch; 0 = off, 0.1 = the authors' value"""
+    """BPE-dropout (Provilkov et al. 2020): probability of skipping a merge in training text; 0 =
+    off, 0.1 = the authors' value"""
+    draws: int = key(10, "O", ge=1, le=MAX_DRAWS)
+    """random versions of each training pair, if dropout or data.augment is on; consecutive epochs
+    read different ones"""
 
 
 class SentencePieceConfig(SegmentBase):
@@ -175,8 +180,12 @@ class SentencePieceConfig(SegmentBase):
     dropout: Probability = key(0.0, "O")
     """BPE-dropout for model_type: bpe, as in fastbpe; 0 = off"""
     sampling_alpha: float | None = key(None, "O", ge=0)
-    """subword regularization (Kudo 2018) for model_type: unigram: each epoch samples segmentations
-    in proportion to probability^alpha; 0 = uniformly, 0.2 = the author's value; none = off"""
+    """subword regularization (Kudo 2018) for model_type: unigram: segmentations of training text
+    are sampled in proportion to probability^alpha; 0 = uniformly, 0.2 = the author's value; none =
+    off"""
+    draws: int = key(10, "O", ge=1, le=MAX_DRAWS)
+    """random versions of each training pair, if dropout, sampling_alpha or data.augment is on;
+    consecutive epochs read different ones"""
 
     def _broken_rules(self) -> Iterator[str]:
         learned, sampling = self.file is None, self.sampling_alpha is not None
@@ -579,6 +588,16 @@ class Recipe(ConfigBase):
     def translates(self) -> bool:
         """Return whether the task has a source and a target language."""
         return self.task == "translation"
+
+    @property
+    def has_noise(self) -> bool:
+        """Return whether training text is segmented at random or changed."""
+        return self.segment.has_noise or self.data.augments
+
+    @property
+    def draws(self) -> int:
+        """Return the number of versions of each training pair."""
+        return self.segment.draws if self.has_noise else 1  # type: ignore[union-attr]
 
     @property
     def languages(self) -> str:

@@ -19,7 +19,6 @@ from dataclasses import dataclass
 from random import Random
 from typing import TypeAlias
 
-import numpy as np
 import regex
 
 from nmt.data import letters, moses
@@ -28,7 +27,6 @@ from nmt.data.languages import base_language
 from nmt.data.sentences import join_translations
 from nmt.data.text import Pair, is_blank
 
-LEARNING_EPOCH = 2**32 - 1  # number of the draw that the segmentation is learned from
 TYPO_RATE = 0.1  # of the words of a drawn line; it has at least one typo
 # what stays as it is inside a changed line: addresses, placeholders, tags
 PROTECTED = regex.compile(
@@ -42,11 +40,11 @@ class Draws:
     """Random decisions about one pair, all from a seed."""
 
     def __init__(self, seed: int) -> None:
-        self._random = Random(seed).random  # the same numbers in every version of Python
+        self.random = Random(seed).random  # the same numbers in every version of Python
 
     def below(self, limit: int) -> int:
         """Draw an integer of at least 0 and below ``limit``."""
-        return int(self._random() * limit)
+        return int(self.random() * limit)
 
     def choice(self, items: Sequence[str]) -> str:
         """Draw an item."""
@@ -54,7 +52,7 @@ class Draws:
 
     def happens(self, probability: float) -> bool:
         """Draw whether something happens."""
-        return self._random() < probability
+        return self.random() < probability
 
 
 @dataclass(frozen=True)
@@ -351,7 +349,7 @@ def unescaped(line: str) -> str:
 
 
 class Augmenter:
-    """Draw which pairs change, and change them: a function of the keys and the number of a pair.
+    """Draw which kinds change a pair, and change it.
 
     Args:
         shares: of the pairs that each kind changes.
@@ -362,42 +360,26 @@ class Augmenter:
         self.shares = {kind: shares[kind] for kind in KINDS if shares.get(kind)}
         self._tokenized = tokenized
 
-    def draw(
-        self, numbers: np.ndarray, seed: int, epoch: int
-    ) -> Iterator[tuple[int, list[str], Draws]]:
-        """Yield the position of each pair that changes, its kinds in order, and its draws.
-
-        ``numbers``: [n] int64, a number for each pair.
-        """
-        keys = np.random.SeedSequence([seed, epoch, 3]).generate_state(len(KINDS) + 1, np.uint64)
-        with np.errstate(over="ignore"):
-            states = numbers.astype(np.uint64) * _GOLDEN
-            drawn = {
-                kind: _mixed(states + keys[i]) >> np.uint64(11) < share * 2**53
-                for i, kind in enumerate(KINDS)
-                if (share := self.shares.get(kind))
-            }
-            seeds = _mixed(states + keys[-1])
-        changing = np.flatnonzero(np.logical_or.reduce(list(drawn.values())))
-        for i in changing.tolist():
-            yield i, [kind for kind, of in drawn.items() if of[i]], Draws(int(seeds[i]))
+    def kinds(self, draws: Draws) -> list[str]:
+        """Draw the kinds that change a pair, in order."""
+        return [kind for kind, share in self.shares.items() if draws.happens(share)]
 
     def change(
         self,
-        pair: Pair,
+        pairs: Sequence[Pair],
+        i: int,
         kinds: Collection[str],
         draws: Draws,
         langs: tuple[str, str],
-        other: Callable[[Draws], Pair],
     ) -> Pair:
-        """Return a pair of a corpus as some kinds change it; ``other`` draws another one."""
+        """Return one of some pairs of a corpus as some kinds change it; ``join`` takes another."""
+        pair = pairs[i]
 
         def another() -> Pair:
-            src, tgt = other(draws)
-            return (unescaped(src), unescaped(tgt)) if self._tokenized else (src, tgt)
+            return self._plain(pairs[draws.below(len(pairs))])
 
         context = Context(draws, langs, self._tokenized, another)
-        plain = (unescaped(pair[0]), unescaped(pair[1])) if self._tokenized else pair
+        plain = self._plain(pair)
         changed = plain
         for kind in kinds:
             changed = KINDS[kind](changed, context)
@@ -409,47 +391,15 @@ class Augmenter:
             return changed[0].translate(_TO_ESCAPES), changed[1].translate(_TO_ESCAPES)
         return changed
 
+    def _plain(self, pair: Pair) -> Pair:
+        return (unescaped(pair[0]), unescaped(pair[1])) if self._tokenized else pair
+
     def chunks(self, chunks: Iterable[Chunk]) -> Iterator[Chunk]:
         """Yield text with the drawn share of its pairs changed, to learn a segmentation from."""
-        for number, chunk in enumerate(chunks):
-            pairs = list(chunk.pairs())
-            numbers = number * 2**32 + np.arange(len(pairs))
-            for i, kinds, draws in list(self.draw(numbers, 0, LEARNING_EPOCH)):
-                pairs[i] = self.change_in(pairs, i, kinds, draws, chunk.corpus.langs)
-            yield Chunk.of(chunk.corpus, pairs, chunk.numbers)
-
-    def samples(self, chunk: Chunk) -> list[Pair]:
-        """Change each pair of a chunk by one kind, in turn; return those that differ."""
-        pairs, kinds = list(chunk.pairs()), list(self.shares)
-        found = []
-        for i, number in enumerate(chunk.numbers.tolist()):
-            kind = kinds[i % len(kinds)]
-            changed = self.change_in(pairs, i, [kind], Draws(number), chunk.corpus.langs)
-            if changed != pairs[i]:
-                found.append(changed)
-        return found
-
-    def change_in(
-        self,
-        pairs: Sequence[Pair],
-        i: int,
-        kinds: Collection[str],
-        draws: Draws,
-        langs: tuple[str, str],
-    ) -> Pair:
-        """Return one of some pairs as some kinds change it."""
-
-        def other(draws: Draws) -> Pair:
-            return pairs[draws.below(len(pairs))]
-
-        return self.change(pairs[i], kinds, draws, langs, other)
-
-
-_GOLDEN = np.uint64(0x9E3779B97F4A7C15)
-
-
-def _mixed(z: np.ndarray) -> np.ndarray:
-    """SplitMix64 (Steele et al. 2014): the random numbers of its states, [n] uint64."""
-    z = (z ^ (z >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
-    z = (z ^ (z >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-    return z ^ (z >> np.uint64(31))
+        for chunk in chunks:
+            pairs, langs = list(chunk.pairs()), chunk.corpus.langs
+            changed = [
+                self.change(pairs, i, self.kinds(draws), draws, langs)
+                for i, draws in enumerate(map(Draws, chunk.numbers.tolist()))
+            ]
+            yield Chunk.of(chunk.corpus, changed, chunk.numbers)

@@ -17,9 +17,9 @@ from __future__ import annotations
 import bisect
 import itertools
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, fields, replace
-from typing import Any, ClassVar, NamedTuple, Protocol, TypeVar
+from typing import Any, ClassVar, Protocol, TypeVar
 
 import numpy as np
 import torch
@@ -99,20 +99,6 @@ class Corpus(Protocol):
 
     def tgt(self, row: int) -> np.ndarray:
         """Return the target ids of a pair."""
-
-
-class SelectedPairs(NamedTuple):
-    """Some pairs of id sequences, by the index that selected them."""
-
-    pairs: Mapping[int, tuple[np.ndarray, np.ndarray]]
-
-    def src(self, row: int) -> np.ndarray:
-        """Return the source ids of a pair."""
-        return self.pairs[row][0]
-
-    def tgt(self, row: int) -> np.ndarray:
-        """Return the target ids of a pair."""
-        return self.pairs[row][1]
 
 
 class FlatBatch(ABC):

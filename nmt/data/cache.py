@@ -24,12 +24,12 @@ from nmt.data.segmenters import Segmenter, segmenter_hash
 from nmt.runtime.files import AGAIN, TEMPORARY, atomic_folder, disk_errors, temporary
 
 if TYPE_CHECKING:
-    from nmt.config.recipe import Recipe, SegmentConfig
+    from nmt.config.recipe import Recipe
     from nmt.data.vocab import Vocab
 
 VERSION = "9"  # of the format and of Moses' rules; after a change, old caches are not used
 LOCK = ".lock"  # ending of the file that is locked while a draft is written
-NOISE_KEYS = ("dropout", "sampling_alpha")
+NOISE_KEYS = ("dropout", "sampling_alpha", "draws")
 PACKAGES = ("sacremoses", "sentencepiece", "subword-nmt")  # their versions decide how text is split
 
 
@@ -61,15 +61,17 @@ def data_hash(
         "segmenter": segmenter and segmenter_hash(segmenter),
         "languages": [recipe.src, recipe.tgt],
         "segment": segment.model_dump(exclude={"codes", "model", "learn_from", *NOISE_KEYS})
-        | noise_parts(segment),
+        | ({"dropout": 0.0} if segment.kind == "fastbpe" else {}),  # as earlier versions had it
         "data": [data.tokenized, data.max_len, data.max_pieces, data.normalize],
         "seed": None,  # earlier versions had the recipe's seed here if they drew BPE-dropout
         **_entry_parts(recipe, learned=segmenter is None and segment_is_learned),
     }
     if vocab is not None:
         parts["vocab"] = vocab.hash
-    if data.augments:
-        parts["augment"] = {kind: share for kind, share in data.augment.items() if share}
+    if recipe.has_noise:
+        augment = {kind: share for kind, share in data.augment.items() if share}
+        noise = {name: getattr(segment, name, None) for name in NOISE_KEYS}
+        parts["noise"] = noise | {"augment": augment}
     return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()
 
 
@@ -104,17 +106,6 @@ def _entry_parts(recipe: Recipe, learned: bool) -> dict[str, Any]:
         # without learning, it only matters that the rows of each entry are counted
         parts["weights"] = [data.temperature, weights] if learned else True
     return parts
-
-
-def noise_parts(segment: SegmentConfig) -> dict[str, Any]:
-    """Return whether training text gets segmentation noise, as a part of the hash.
-
-    The rate and the seed decide the epochs, not what is prepared. Without noise these are the keys
-    of earlier versions, so that their caches stay valid.
-    """
-    if segment.has_noise:
-        return {"noise": "in each epoch"}
-    return {"dropout": 0.0} if segment.kind == "fastbpe" else {}
 
 
 def build_cache(folder: Path, size: int, build: Callable[[Path], None]) -> Path:

@@ -2,16 +2,18 @@
 
 A folder has ``src.ids`` and ``tgt.ids`` (uint16 or int32), ``src.len`` and ``tgt.len`` (int32), and
 ``corpus.json`` with the type and the number of values in each file, and the number of pairs of each
-entry of the training corpus. If epochs change the text (``data.augment``), ``src.text`` and
-``tgt.text`` have its lines (UTF-8).
+entry of the training corpus. Training text with noise (``segment.dropout``, ``sampling_alpha``,
+``data.augment``) has several versions of each pair, one after the other. All of them are random, so
+that the rates hold on average; none is kept for the text without noise.
 """
 
 from __future__ import annotations
 
 import json
 import os
+import tempfile
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import ExitStack
 from itertools import chain, compress
 from pathlib import Path
@@ -19,19 +21,22 @@ from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 
-from nmt.data.augment import Augmenter
+from nmt.data.augment import Augmenter, Draws
 from nmt.data.bitext import Bitext, Chunk, TrainingText
+from nmt.data.mixture import copy_numbers
 from nmt.data.report import Coverage, Finding
 from nmt.data.segmenters import Segmenter
-from nmt.data.segmenters.noise import Noise, ReachablePieces
+from nmt.data.segmenters.noise import Noise
 from nmt.data.text import SIDES, Pair, Side, is_blank
 from nmt.data.vocab import MAX_TYPES, UNK, Vocab, tag_piece
 from nmt.data.workers import map_chunks
 from nmt.errors import MachineError, UserError
 from nmt.runtime.files import read_text
 
+PiecesOfPair: TypeAlias = tuple[list[str], list[str]]
+
 SHOWN_PIECES = 10  # pieces listed in a report
-LF = 10  # byte between the lines of the text
+VERSIONS = 4  # makes these draws differ from others of the same seed
 
 
 class Ragged(NamedTuple):
@@ -54,11 +59,14 @@ class Ragged(NamedTuple):
 
 
 class EncodedCorpus:
-    """Pairs of id sequences without EOS, memory-mapped.
+    """n pairs of id sequences without EOS, memory-mapped, in one or several versions each.
+
+    Version v of pair r is row r * draws + v.
 
     Attributes:
-        src_len, tgt_len: [n] int32, pieces of each pair.
+        src_len, tgt_len: [n * draws] int32, pieces of each row.
         sizes: pairs of each entry of a training corpus, in order; they add up to n.
+        draws: versions of each pair.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -72,84 +80,120 @@ class EncodedCorpus:
             arrays = {
                 f"{side}.{part}": _map(folder / f"{side}.{part}", *metadata[f"{side}.{part}"])
                 for side in SIDES
-                for part in ("ids", "len", "text")
-                if part != "text" or f"{side}.text" in metadata
+                for part in ("ids", "len")
             }
             count = len(arrays["src.len"])
+            self.draws: int = metadata.get("draws", 1)
             self.sizes: list[int] = metadata.get("sizes", [count])
-            if sum(self.sizes) != count:
-                raise ValueError(f"it has {count} pairs, not {sum(self.sizes)}")
-            self._text = {
-                s: np.asarray(arrays[f"{s}.text"]) for s in SIDES if f"{s}.text" in arrays
-            }
-            self._ends = {side: np.flatnonzero(text == LF) for side, text in self._text.items()}
-            if any(len(ends) != count for ends in self._ends.values()):
-                raise ValueError("its text has another number of lines")
+            if sum(self.sizes) * self.draws != count:
+                raise ValueError(f"it has {count} rows, not {sum(self.sizes)} x {self.draws}")
         except (OSError, ValueError, KeyError, TypeError) as error:
             raise MachineError(f"the encoded corpus is damaged: {error}", at=str(folder)) from error
         self.src_len, self.tgt_len = (np.asarray(arrays[f"{side}.len"]) for side in SIDES)
         # plain arrays on the same memory: slicing a memmap takes several times as long
         self._ids = {side: np.asarray(arrays[f"{side}.ids"]) for side in SIDES}
-        self._starts = {  # [n + 1]: where each sentence begins, and where the last one ends
+        self._starts = {  # [rows + 1]: where each sentence begins, and where the last one ends
             side: np.concatenate([[0], np.cumsum(arrays[f"{side}.len"], dtype=np.int64)])
             for side in SIDES
         }
 
     def __len__(self) -> int:
-        return len(self.src_len)
+        return sum(self.sizes)
 
     def src(self, row: int) -> np.ndarray:
-        """Return the source ids of a pair."""
+        """Return the source ids of a row."""
         return self.ids("src", row, row + 1)
 
     def tgt(self, row: int) -> np.ndarray:
-        """Return the target ids of a pair."""
+        """Return the target ids of a row."""
         return self.ids("tgt", row, row + 1)
 
     def ids(self, side: Side, first: int = 0, last: int | None = None) -> np.ndarray:
         """Return the concatenated ids of rows ``first`` to ``last`` (exclusive)."""
         starts = self._starts[side]
-        return self._ids[side][starts[first] : starts[len(self) if last is None else last]]
+        return self._ids[side][starts[first] : starts[-1 if last is None else last]]
 
-    def line(self, side: Side, row: int) -> str:
-        """Return a line of the text, which only a corpus for ``data.augment`` has."""
-        ends = self._ends[side]
-        return self._text[side][ends[row - 1] + 1 if row else 0 : ends[row]].tobytes().decode()
+    def longest(self) -> np.ndarray:
+        """Return the pieces of the longer side of each version, [n, draws] int32."""
+        return np.maximum(self.src_len, self.tgt_len).reshape(-1, self.draws)
 
 
-# ids of the sources and of the targets of some pairs, and their lines; empty = they are not written
-EncodedPairs: TypeAlias = tuple[Ragged, Ragged, Sequence[Pair]]
+class EpochPairs:
+    """The m pairs of one epoch, by their index in the epoch: a version of each of them.
+
+    Each pair begins with a version that the seed draws. The next copy of it in an epoch, and the
+    next epoch, have the next version, so that all versions are used equally often. A version that
+    does not fit into a batch is replaced by the shortest of its pair.
+
+    Args:
+        corpus: the pairs of all epochs.
+        pairs: [m] the pair in the corpus, sorted; None = each one once.
+        batch_tokens: longest side of a version, EOS included.
+
+    Attributes:
+        pairs: as given.
+        src_len, tgt_len: [m] int32, pieces of each pair.
+    """
+
+    def __init__(
+        self,
+        corpus: EncodedCorpus,
+        pairs: np.ndarray | None,
+        seed: int,
+        epoch: int,
+        batch_tokens: int,
+    ) -> None:
+        self._corpus, self.pairs = corpus, pairs
+        chosen = np.arange(len(corpus)) if pairs is None else pairs
+        if (draws := corpus.draws) > 1:
+            first = np.random.default_rng([seed, 0, VERSIONS]).integers(draws, size=len(corpus))
+            version = (first[chosen] + copy_numbers(chosen) + epoch) % draws
+            longest = corpus.longest()
+            too_long = longest[chosen, version] >= batch_tokens
+            version[too_long] = longest[chosen[too_long]].argmin(1)
+            chosen = chosen * draws + version
+        self._rows = chosen
+        self.src_len, self.tgt_len = corpus.src_len[chosen], corpus.tgt_len[chosen]
+
+    def pairs_of(self, indices: np.ndarray) -> np.ndarray:
+        """Return which pairs of the corpus these are."""
+        return indices if self.pairs is None else self.pairs[indices]
+
+    def src(self, index: int) -> np.ndarray:
+        """Return the source ids of a pair."""
+        return self._corpus.src(self._rows[index])
+
+    def tgt(self, index: int) -> np.ndarray:
+        """Return the target ids of a pair."""
+        return self._corpus.tgt(self._rows[index])
 
 
 def write_corpus(
     folder: Path,
     types: int,
-    chunks: Iterable[EncodedPairs],
+    chunks: Iterable[tuple[Ragged, Ragged]],
     sizes: Sequence[int] | None = None,
-    text: bool = False,
+    draws: int = 1,
 ) -> None:
     """Write an encoded corpus, corpus.json last.
 
     Args:
         types: size of the vocabulary, which decides the bytes per id.
+        chunks: ids of the sources and of the targets of some rows.
         sizes: pairs of each entry of a training corpus.
-        text: write the lines too.
+        draws: rows of each pair.
     """
     folder.mkdir(parents=True, exist_ok=True)
     id_type = np.dtype(np.uint16 if types <= 1 << 16 else np.int32)
-    parts = {"ids": id_type.name, "len": "int32"} | ({"text": "uint8"} if text else {})
+    parts = {"ids": id_type.name, "len": "int32"}
     metadata: dict[str, Any] = {
-        f"{side}.{part}": (parts[part], 0) for side in SIDES for part in parts
+        f"{side}.{part}": (kind, 0) for side in SIDES for part, kind in parts.items()
     }
     with ExitStack() as stack:
         files = {name: stack.enter_context(open(folder / name, "wb")) for name in metadata}
-        for src, tgt, pairs in chunks:
-            for i, (side, rows) in enumerate(zip(SIDES, (src, tgt), strict=True)):
-                arrays = {"ids": rows.ids.astype(id_type), "len": rows.lengths}
-                if text:
-                    lines = "".join(f"{pair[i]}\n" for pair in pairs).encode()
-                    arrays["text"] = np.frombuffer(lines, np.uint8)
-                for part, array in arrays.items():
+        for chunk in chunks:
+            for side, rows in zip(SIDES, chunk, strict=True):
+                for part, array in {"ids": rows.ids.astype(id_type), "len": rows.lengths}.items():
                     kind, count = metadata[name := f"{side}.{part}"]
                     files[name].write(array.tobytes())
                     metadata[name] = kind, count + len(array)
@@ -157,7 +201,7 @@ def write_corpus(
             file.flush()
             os.fsync(file.fileno())  # the sizes in corpus.json must hold after a power cut
     if sizes is not None:
-        metadata["sizes"] = list(sizes)
+        metadata |= {"sizes": list(sizes), "draws": draws}
     (folder / "corpus.json").write_text(json.dumps(metadata), encoding="utf-8")
 
 
@@ -166,102 +210,137 @@ class Pieces(NamedTuple):
 
     Attributes:
         types: its distinct pieces.
-        rows: the sentences as indices into ``types``.
-        reachable: pieces that noise can make of words that are new to this process, and those of
-            a sample of changed pairs.
+        counts: [types] int64, how often the text without noise has each of them.
+        rows: the sentences of all versions as indices into ``types``.
     """
 
     types: list[str]
+    counts: np.ndarray
     rows: Ragged
-    reachable: set[str]
 
     @classmethod
-    def of(cls, sentences: list[list[str]], reachable: set[str]) -> Pieces:
+    def of(cls, plain: Sequence[list[str]], versions: Sequence[list[str]]) -> Pieces:
         """Index lists of pieces."""
         indices: defaultdict[str, int] = defaultdict()
         indices.default_factory = indices.__len__  # a new piece gets the next index
-        ids = np.fromiter(map(indices.__getitem__, chain.from_iterable(sentences)), np.int32)
-        lengths = np.fromiter(map(len, sentences), np.int32, len(sentences))
-        return cls(list(indices), Ragged(ids, lengths), reachable)
+
+        def indexed(sentences: Sequence[list[str]]) -> Ragged:
+            ids = np.fromiter(map(indices.__getitem__, chain.from_iterable(sentences)), np.int32)
+            return Ragged(ids, np.fromiter(map(len, sentences), np.int32, len(sentences)))
+
+        counted = indexed(plain)
+        rows = counted if versions is plain else indexed(versions)
+        return cls(list(indices), np.bincount(counted.ids, minlength=len(indices)), rows)
 
 
 class EncodeChunk:
-    """Segment a chunk of training pairs.
+    """Segment a chunk of training pairs, with noise in several versions of each.
+
+    The versions of a pair are a function of its text and of the number of its line. All runs of a
+    recipe, with any seed, have the same ones, and so the same vocabulary.
 
     Args:
         max_pieces: longest side of a pair, without tags; longer pairs are left out.
-        noise, augmenter: collect the pieces that they can make of the pairs.
+        draws: versions of each pair; 1 without noise.
+        noise: segments each version at random.
+        augmenter: changes the text of each version.
+        known: the types of a vocabulary that is given; a version has no other pieces than these
+            and those of the pair without noise. None = any.
     """
 
     def __init__(
         self,
         segmenter: Segmenter,
         max_pieces: int,
+        draws: int = 1,
         noise: Noise | None = None,
         augmenter: Augmenter | None = None,
+        known: Collection[str] | None = None,
     ) -> None:
-        self.segmenter, self._max_pieces = segmenter, max_pieces
-        self.augmenter = augmenter
-        self._reachable = {side: ReachablePieces(noise) for side in SIDES} if noise else None
+        self.segmenter, self.draws, self._max_pieces = segmenter, draws, max_pieces
+        self._noise, self._augmenter = noise, augmenter
+        self._known = None if known is None else frozenset(known)
 
     def __call__(self, chunk: Chunk) -> tuple[dict[Side, Pieces], list[int]]:
         """Return the pieces of the pairs by side, and the positions of pairs that are left out."""
-        corpus, encode = chunk.corpus, self.segmenter.encode
-        src, tgt = (
-            [encode(line, lang, side) for line in lines]
-            for side, lang, lines in zip(SIDES, corpus.langs, chunk.sides(), strict=True)
-        )
-        longest = map(max, map(len, src), map(len, tgt))
-        left_out = [i for i, length in enumerate(longest) if length > self._max_pieces]
+        lines, corpus = list(chunk.pairs()), chunk.corpus
+        plain = [self._encode(pair, corpus.langs) for pair in lines]
+        left_out = [i for i, pair in enumerate(plain) if not self._fits(pair)]
+        versions = plain
+        if self._noise or self._augmenter:
+            versions = [
+                version
+                for i, pair in enumerate(plain)
+                if self._fits(pair)
+                for version in self._versions(chunk, lines, i, pair)
+            ]
         for i in reversed(left_out):
-            del src[i], tgt[i]
-        changed = self.augmenter.samples(chunk) if self.augmenter else []
+            del plain[i]
         pieces: dict[Side, Pieces] = {}
-        for i, (side, sentences, tag) in enumerate(
-            zip(SIDES, (src, tgt), (corpus.tag, corpus.tgt_tag), strict=True)
-        ):
-            others = [encode(pair[i], corpus.langs[i], side) for pair in changed]
-            reachable = set(chain.from_iterable(others))
-            if self._reachable:
-                reachable |= self._reachable[side]([*sentences, *others])
-            if first := tag_piece(tag):
-                sentences = [first + sentence for sentence in sentences]
-            pieces[side] = Pieces.of(sentences, reachable)
+        for i, side in enumerate(SIDES):
+            first = tag_piece((corpus.tag, corpus.tgt_tag)[i])
+            tagged = [first + pair[i] for pair in plain]
+            drawn = tagged if versions is plain else [first + pair[i] for pair in versions]
+            pieces[side] = Pieces.of(tagged, drawn)
         return pieces, left_out
+
+    def _encode(self, pair: Pair, langs: tuple[str, str]) -> PiecesOfPair:
+        (src, tgt), encode = pair, self.segmenter.encode
+        return encode(src, langs[0], "src"), encode(tgt, langs[1], "tgt")
+
+    def _fits(self, pair: PiecesOfPair) -> bool:
+        return max(map(len, pair)) <= self._max_pieces
+
+    def _versions(
+        self, chunk: Chunk, lines: Sequence[Pair], i: int, plain: PiecesOfPair
+    ) -> Iterator[PiecesOfPair]:
+        """Yield the versions of a pair; what a change makes too long or unknown stays as it is."""
+        noise, augmenter, langs = self._noise, self._augmenter, chunk.corpus.langs
+        draws = Draws(int(chunk.numbers[i]))
+        words = tuple(map(noise.words, plain)) if noise else ()
+        for _ in range(self.draws):
+            version, its_words = plain, words
+            if augmenter and (kinds := augmenter.kinds(draws)):
+                changed = self._encode(augmenter.change(lines, i, kinds, draws, langs), langs)
+                known = self._known is None or self._known.issuperset(chain(*changed))
+                if known and all(changed) and self._fits(changed):
+                    version = changed
+                    its_words = tuple(map(noise.words, changed)) if noise else ()
+            if noise:
+                src, tgt = (noise.draw(side, draws.random) for side in its_words)
+                if self._fits((src, tgt)):
+                    version = src, tgt
+            yield version
 
 
 class CountedSide:
     """The pieces of one side of the training text, as numbers until their ids are known.
 
-    ``numbers`` are those of both sides, in order of appearance.
+    Args:
+        numbers: of the pieces of both sides, in order of appearance.
+        folder: for a file with the numbers of the text, which no other process sees.
     """
 
-    def __init__(self, numbers: dict[str, int]) -> None:
+    def __init__(self, numbers: dict[str, int], folder: Path) -> None:
         self._numbers = numbers
-        self._chunks: list[Ragged] = []
-        self._reachable: set[str] = set()
-        self.counts: Counter[str] = Counter()
+        self._file = tempfile.TemporaryFile(dir=folder)  # noqa: SIM115  it lives as long as this
+        self._lengths: list[np.ndarray] = []
+        self.counts: Counter[str] = Counter()  # 0 = only noise makes this piece
 
     def add(self, pieces: Pieces) -> None:
         """Count the pieces of a chunk, and store their numbers."""
-        ids, lengths = pieces.rows
-        seen = np.bincount(ids, minlength=len(pieces.types))
-        self.counts.update(dict(zip(pieces.types, seen.tolist(), strict=True)))
-        self._reachable |= pieces.reachable
+        self.counts.update(dict(zip(pieces.types, pieces.counts.tolist(), strict=True)))
         numbers = [self._numbers.setdefault(p, len(self._numbers)) for p in pieces.types]
-        small = np.array(numbers, np.min_scalar_type(len(self._numbers)))
-        self._chunks.append(Ragged(small[ids], lengths))
-
-    def counts_with_noise(self) -> Counter[str]:
-        """Return the counts, and 1 for a piece that only noise can make of the text."""
-        return self.counts + Counter(self._reachable - self.counts.keys())
+        self._file.write(np.array(numbers, np.int32)[pieces.rows.ids].tobytes())
+        self._lengths.append(pieces.rows.lengths)
 
     def encoded(self, ids: np.ndarray) -> Iterator[Ragged]:
-        """Yield each chunk with ``ids[n]`` in place of the number n, and free it."""
-        self._chunks.reverse()
-        while self._chunks:
-            numbers, lengths = self._chunks.pop()
-            yield Ragged(ids[numbers], lengths)
+        """Yield each chunk with ``ids[n]`` in place of the number n, once."""
+        self._file.seek(0)
+        with self._file:
+            for lengths in self._lengths:
+                numbers = np.frombuffer(self._file.read(4 * int(lengths.sum())), np.int32)
+                yield Ragged(ids[numbers], lengths)
 
 
 def encode_training(
@@ -288,22 +367,21 @@ def encode_training(
     Raises:
         UserError: there are more types than a vocabulary may have.
     """
+    folder.mkdir(parents=True, exist_ok=True)
     numbers: dict[str, int] = {}
-    sides = {side: CountedSide(numbers) for side in SIDES}
+    sides = {side: CountedSide(numbers, folder) for side in SIDES}
     left_out, sizes = Finding(), [0] * len(text.chunks)
-    dropped: list[set[int]] = []
     encoded = map_chunks(encode_chunk, text.read("encoding"))
     chunks = [(entry, chunk) for entry, chunks in enumerate(text.chunks) for chunk in chunks]
     for (entry, chunk), (pieces, too_long) in zip(chunks, encoded, strict=True):
         sizes[entry] += len(chunk) - len(too_long)
-        dropped.append({*too_long})
         for i in too_long:
             left_out.add(f"{chunk.corpus.name}:{chunk.numbers[i]}")
         for side in SIDES:
             sides[side].add(pieces[side])
     for corpus in text.corpora:
         new = [*new, *tag_piece(corpus.tag), *tag_piece(corpus.tgt_tag)]
-    src, tgt = (sides[side].counts_with_noise() for side in SIDES)
+    src, tgt = (Counter({p: n or 1 for p, n in sides[side].counts.items()}) for side in SIDES)
     if fixed is None:
         vocab = Vocab.build(src, tgt, min_count, [*encode_chunk.segmenter.alphabet(), *new])
     else:
@@ -314,16 +392,9 @@ def encode_training(
             at="segment.kind",
             fix="set segment.kind to fastbpe or sentencepiece, or raise segment.min_count",
         )
-    text_too = encode_chunk.augmenter is not None
     ids = np.array(vocab.ids(numbers), np.int32)
-
-    def encoded_pairs() -> Iterator[EncodedPairs]:
-        rows = zip(*(side.encoded(ids) for side in sides.values()), strict=True)
-        for (_, chunk), drops, (src_rows, tgt_rows) in zip(chunks, dropped, rows, strict=True):
-            pairs = enumerate(chunk.pairs() if text_too else ())
-            yield src_rows, tgt_rows, [pair for i, pair in pairs if i not in drops]
-
-    write_corpus(folder, len(vocab), encoded_pairs(), sizes, text_too)
+    rows = zip(sides["src"].encoded(ids), sides["tgt"].encoded(ids), strict=True)
+    write_corpus(folder, len(vocab), rows, sizes, encode_chunk.draws)
     unknown: dict[str, Coverage] = {}
     if fixed is not None:
         unknown = {side: _unknown(vocab, counted.counts) for side, counted in sides.items()}
@@ -366,7 +437,7 @@ def encode_held_out(
             lacking=float(lacking.mean()),
             pieces=[piece for piece, _ in Counter(pieces).most_common(SHOWN_PIECES)],
         )
-    write_corpus(folder, len(vocab), [(encoded[0], encoded[1], [])])
+    write_corpus(folder, len(vocab), [(encoded[0], encoded[1])])
     return coverage
 
 

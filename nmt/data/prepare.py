@@ -2,7 +2,8 @@
 
 Training files are read twice: to hash their content, and to check their pairs. The pairs stay in
 memory, about two bytes a character, while the segmentation is learned and the text is encoded.
-For large corpora, worker processes do both.
+For large corpora, worker processes do both. Noise is drawn here, in several versions of each pair,
+so that it costs a training nothing.
 """
 
 from __future__ import annotations
@@ -117,7 +118,7 @@ def prepare(
             inputs.require_unchanged()
             (folder / REPORT).write_text(report.to_json(), encoding="utf-8")
 
-        cache = build_cache(cache, files.encoded_size(), build)
+        cache = build_cache(cache, files.encoded_size() * recipe.draws, build)
     report, segmenter, vocab, encoded = _open(cache, files)
     train = encoded["train"]
     # read again: the cache has ids only
@@ -137,7 +138,7 @@ def prepare(
     report.inputs = {str(path): digest for path, digest in digests.items()}
     report.versions = versions()
     if recipe.translates:  # a language model reads blocks, which divide lines
-        longest = np.maximum(train.src_len, train.tgt_len) + 1  # with EOS
+        longest = train.longest().min(1) + 1  # of the shortest version, with EOS
         report.over_batch_tokens = int(np.count_nonzero(longest > recipe.data.batch_tokens))
     raise_on_failures(report, recipe.data, recipe.segment)
     report.warnings = all_warnings(report, recipe.data, recipe.segment)
@@ -165,15 +166,19 @@ def _write(
 ) -> CorpusReport:
     """Read, learn and encode; write everything but the report, which is returned."""
     data = recipe.data
-    augmenter = augmenter_of(recipe)
+    augmenter = None
+    if data.augments:
+        augmenter = Augmenter(dict(data.augment.items()), data.tokenized)
     report, training, held_out = read_corpora(recipe, files, progress)
     segmenter = segmenter or _learn(recipe, files, training, augmenter, progress)
     save_segmenter(segmenter, folder)
     train_report = report.splits["train"]
     if recipe.translates and not data.tokenized:
         train_report.round_trip = round_trip(segmenter, training)
+    known = None if fixed_vocab is None else set(fixed_vocab.types)
+    noise = segmenter.noise(recipe.segment, known)
     vocab, left_out, unknown = encode_training(
-        EncodeChunk(segmenter, data.max_pieces, segmenter.noise(recipe.segment), augmenter),
+        EncodeChunk(segmenter, data.max_pieces, recipe.draws, noise, augmenter, known),
         training,
         getattr(recipe.segment, "min_count", 1),
         folder / "train",
@@ -182,7 +187,7 @@ def _write(
     )
     train_report.coverage = unknown or None
     if augmenter:
-        train_report.augmented = check_augmented(augmenter, segmenter, vocab, training)
+        train_report.augmented = check_augmented(augmenter, segmenter, known, training)
     train_report.drop(f"longer than {quantity(data.max_pieces, 'subword')}", left_out)
     require_training_pairs(train_report, files)
     vocab.save(folder)
@@ -192,12 +197,6 @@ def _write(
             pairs, segmenter, vocab, files.held_out[name], folder / name
         )
     return report
-
-
-def augmenter_of(recipe: Recipe) -> Augmenter | None:
-    """Return what changes the training text; None if nothing does."""
-    data = recipe.data
-    return Augmenter(dict(data.augment.items()), data.tokenized) if data.augments else None
 
 
 def _learn(

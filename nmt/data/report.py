@@ -122,8 +122,7 @@ class Augmented:
 
     Attributes:
         pairs, changed: of the sample, and those that the kind changes; the others do not fit it.
-        unknown: changed pairs with a piece that the vocabulary lacks, or that the model may not
-            predict: in training, they stay as they are.
+        unknown: changed pairs with a piece that a given vocabulary lacks: they stay as they are.
         pieces: some of these pieces.
     """
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 from array import array
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -36,7 +36,6 @@ from nmt.data.report import (
 from nmt.data.segmenters.base import Segmenter
 from nmt.data.sentences import AbbreviationCounts, split_sentences
 from nmt.data.text import SIDES, Pair, is_blank, quantity
-from nmt.data.vocab import Vocab
 from nmt.errors import UserError
 from nmt.runtime.progress import counted
 
@@ -176,26 +175,33 @@ def round_trip(segmenter: Segmenter, training: TrainingText) -> RoundTrip:
 
 
 def check_augmented(
-    augmenter: Augmenter, segmenter: Segmenter, vocab: Vocab, training: TrainingText
+    augmenter: Augmenter,
+    segmenter: Segmenter,
+    known: Collection[str] | None,
+    training: TrainingText,
 ) -> dict[str, Augmented]:
-    """Change some training pairs by each kind of ``data.augment``, and find unknown pieces."""
-    known = vocab.readable()
+    """Change some training pairs by each kind of ``data.augment``, and find unknown pieces.
+
+    ``known``: the types of a vocabulary that is given; None = it is made of the changed text.
+    """
     found = {kind: Augmented() for kind in augmenter.shares}
     step = -(-sum(training.sizes) // AUGMENTED)
     sample = list(training.sample("checking data.augment", step))
     pairs = [pair for _, pair in sample]
     for i, (corpus, pair) in enumerate(sample):
         for kind, result in found.items():
-            changed = augmenter.change_in(pairs, i, [kind], Draws(i), corpus.langs)
+            changed = augmenter.change(pairs, i, [kind], Draws(i), corpus.langs)
             result.pairs += 1
             if changed == pair:
                 continue
             result.changed += 1
+            if known is None:
+                continue
             pieces = [
                 piece
                 for side, line, lang in zip(SIDES, changed, corpus.langs, strict=True)
                 for piece in segmenter.encode(line, lang, side)
-                if not known[side][vocab.ids([piece])[0]]
+                if piece not in known
             ]
             result.unknown += bool(pieces)
             result.pieces = list(dict.fromkeys([*result.pieces, *pieces]))[:SHOWN_PIECES]

@@ -135,20 +135,6 @@ class Vocab:
         mask[len(SPECIALS) :] = self._counts[:, 0 if side == "src" else 1] > 0
         return mask
 
-    def readable(self) -> dict[Side, np.ndarray]:
-        """Return by side the types that text of training may have, [V] bool.
-
-        These are all types on the source side; on the target side, those that the model may
-        predict. UNK is on neither.
-        """
-        known: dict[Side, np.ndarray] = {
-            "src": np.ones(len(self), dtype=bool),
-            "tgt": self.types_of("tgt"),
-        }
-        for types in known.values():
-            types[UNK] = False
-        return known
-
     def rows_in(self, other: Vocab) -> tuple[np.ndarray, np.ndarray]:
         """Return the ids of the common types, in this vocabulary and in another one: [n] each."""
         specials = len(SPECIALS)

@@ -14,8 +14,8 @@ from torch import Tensor
 from nmt.config.model import model_config
 from nmt.config.recipe import Recipe
 from nmt.data.batches import Batch, buckets_for, collate, make_batches
-from nmt.data.epochs import Epochs, TextChanges
-from nmt.data.prepare import EvalSet, augmenter_of
+from nmt.data.encoded import EpochPairs
+from nmt.data.prepare import EvalSet
 from nmt.data.vocab import UNK
 from nmt.decoding.codec import TextCodec
 from nmt.decoding.engine import ModelInfo
@@ -52,32 +52,21 @@ class Translation(Task[Transformer, Batch]):
         return len(self.prepared.train)
 
     @functools.cached_property
-    def _epochs(self) -> Epochs:
-        """The training pairs of each epoch; noise must not make a batch larger than allowed."""
-        prepared, data = self.prepared, self.recipe.data
-        longest, changes = min(data.max_pieces, data.batch_tokens - 1), None  # EOS
-        if augmenter := augmenter_of(self.recipe):
-            changes = TextChanges(
-                augmenter,
-                prepared.train,
-                prepared.segmenter,
-                prepared.vocab,
-                [(entry.langs(self.recipe), entry.tags(self.recipe)) for entry in data.train],
-                longest,
-            )
-        return Epochs(
-            prepared.train,
-            prepared.vocab,
-            prepared.mixture,
-            prepared.segmenter.noise(self.recipe.segment),
-            self.recipe.seed,
-            longest=longest,
-            changes=changes,
-        )
+    def epoch(self) -> Callable[[int], EpochPairs]:
+        """Return the function from the number of an epoch to its pairs; an update may need two."""
+        train, mixture = self.prepared.train, self.prepared.mixture
+        seed, batch_tokens = self.recipe.seed, self.recipe.data.batch_tokens
+
+        @functools.lru_cache(2)
+        def pairs_of(epoch: int) -> EpochPairs:
+            drawn = None if mixture is None else mixture.rows(seed, epoch)
+            return EpochPairs(train, drawn, seed, epoch, batch_tokens)
+
+        return pairs_of
 
     def plan(self, epoch: int) -> list[np.ndarray]:
         """Return the batches of an epoch as indices of its pairs."""
-        data, pairs = self.recipe.data, self._epochs[epoch]
+        data, pairs = self.recipe.data, self.epoch(epoch)
         return make_batches(
             pairs.src_len,
             pairs.tgt_len,
@@ -85,23 +74,22 @@ class Translation(Task[Transformer, Batch]):
             self.recipe.seed,
             epoch,
             data.rebatch,
-            pairs.rows,
+            pairs.pairs,
         )
 
     def tokens(self, epoch: int, examples: np.ndarray) -> int:
         """Return the target tokens of a batch, including EOS."""
-        return int(self._epochs[epoch].tgt_len[examples].sum()) + len(examples)
+        return int(self.epoch(epoch).tgt_len[examples].sum()) + len(examples)
 
     def make_batch(self, epoch: int, examples: np.ndarray, pad: bool) -> Batch:
         """Return a batch of pairs on the device."""
-        pairs = self._epochs[epoch]
+        pairs = self.epoch(epoch)
         bucket = None
         if pad:
             src_len, tgt_len = pairs.src_len[examples] + 1, pairs.tgt_len[examples] + 1
             buckets = buckets_for(self.device.type)
             bucket = buckets.fit(src_len, tgt_len, self.recipe.data.batch_tokens)
-        batch = collate(pairs.select(examples), examples, bucket)
-        batch = replace(batch, rows=pairs.rows_of(examples))
+        batch = replace(collate(pairs, examples, bucket), rows=pairs.pairs_of(examples))
         return batch.pack(self.device) if pad else batch.to(self.device)
 
     @staticmethod

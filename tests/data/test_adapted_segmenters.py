@@ -15,7 +15,6 @@ import sentencepiece
 from nmt.config.recipe import FastBpeConfig, SentencePieceConfig, WhitespaceConfig
 from nmt.data.segmenters import Segmenter, learn_segmenter, load_segmenter, save_segmenter
 from nmt.data.segmenters.extend import MANY_PIECES, learn_symbols
-from nmt.data.segmenters.noise import SideNoise
 from nmt.data.segmenters.sentencepiece import SPACE, SentencePiece, edit_model, read_model
 from nmt.data.tokenizer import Moses
 from nmt.data.vocab import UNK, Vocab
@@ -289,27 +288,20 @@ def test_trim_of_what_was_extended(kind):
 
 @pytest.mark.parametrize("kind", ["bpe", "unigram", "fastbpe"])
 def test_noise_of_a_trimmed_segmenter_gives_kept_pieces(kind):
-    import numpy as np
-
     segmenter = learned(kind)
     vocab = vocab_of(segmenter, OLD)
     new, kept = segmenter.trimmed(set(vocab.types), set())
     types = vocab.with_types(kept)
     change = {"sampling_alpha": 0.1} if kind == "unigram" else {"dropout": 0.3}
-    noise = new.noise(CONFIGS[kind].model_copy(update=change))
+    noise = new.noise(CONFIGS[kind].model_copy(update=change), types.types)
     assert noise is not None
-    allowed = np.ones(len(types), dtype=bool)
-    encoded = [types.ids(line) for line in pieces(new, OLD)]
-    ids = np.array(list(chain.from_iterable(encoded)), np.int32)
-    lengths = np.array(list(map(len, encoded)), np.int32)
-    noisy, sizes = SideNoise(noise, types, allowed)(
-        ids, lengths, np.arange(len(lengths)), np.uint64(1)
-    )
-    assert (noisy != UNK).all()
-    assert sizes.sum() >= lengths.sum()
-    ends_at = np.cumsum(sizes)
-    for line, first, last in zip(OLD, [0, *ends_at], ends_at, strict=False):
-        assert new.decode(types.pieces(noisy[first:last]), "es") == line
+    random, more = Random(1).random, 0
+    for line, plain in zip(OLD, pieces(new, OLD), strict=True):
+        noisy = noise.draw(noise.words(plain), random)
+        assert UNK not in types.ids(noisy)
+        assert new.decode(noisy, "es") == line
+        more += len(noisy) - len(plain)
+    assert more >= 0
 
 
 def test_unused_pieces_are_not_in_the_alphabet():

@@ -20,7 +20,6 @@ from nmt.data import augment
 from nmt.data.augment import EMOJI, KINDS, PLACEHOLDERS, QUOTE_STYLES, Augmenter, Draws, unescaped
 from nmt.data.bitext import TrainingText
 from nmt.data.encoded import EncodeChunk, EncodedCorpus, encode_training
-from nmt.data.epochs import Epochs, TextChanges
 from nmt.data.segmenters import learn_segmenter
 from nmt.data.text import Pair
 from nmt.data.vocab import UNK
@@ -36,8 +35,10 @@ PAIR = (
 
 def changed(kind: str, pair: Pair, tokenized: bool = False, langs=("sk", "en")) -> set[Pair]:
     """Return what 200 draws of a kind make of a pair."""
-    one = Augmenter({kind: 1.0}, tokenized)
-    return {one.change(pair, [kind], Draws(i), langs, lambda _: OTHER) for i in range(200)}
+    one, pairs = Augmenter({kind: 1.0}, tokenized), [pair, OTHER]
+    # a join with the pair itself is left out
+    seeds = [i for i in range(400) if kind != "join" or Draws(i).below(2)]
+    return {one.change(pairs, 0, [kind], Draws(i), langs) for i in seeds[:200]}
 
 
 def test_the_recipe_names_every_kind():
@@ -224,12 +225,12 @@ def test_tokenized_text_keeps_its_words_and_escapes(kind: str):
     assert not any("&quot;" in src for src, _ in changed(kind, raw, tokenized=True))
 
 
-def test_shares_are_independent_and_a_function_of_seed_epoch_and_number():
-    shares = {"case": 0.2, "typos": 0.5, "join": 1.0, "quotes": 0.0}
-    one, numbers = Augmenter(shares, False), np.arange(20_000)
+def test_shares_are_independent_and_a_function_of_the_draws():
+    one, n = Augmenter({"case": 0.2, "typos": 0.5, "join": 1.0, "quotes": 0.0}, False), 20_000
     assert list(one.shares) == ["join", "case", "typos"]
-    drawn = {i: (tuple(kinds), draws.below(10**9)) for i, kinds, draws in one.draw(numbers, 1, 0)}
-    counts = Counter(kinds for kinds, _ in drawn.values())
+    drawn = [tuple(one.kinds(Draws(i))) for i in range(n)]
+    assert drawn[7] == tuple(one.kinds(Draws(7)))
+    counts = Counter(drawn)
     expected = {
         ("join",): 0.4,
         ("join", "case"): 0.1,
@@ -238,14 +239,8 @@ def test_shares_are_independent_and_a_function_of_seed_epoch_and_number():
     }
     assert counts.keys() == expected.keys()
     for kinds, share in expected.items():
-        sigma = (share * (1 - share) / len(numbers)) ** 0.5
-        assert abs(counts[kinds] / len(numbers) - share) < 5 * sigma
-
-    def some(seed: int, epoch: int, which: np.ndarray):
-        return [(k, d.below(10**9)) for _, k, d in one.draw(which, seed, epoch)]
-
-    assert some(1, 0, numbers[7:9]) == [(list(k), d) for k, d in (drawn[7], drawn[8])]
-    assert some(1, 1, numbers[:9]) != some(1, 0, numbers[:9]) != some(2, 0, numbers[:9])
+        sigma = (share * (1 - share) / n) ** 0.5
+        assert abs(counts[kinds] / n - share) < 5 * sigma
 
 
 LINES = [
@@ -255,63 +250,70 @@ LINES = [
 
 
 class Corpus:
-    """A small corpus with its text, as preparation writes it."""
+    """A small corpus in several versions, as preparation writes it."""
 
-    def __init__(self, folder: Path, shares: dict[str, float], longest: int = 200) -> None:
+    def __init__(
+        self, folder: Path, shares: dict[str, float], longest: int = 200, lacking: str = ""
+    ) -> None:
         one = Augmenter(shares, False)
         config = SentencePieceConfig(vocab_size=300)
         self.segmenter = learn_segmenter(config, False, "none", one.chunks(one_corpus(LINES)))
         text = TrainingText(progress=False)
         text.add(CORPUS, numbered(LINES))
-        work = EncodeChunk(self.segmenter, 200, augmenter=one)
+        work = EncodeChunk(self.segmenter, longest, DRAWS, augmenter=one)
         self.vocab, _, _ = encode_training(work, text, 1, folder, None, [])
+        if lacking:
+            kept = {t for t in self.vocab.types if not set(t) & set(lacking)}
+            given = self.vocab.with_types(kept)
+            work = EncodeChunk(self.segmenter, longest, DRAWS, augmenter=one, known=kept)
+            self.vocab, _, _ = encode_training(work, text, 1, folder, given, [])
         self.corpus = EncodedCorpus(folder)
-        entries = [(CORPUS.langs, (None, None))]
-        changes = TextChanges(one, self.corpus, self.segmenter, self.vocab, entries, longest)
-        self.epochs = Epochs(self.corpus, self.vocab, None, None, 1, longest, changes)
 
-    def text(self, epoch: int) -> list[Pair]:
-        pairs = self.epochs[epoch]
-        chosen = pairs.select(np.arange(len(LINES)))
-        found = []
-        for i in range(len(LINES)):
-            src, tgt = chosen.src(i), chosen.tgt(i)
-            assert (len(src), len(tgt)) == (pairs.src_len[i], pairs.tgt_len[i])
-            texts = (self.segmenter.decode(self.vocab.pieces(ids), "en") for ids in (src, tgt))
-            found.append(tuple(texts))
-        return found
+    def text(self) -> list[list[Pair]]:
+        """Return the pairs of each version."""
+        decoded: list[list[Pair]] = [[] for _ in range(DRAWS)]
+        for row in range(DRAWS * len(LINES)):
+            both = self.corpus.src(row), self.corpus.tgt(row)
+            src, tgt = (self.segmenter.decode(self.vocab.pieces(ids), "en") for ids in both)
+            decoded[row % DRAWS].append((src, tgt))
+        return decoded
 
 
-def test_an_epoch_has_the_changed_text_of_the_drawn_pairs(tmp_path: Path):
-    corpus = Corpus(tmp_path, {"punctuation": 0.5, "join": 0.2})
-    assert [
-        (corpus.corpus.line("src", i), corpus.corpus.line("tgt", i)) for i in range(60)
-    ] == LINES
+DRAWS = 4
+
+
+def test_each_version_has_the_changed_text_of_the_drawn_pairs(tmp_path: Path):
+    shares = {"punctuation": 0.5, "join": 0.2}
+    versions = Corpus(tmp_path, shares).text()
     known = {*LINES, *((s[:-1], t[:-1]) for s, t in LINES)}
     known |= {(f"{a} {b}", f"{c} {d}") for a, c in LINES for b, d in known}
-    first, second = corpus.text(0), corpus.text(1)
-    assert {*first, *second} <= known
-    assert first != second
-    assert first == Corpus(tmp_path / "again", {"punctuation": 0.5, "join": 0.2}).text(0)
-    assert 15 < sum(not src.endswith(".") for src, _ in first) < 45
-    assert 3 < sum(src.count("Dobrý") == 2 for src, _ in first) < 25
+    assert len({tuple(version) for version in versions}) == DRAWS
+    assert versions == Corpus(tmp_path / "again", shares).text()
+    for version in versions:
+        assert known.issuperset(version)
+        assert 15 < sum(not src.endswith(".") for src, _ in version) < 45
+        assert 2 < sum(src.count("Dobrý") == 2 for src, _ in version) < 25
+
+
+def test_the_segmentation_is_learned_from_the_text_of_the_first_version(tmp_path: Path):
+    shares = {"punctuation": 0.5, "join": 0.2}
+    chunks = Augmenter(shares, False).chunks(one_corpus(LINES))
+    assert [pair for chunk in chunks for pair in chunk.pairs()] == Corpus(tmp_path, shares).text()[
+        0
+    ]
 
 
 def test_a_pair_that_would_be_too_long_or_unknown_keeps_its_text(tmp_path: Path):
-    corpus = Corpus(tmp_path / "a", {"join": 1.0})
-    longest = int(max(corpus.corpus.src_len.max(), corpus.corpus.tgt_len.max()))
-    assert Corpus(tmp_path / "b", {"join": 1.0}, longest).text(0) == LINES
-    corpus = Corpus(tmp_path / "c", {"copies": 1.0})
-    lacking = corpus.vocab.with_types({t for t in corpus.vocab.types if not set(t) & {"{", "@"}})
-    entries = [(CORPUS.langs, (None, None))]
-    one = Augmenter({"copies": 1.0}, False)
-    changes = TextChanges(one, corpus.corpus, corpus.segmenter, lacking, entries, 200)
-    drawn = changes.draw(None, 1, 0)
-    assert 0 < len(drawn) < 60
-    allowed = lacking.types_of("tgt")
-    for ids in drawn.values():
-        assert allowed[ids["tgt"]].all()
-        assert UNK not in ids["src"]
+    corpus = Corpus(tmp_path / "a", {"punctuation": 1.0})
+    longest = int(corpus.corpus.longest().max()) + 1  # with the mark
+    assert Corpus(tmp_path / "b", {"join": 1.0}, longest).text() == [LINES] * DRAWS
+    corpus = Corpus(tmp_path / "c", {"copies": 1.0}, lacking="{@")
+    changed = [pair for version in corpus.text() for pair in version if pair not in LINES]
+    assert 0 < len(changed) < DRAWS * len(LINES)
+    assert not any({"{", "@"} & set(line) for pair in changed for line in pair)
+    allowed = corpus.vocab.types_of("tgt")
+    assert allowed[corpus.corpus.ids("tgt")].all()
+    assert UNK not in corpus.corpus.ids("src")
 
 
 def test_nothing_changes_without_shares(tmp_path: Path):
@@ -320,12 +322,10 @@ def test_nothing_changes_without_shares(tmp_path: Path):
     segmenter = learn_segmenter(
         SentencePieceConfig(vocab_size=300), False, "none", one_corpus(LINES)
     )
-    vocab, _, _ = encode_training(EncodeChunk(segmenter, 200), text, 1, tmp_path, None, [])
+    encode_training(EncodeChunk(segmenter, 200), text, 1, tmp_path, None, [])
     names = {"src.ids", "src.len", "tgt.ids", "tgt.len", "corpus.json"}
     assert {path.name for path in tmp_path.iterdir()} == names
-    corpus = EncodedCorpus(tmp_path)
-    pairs = Epochs(corpus, vocab, None, None, 1, 200)[0]
-    assert pairs.src_len is corpus.src_len
+    assert EncodedCorpus(tmp_path).draws == 1
 
 
 RECIPE = "src: gl\ntgt: en\ndata: {{train: a, dev: b, augment: {0}}}\n{1}"
@@ -377,21 +377,17 @@ def test_each_entry_keeps_its_tags_and_joins_its_own_pairs(tmp_path: Path):
         text.add(replace(CORPUS, tag=tag, tgt_tag=tag), numbered(pairs))
     config = SentencePieceConfig(vocab_size=60)
     segmenter = learn_segmenter(config, False, "none", one.chunks(text.read("")))
-    work = EncodeChunk(segmenter, 200, augmenter=one)
+    work = EncodeChunk(segmenter, 200, DRAWS, augmenter=one)
     vocab, _, _ = encode_training(work, text, 1, tmp_path, None, [])
-    corpus = EncodedCorpus(tmp_path)
-    langs_and_tags = [(CORPUS.langs, (tag, tag)) for tag in entries]
-    changes = TextChanges(one, corpus, segmenter, vocab, langs_and_tags, 200)
-    rows = np.repeat(np.arange(20), 2)  # each pair twice, as a weight does
-    drawn = changes.draw(rows, 1, 0)
-    assert sorted(drawn) == list(range(40))
-    found = []
-    for i, row in enumerate(rows.tolist()):
-        for side in ("src", "tgt"):
-            tag, *pieces = vocab.pieces(drawn[i][side])
+    corpus, joined = EncodedCorpus(tmp_path), set()
+    for row in range(20 * DRAWS):
+        of_sides = []
+        for ids in (corpus.src(row), corpus.tgt(row)):
+            tag, *pieces = vocab.pieces(ids)
             words = segmenter.decode(pieces, "en").split()
-            assert tag.strip() == ("<a>" if row < 10 else "<b>")
-            assert [words[0], words[2]] == ["alfa" if row < 10 else "beta"] * 2
-            found.append(words[3])
-    assert found[::2] == found[1::2]  # the same pair on both sides
-    assert found[::4] != found[2::4]  # another one for the second copy of a pair
+            assert tag.strip() == ("<a>" if row < 10 * DRAWS else "<b>")
+            assert [words[0], words[2]] == ["alfa" if row < 10 * DRAWS else "beta"] * 2
+            of_sides.append(words[3])
+        assert of_sides[0] == of_sides[1]  # the same pair on both sides
+        joined.add((row // DRAWS, of_sides[0]))
+    assert len(joined) > 2 * 20  # another one in the versions of a pair

@@ -37,7 +37,7 @@ def lengths() -> tuple[np.ndarray, np.ndarray]:
 
 def corpus_of(folder: Path, pairs: list[tuple[list[int], list[int]]]) -> EncodedCorpus:
     src, tgt = (Ragged.of([pair[side] for pair in pairs]) for side in (0, 1))
-    write_corpus(folder, 100, [(src, tgt, [])])
+    write_corpus(folder, 100, [(src, tgt)])
     return EncodedCorpus(folder)
 
 

@@ -26,7 +26,7 @@ from tests.toy import CORPUS, numbered
 def test_vocabulary_size_decides_the_bytes_per_id(tmp_path: Path):
     for types, size in ((1000, 2), (70_000, 4)):
         folder = tmp_path / str(types)
-        write_corpus(folder, types, [(Ragged.of([[types - 1, 4]]), Ragged.of([[5]]), [])])
+        write_corpus(folder, types, [(Ragged.of([[types - 1, 4]]), Ragged.of([[5]]))])
         corpus = EncodedCorpus(folder)
         assert (folder / "src.ids").stat().st_size == 2 * size
         assert corpus.src(0).tolist() == [types - 1, 4]
@@ -49,7 +49,7 @@ def test_files_are_flushed_to_the_disk(tmp_path: Path, monkeypatch):
 
 @pytest.mark.parametrize("name", ["src.ids", "tgt.len", "corpus.json"])
 def test_truncated_or_missing_file_is_an_error(tmp_path: Path, name: str):
-    write_corpus(tmp_path, 100, [(Ragged.of([[5, 6]]), Ragged.of([[7]]), [])])
+    write_corpus(tmp_path, 100, [(Ragged.of([[5, 6]]), Ragged.of([[7]]))])
     (tmp_path / name).write_bytes((tmp_path / name).read_bytes()[:-1])
     with pytest.raises(MachineError, match="damaged"):
         EncodedCorpus(tmp_path)

@@ -11,7 +11,6 @@ import pytest
 from nmt.config.recipe import Recipe, SentencePieceConfig
 from nmt.data.bitext import read_in_form
 from nmt.data.cache import data_hash
-from nmt.data.epochs import Epochs
 from nmt.data.prepare import Prepared, prepare
 from nmt.data.report import Lengths
 from nmt.data.segmenters import SEGMENTERS
@@ -291,19 +290,16 @@ def test_pairs_of_sentencepiece_are_learned_from_all_entries(tmp_path: Path):
 )
 def test_segmentation_noise_keeps_tags(segment: dict[str, Any], tmp_path: Path):
     train = [{"path": write(tmp_path / "tagged", GL), "tag": "<gl>"}]
-    recipe = recipe_for(tmp_path, train, segment)
-    p = prepare(recipe, progress=False)
-    noise = p.segmenter.noise(recipe.segment)
-    assert noise is not None
-    epochs = Epochs(p.train, p.vocab, p.mixture, noise, recipe.seed, longest=500)
-    rows = np.arange(len(p.train))
-    pairs = epochs[0].select(rows)
+    p = prepare(recipe_for(tmp_path, train, {**segment, "draws": 3}), progress=False)
     [tag] = p.vocab.reserved_ids
-    assert all(pairs.src(row)[0] == tag for row in rows)
-    assert any(len(pairs.src(row)) != len(p.train.src(row)) for row in rows)
-    for row in rows:
-        sources = (p.vocab.pieces(c.src(row)[1:]) for c in (pairs, p.train))
-        assert len({p.segmenter.decode_tokenized(s, "gl") for s in sources}) == 1
+    assert p.train.draws == 3
+    changed = 0
+    for row in range(3 * len(p.train)):
+        src = p.train.src(row)
+        assert src[0] == tag
+        assert p.segmenter.decode_tokenized(p.vocab.pieces(src[1:]), "gl") == GL[row // 3][0]
+        changed += len(src) != len(p.train.src(row // 3 * 3))
+    assert changed
     assert not any(
         piece.startswith(" ")
         for piece in p.vocab.pieces(range(len(p.vocab)))[4:]

@@ -14,7 +14,7 @@ import pytest
 from nmt.cli import prepare as command
 from nmt.config.recipe import Recipe
 from nmt.data.bitext import missing_files
-from nmt.data.cache import build_cache, noise_parts
+from nmt.data.cache import build_cache
 from nmt.data.prepare import prepare
 from nmt.data.report import Finding
 from nmt.data.vocab import UNK
@@ -161,39 +161,58 @@ def test_the_text_is_read_twice(tmp_path: Path, monkeypatch):
     assert opened["train.gl"] == 3  # only hashed
 
 
-def test_noise_adds_types_and_changes_no_ids(tmp_path: Path):
+def test_noise_prepares_versions_of_each_pair_and_changes_no_held_out_set(tmp_path: Path):
     plain = prepared(tmp_path / "a")
-    noisy = prepared(tmp_path / "b", segment={"merges": 30, "dropout": 0.5})
+    noisy = prepared(tmp_path / "b", segment={"merges": 30, "dropout": 0.5, "draws": 4})
+    assert (plain.train.draws, noisy.train.draws) == (1, 4)
+    assert len(plain.train) == len(noisy.train) == 200
     assert len(noisy.vocab) > len(plain.vocab)
-    for row in (0, 7, 199):
-        for p in (plain, noisy):
-            assert text_of(p, p.train, row) == TRAIN[row]
-        assert len(noisy.train.src(row)) == len(plain.train.src(row))
+    for row in (0, 29, 30, 31, 799):
+        assert text_of(noisy, noisy.train, row) == TRAIN[row // 4]
     assert np.array_equal(noisy.dev[0].corpus.src_len, plain.dev[0].corpus.src_len)
-    for name, line in (("src", 0), ("tgt", 1)):
-        characters = {c for pair in TRAIN for c in pair[line] if c != " "}
-        allowed = noisy.vocab.types_of(name)
-        types = {t for i, t in enumerate(noisy.vocab.pieces(range(len(allowed)))) if allowed[i]}
-        assert {c for c in characters if not types & {c, f"{c}@@"}} == set()
-        assert {t for t in types if len(t.removesuffix("@@")) == 1} <= (
-            characters | {f"{c}@@" for c in characters}
-        )
+
+    def size(p) -> int:
+        folder = tmp_path / p / ".cache"
+        return sum(path.stat().st_size for path in folder.rglob("src.ids"))
+
+    noisy_ids, plain_ids = (len(p.train.ids("src")) for p in (noisy, plain))
+    held_out = sum(len(p.dev[0].corpus.ids("src")) for p in (plain,))
+    assert (size("a"), size("b")) == (2 * (plain_ids + held_out), 2 * (noisy_ids + held_out))
 
 
-def test_rate_and_seed_of_noise_share_a_cache(tmp_path: Path):
-    def key(**keys) -> str:
-        return prepared(tmp_path, **keys).data_hash
+def test_what_decides_the_versions_decides_the_cache_and_the_seed_does_not(tmp_path: Path):
+    def key(seed: int = 1, augment: dict[str, float] | None = None, **segment) -> str:
+        data = {"augment": augment or {}}
+        return prepared(tmp_path, seed=seed, data=data, segment={"merges": 30, **segment}).data_hash
 
-    noisy = key(segment={"merges": 30, "dropout": 0.5})
-    assert noisy == key(segment={"merges": 30, "dropout": 0.1}, seed=2)
-    assert noisy != key(segment={"merges": 30}) == key(segment={"merges": 30}, seed=2)
+    assert key() == key(seed=2) == key(draws=3) == key(augment={"case": 0.0})
+    assert key(dropout=0.5) == key(dropout=0.5, seed=2) == key(dropout=0.5, draws=10)
+    different = [
+        key(),
+        key(dropout=0.5),
+        key(dropout=0.4),
+        key(dropout=0.5, draws=3),
+        key(augment={"case": 0.1}),
+        key(augment={"case": 0.2}),
+        key(augment={"case": 0.1}, draws=3),
+        key(augment={"case": 0.1}, dropout=0.5),
+    ]
+    assert len({*different}) == len(different)
 
 
-@pytest.mark.parametrize("kind", ["fastbpe", "sentencepiece", "whitespace"])
-def test_the_hash_without_noise_has_the_same_keys_as_before(kind: str, tmp_path: Path):
-    """Keys of noise that are off must not invalidate the caches of earlier versions."""
-    segment = recipe_for(tmp_path, segment={"kind": kind}).segment
-    assert noise_parts(segment) == ({"dropout": 0.0} if kind == "fastbpe" else {})
+@pytest.mark.slow
+def test_any_number_of_processes_prepares_the_same_versions(tmp_path: Path, monkeypatch):
+    monkeypatch.setattr("nmt.data.workers.CHUNK", 20)
+    keys = {"segment": {"merges": 30, "dropout": 0.3, "draws": 3}}
+    keys["data"] = {"augment": {"typos": 0.3, "join": 0.3}}
+    made = []
+    for cpus in (1, 3):
+        monkeypatch.setattr("nmt.data.workers.available_cpus", lambda cpus=cpus: cpus)
+        made.append(prepared(tmp_path / str(cpus), **keys))
+    one, other = made
+    assert one.vocab.hash == other.vocab.hash
+    for side in ("src", "tgt"):
+        assert np.array_equal(one.train.ids(side), other.train.ids(side))
 
 
 def test_command_prints_the_summary(tmp_path: Path, capsys):

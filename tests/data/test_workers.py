@@ -144,7 +144,7 @@ def test_few_pairs_need_no_workers(monkeypatch: pytest.MonkeyPatch, cores: int):
 def test_work_can_be_pickled(config):
     [chunk] = text = one_corpus(PAIRS)
     segmenter = learn_segmenter(config, False, "nfc", text)
-    work = EncodeChunk(segmenter, 100, segmenter.noise(config))
+    work = EncodeChunk(segmenter, 100, 3, segmenter.noise(config))
     (made, _), (again, _) = work(chunk), pickle.loads(pickle.dumps(work))(chunk)
     for side, sent in ((made["src"], again["src"]), (made["tgt"], again["tgt"])):
         assert sent.types == side.types

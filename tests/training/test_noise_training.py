@@ -101,7 +101,7 @@ def test_translation_has_no_noise(recipe: str, tmp_path: Path, capsys, monkeypat
 
 
 @pytest.mark.slow
-def test_each_epoch_is_segmented_again_and_all_ranks_see_the_same(start: Callable[..., Trainer]):
+def test_each_epoch_has_other_versions_and_all_ranks_see_the_same(start: Callable[..., Trainer]):
     ranks = [start(world=World(rank, 2)) for rank in (0, 1)]
     both = [list(itertools.islice(t.updates(), 8)) for t in ranks]
     assert both[0][-1].epoch >= 1
@@ -115,13 +115,15 @@ def test_each_epoch_is_segmented_again_and_all_ranks_see_the_same(start: Callabl
     task, rows = ranks[0].task, np.arange(20)
     first, again, later = (task.make_batch(epoch, rows, pad=False) for epoch in (0, 0, 1))
     assert first.src.tolist() == again.src.tolist() != later.src.tolist()
+    cycle = task.make_batch(task.prepared.train.draws, rows, pad=False)
+    assert first.src.tolist() == cycle.src.tolist()
     allowed = ranks[0].task.prepared.vocab.types_of("tgt")
     assert allowed[later.tgt_out.numpy()].all()
     limit = ranks[0].recipe.data.batch_tokens
     padded = task.make_batch(1, task.plan(1)[0], pad=True)  # a bucket of the lengths of epoch 1
     assert padded.tgt_out.numel() >= task.tokens(1, padded.rows)
     for epoch in (0, 1):
-        pairs = task._epochs[epoch]
+        pairs = task.epoch(epoch)
         longest = np.maximum(pairs.src_len, pairs.tgt_len) + 1
         for batch in task.plan(epoch):
             assert len(batch) * longest[batch].max() <= limit

@@ -180,7 +180,10 @@ class EncodedSample:
 
     Attributes:
         src_len, tgt_len: [pairs] int64, pieces without EOS.
+        draws: versions of each pair.
     """
+
+    draws = 1
 
     def __init__(
         self,

@@ -144,5 +144,6 @@ def advice_for(recipe: Recipe, prepared: Prepared, parameters: int) -> str | Non
     """
     if not recipe.translates or recipe.init.parent is not None:
         return None
-    pieces = int(prepared.train.tgt_len.sum()) + len(prepared.train)
+    train = prepared.train
+    pieces = int(train.tgt_len.sum()) // train.draws + len(train)
     return advice_on_size(recipe.model, parameters, pieces)

@@ -64,8 +64,11 @@ class Segmenter(ABC):
         """Return pieces as plain text."""
         return self.moses.detokenize(self.decode_tokenized(pieces, lang), lang)
 
-    def noise(self, config: Any) -> Noise | None:
+    def noise(self, config: Any, known: Collection[str] | None = None) -> Noise | None:
         """Return the segmentation noise that a recipe asks for; None = none.
+
+        Args:
+            known: pieces that it may give; None = any.
 
         Raises:
             UserError: this segmenter does not have that noise.

@@ -25,7 +25,7 @@ from subword_nmt import apply_bpe, learn_bpe
 from nmt.data.bitext import Chunk
 from nmt.data.segmenters.base import Segmenter
 from nmt.data.segmenters.extend import learn_symbols
-from nmt.data.segmenters.noise import Merges, Noise, never
+from nmt.data.segmenters.noise import Merges, Noise
 from nmt.data.text import Side
 from nmt.data.tokenizer import Moses
 from nmt.data.workers import map_chunks
@@ -87,20 +87,17 @@ class FastBpe(Segmenter):
         """Return the pieces of an input line; all but the last of a word end with ``@@``."""
         return self._splitter(self.moses.tokenize(line, lang))
 
-    def noise(self, config: Any) -> Noise | None:
+    def noise(self, config: Any, known: Collection[str] | None = None) -> Noise | None:
         """Return the BPE-dropout of ``segment.dropout``."""
         if not config.dropout:
             return None
-        merges, kept = self._splitter.merges, self._splitter.kept
-        joined = {left + right for left, right in merges}
-        return Noise(
-            Merges(config.dropout, {pair: i for i, pair in enumerate(merges)}, together=True),
-            spell=symbols_of,
-            name=piece_of,
-            begins=never,
-            ends=_ends_word,
-            joined=joined if kept is None else {s for s in joined if piece_of(s) in kept},
-        )
+        merges, limits = self._splitter.merges, [self._splitter.kept, known]
+        kept = {left + right for left, right in merges}
+        for pieces in limits:
+            if pieces is not None:
+                kept = {symbol for symbol in kept if piece_of(symbol) in pieces}
+        ranks = {pair: rank for rank, pair in enumerate(merges)}
+        return Noise(Merges(config.dropout, ranks, kept), symbols_of, piece_of, _is_inner, known)
 
     def extended(
         self, known: Collection[str], text: Iterable[Chunk], limit: int
@@ -146,7 +143,7 @@ class FastBpe(Segmenter):
         return files
 
     def metadata(self) -> dict[str, Any]:
-        """Return whether there is a kept.txt; dropout is drawn in each epoch, not here."""
+        """Return whether there is a kept.txt; dropout is not a property of the segmenter."""
         return {"dropout": 0.0, "kept": self._splitter.kept is not None}
 
 
@@ -172,8 +169,8 @@ def _symbol_of(piece: str) -> str:
     return piece.removesuffix(JOINER) if piece.endswith(JOINER) else piece + WORD_END
 
 
-def _ends_word(piece: str) -> bool:
-    return not piece.endswith(JOINER)
+def _is_inner(piece: str, _: str) -> bool:
+    return piece.endswith(JOINER)
 
 
 def count_words(moses: Moses, chunk: Chunk) -> Counter[str]:

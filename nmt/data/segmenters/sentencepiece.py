@@ -24,7 +24,7 @@ import sentencepiece
 from nmt.data.bitext import Chunk
 from nmt.data.segmenters.base import Segmenter
 from nmt.data.segmenters.extend import learn_symbols
-from nmt.data.segmenters.noise import Merges, Noise, Unigram, never
+from nmt.data.segmenters.noise import Merges, Noise, Unigram
 from nmt.data.text import SIDES, Side, clean_line
 from nmt.data.tokenizer import Moses
 from nmt.data.workers import map_chunks
@@ -157,7 +157,7 @@ class SentencePiece(Segmenter):
             line if self.raw else _single_spaces(line), out_type=str
         )
 
-    def noise(self, config: Any) -> Noise | None:
+    def noise(self, config: Any, known: Collection[str] | None = None) -> Noise | None:
         """Return the BPE-dropout of ``segment.dropout``, or the sampling of ``sampling_alpha``.
 
         A piece is only split if the model has each of its characters as a piece, so byte pieces,
@@ -188,20 +188,14 @@ class SentencePiece(Segmenter):
                 at=f"segment.{key}",
                 fix=f"remove segment.{key}{instead.get(kind, learn)}",
             )
+        kept = {p: score for p, score in scores.items() if known is None or p in known}
         model: Merges | Unigram
         if config.dropout:
             merged = scores | read_model(self._model, UNUSED)[1]
-            model = Merges(config.dropout, _merges(merged), together=False)
+            model = Merges(config.dropout, _merges(merged), kept)
         else:
-            model = Unigram(config.sampling_alpha, scores)
-        return Noise(
-            model,
-            spell=functools.partial(_spell, set(scores)),
-            name=str,
-            begins=_begins_word,
-            ends=never,
-            joined={piece for piece in scores if len(piece) > 1},
-        )
+            model = Unigram(config.sampling_alpha, kept)
+        return Noise(model, functools.partial(_spell, set(scores)), str, _is_inner, known)
 
     def extended(
         self, known: Collection[str], text: Iterable[Chunk], limit: int
@@ -400,6 +394,10 @@ def _merges(scores: Mapping[str, float]) -> dict[tuple[str, str], int]:
 
 def _begins_word(piece: str) -> bool:
     return piece.startswith(SPACE)
+
+
+def _is_inner(_: str, piece: str) -> bool:
+    return not _begins_word(piece)
 
 
 def _training_error(reason: str, config: Any) -> UserError:
