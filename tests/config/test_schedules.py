@@ -35,24 +35,26 @@ def test_inverse_sqrt_equals_equation_7(dim, scale, warmup, update):
     assert schedule.lr(update, [], dim) == pytest.approx(expected, rel=1e-12)
 
 
-def test_inverse_sqrt_by_hand():
-    # d = 4, 100 updates of warm-up: up to 1/2 * 1/10 at update 100, half of that at 400.
-    schedule = InverseSqrt(warmup_updates=100)
-    assert schedule.lr(1, [], 4) == pytest.approx(0.5 / 1000)
-    assert schedule.lr(50, [], 4) == pytest.approx(0.025)
-    assert schedule.lr(100, [], 4) == pytest.approx(0.05)
-    assert schedule.lr(400, [], 4) == pytest.approx(0.025)
-
-
-def test_scale_two_peaks_at_about_one_thousandth():
-    """T section 3.3: lambda = 2 gives a peak of about 10^-3 (d 512, 8k updates)."""
-    assert InverseSqrt(scale=2.0).lr(8000, [], 512) == pytest.approx(1e-3, rel=0.02)
-
-
-def test_inverse_sqrt_without_warmup_starts_at_its_peak():
-    schedule = InverseSqrt(warmup_updates=0)
-    assert schedule.lr(1, [], 4) == pytest.approx(0.5)
-    assert schedule.lr(25, [], 4) == pytest.approx(0.1)
+@pytest.mark.parametrize(
+    ("schedule", "dim", "rates"),
+    [
+        # up to 1/2 * 1/10 at update 100, half of that at 400
+        (InverseSqrt(warmup_updates=100), 4, {1: 0.5 / 1000, 50: 0.025, 100: 0.05, 400: 0.025}),
+        (InverseSqrt(warmup_updates=0), 4, {1: 0.5, 25: 0.1}),
+        (InverseSqrt(scale=2.0), 512, {8000: 0.000988}),  # T section 3.3: about 10^-3
+        (
+            Linear(lr=1e-3, warmup_updates=100, total_updates=300, end_lr=2e-4),
+            512,
+            {1: 1e-5, 50: 5e-4, 100: 1e-3, 200: 6e-4, 300: 2e-4, 400: 2e-4},
+        ),
+        (Linear(lr=1.0, warmup_updates=0, total_updates=10), 8, {1: 0.9, 10: 0}),
+        (NoWarmup(), 512, {1: 3e-4}),
+        (LrRamp(), 512, {1: 5e-5, 2: 1e-4, 100: 5e-3}),  # N section 4.1, figure 5
+    ],
+)
+def test_rates_by_hand(schedule, dim, rates):
+    found = {update: schedule.lr(update, [], dim) for update in rates}
+    assert found == pytest.approx(rates, rel=1e-3)
 
 
 def test_inverse_sqrt_and_constant_ignore_dev_scores():
@@ -104,13 +106,8 @@ def test_below_all_decays_when_a_score_is_below_each_of_the_last_patience(scores
 
 def test_patience_is_the_number_of_validations():
     flat = history(*[5.0] * 7)
-    assert [count_decays(flat, patience, "no_gain") for patience in (1, 2, 3, 6, 7)] == [
-        6,
-        3,
-        2,
-        1,
-        0,
-    ]
+    found = [count_decays(flat, patience, "no_gain") for patience in (1, 2, 3, 6, 7)]
+    assert found == [6, 3, 2, 1, 0]
 
 
 def test_val_decay_warms_up_as_equation_7_and_decays_on_plateaus():
@@ -128,20 +125,16 @@ def test_val_decay_warms_up_as_equation_7_and_decays_on_plateaus():
 def test_val_decay_ignores_validations_during_the_warm_up():
     schedule = ValDecay(warmup_updates=400, patience=3)
     early = history(9, 8, 8, 8, start=100, every=90)  # the last one at update 370
-    assert schedule.lr(380, early, 64) == pytest.approx(
-        reference.inverse_sqrt_lr(380, 64, 1.0, 400)
-    )
-    assert schedule.lr(500, early, 64) == pytest.approx(
-        reference.inverse_sqrt_lr(400, 64, 1.0, 400)
-    )
+    for update, at in ((380, 380), (500, 400)):
+        expected = reference.inverse_sqrt_lr(at, 64, 1.0, 400)
+        assert schedule.lr(update, early, 64) == pytest.approx(expected)
 
 
-def test_no_warmup_starts_at_the_paper_s_rate():
-    schedule = NoWarmup()
-    assert schedule.lr(1, [], 512) == 3e-4
-    assert schedule.lr(5000, history(9, 8, 8, 8), 512) == pytest.approx(3e-4 * 0.8)
+def test_no_warmup_decays_on_plateaus():
+    scores = history(9, 8, 8, 8)
+    assert NoWarmup().lr(5000, scores, 512) == pytest.approx(3e-4 * 0.8)
     other = NoWarmup(lr=1e-3, decay=0.5, patience=1)
-    assert other.lr(5000, history(9, 8, 8), 512) == pytest.approx(1e-3 / 4)
+    assert other.lr(5000, scores[:3], 512) == pytest.approx(1e-3 / 4)
 
 
 def test_the_decay_rule_of_the_released_code_can_be_chosen():
@@ -150,28 +143,11 @@ def test_the_decay_rule_of_the_released_code_can_be_chosen():
     assert NoWarmup(rule="below_all").lr(9, scores, 512) == pytest.approx(3e-4)
 
 
-def test_linear_by_hand():
-    schedule = Linear(lr=1e-3, warmup_updates=100, total_updates=300, end_lr=2e-4)
-    expected = {1: 1e-5, 50: 5e-4, 100: 1e-3, 200: 6e-4, 300: 2e-4, 400: 2e-4}
-    for update, rate in expected.items():
-        assert schedule.lr(update, [], 512) == pytest.approx(rate), update
-    assert [schedule.finished(update, 1.0) for update in (299, 300, 301)] == [False, True, True]
-
-
-def test_linear_without_warmup_starts_below_its_peak():
-    schedule = Linear(lr=1.0, warmup_updates=0, total_updates=10)
-    assert schedule.lr(1, [], 8) == pytest.approx(0.9)
-    assert schedule.lr(10, [], 8) == 0
-
-
-def test_ramp_rises_linearly_until_the_loss_explodes():
-    """N section 4.1, figure 5: from 0, +5e-5 an update."""
-    schedule = LrRamp()
-    assert [schedule.lr(n, [], 512) for n in (1, 2, 100)] == pytest.approx([5e-5, 1e-4, 5e-3])
-    assert not schedule.finished(100, 1.5)
-    assert schedule.finished(100, 1.51)
-    assert schedule.finished(100, NAN)
-    assert schedule.finished(100, math.inf)
+def test_linear_ends_after_its_updates_and_a_ramp_when_the_loss_explodes():
+    linear = Linear(lr=1e-3, warmup_updates=100, total_updates=300)
+    assert [linear.finished(update, 1.0) for update in (299, 300, 301)] == [False, True, True]
+    losses = (1.5, 1.51, NAN, math.inf)
+    assert [LrRamp().finished(100, loss) for loss in losses] == [False, True, True, True]
 
 
 REQUIRED = {"linear": {"lr": 1e-3, "total_updates": 1000}, "constant": {"lr": 1e-3}}

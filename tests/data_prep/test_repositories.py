@@ -56,6 +56,9 @@ def test_lafand_without_train_and_with_an_underscore(tmp_path, unpinned):
     assert not (tmp_path / "am/train.am").exists()
     assert (tmp_path / "am/test.am").exists()
     assert run(lafand, checkout, tmp_path / "luo", "luo", "en") == 0
+    assert lafand.release("en_luo").files["dev"]["luo"].filename.endswith("en_luo/dev.luo")
+    url = americasnlp.release("oto").files["train"]["es"].url
+    assert url.endswith("/data/h%C3%B1%C3%A4h%C3%B1u-spanish/train.es")
 
 
 @pytest.mark.parametrize(
@@ -89,9 +92,3 @@ def test_a_wrong_checkout_is_refused_and_nothing_is_written(tmp_path, capsys):
     assert run(lafand, checkout, tmp_path / "out", "en", "sw") == 2
     assert "not the expected files of LAFAND-MT: git tree" in capsys.readouterr().err
     assert not (tmp_path / "out").exists()
-
-
-def test_addresses():
-    url = americasnlp.release("oto").files["train"]["es"].url
-    assert url.endswith("/data/h%C3%B1%C3%A4h%C3%B1u-spanish/train.es")
-    assert lafand.release("en_luo").files["dev"]["luo"].filename == "data/text_files/en_luo/dev.luo"

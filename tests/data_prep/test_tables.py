@@ -86,17 +86,12 @@ def test_lines_in_quotes_are_never_read_silently(tmp_path, capsys):
     assert read_back(out) == sorted((f'"{s}" x', f'"{t}"') for s, t in GOOD)
 
 
-def test_signs_for_and_against_csv_are_an_error(tmp_path, capsys):
+@pytest.mark.parametrize(
+    "odd", [[('"Wait!"', '"Tiaw!"'), ('"a ""b"" c"', "d")], [('"a, b"', "x")]], ids=["csv", "few"]
+)
+def test_signs_for_and_against_csv_are_an_error(tmp_path, capsys, odd):
     path = tmp_path / "pairs.tsv"
-    rows = [*GOOD, ('"Wait!"', '"Tiaw!"'), ('"a ""b"" c"', "d")]
-    path.write_text("".join(f"{s}\t{t}\n" for s, t in rows), "utf-8")
-    assert from_tsv.main([str(path), *langs(tmp_path / "out")]) == 2
-    assert "--quotes" in capsys.readouterr().err
-
-
-def test_a_few_quoted_cells_with_commas_are_not_clear(tmp_path, capsys):
-    path = tmp_path / "pairs.tsv"
-    path.write_text('"a, b"\tx\n' + "".join(f"{s}\t{t}\n" for s, t in GOOD), "utf-8")
+    path.write_text("".join(f"{s}\t{t}\n" for s, t in [*odd, *GOOD]), "utf-8")
     assert from_tsv.main([str(path), *langs(tmp_path / "out")]) == 2
     assert "--quotes text to keep all quotes" in capsys.readouterr().err
 
@@ -276,16 +271,12 @@ def test_a_sheet_is_chosen(tmp_path, capsys):
     assert "did you mean words?" in capsys.readouterr().err
 
 
-def test_a_damaged_workbook_is_an_error(tmp_path, capsys):
+def test_a_workbook_needs_openpyxl_and_all_its_bytes(tmp_path, capsys, monkeypatch):
     path = tmp_path / "pairs.xlsx"
     workbook(path, ("words", GOOD))
     path.write_bytes(path.read_bytes()[:-500])
     assert from_tsv.main([str(path), *langs(tmp_path / "out")]) == 2
     assert "cannot be read as an Excel workbook" in capsys.readouterr().err
-
-
-def test_a_workbook_needs_openpyxl(tmp_path, capsys, monkeypatch):
-    path = workbook(tmp_path / "pairs.xlsx", ("words", GOOD))
     monkeypatch.setitem(sys.modules, "openpyxl", None)
-    assert from_tsv.main([path, *langs(tmp_path / "out")]) == 2
+    assert from_tsv.main([str(path), *langs(tmp_path / "out")]) == 2
     assert '-e ".[xlsx]"; or save the sheet as CSV' in capsys.readouterr().err

@@ -81,15 +81,13 @@ def test_unknown_language_names_the_nearest_one(archive, tmp_path):
     assert not (tmp_path / "out").exists()
 
 
-@pytest.mark.parametrize("keep", [10, 100, 200])
-def test_truncated_archive(archive, tmp_path, keep):
-    archive.write_bytes(archive.read_bytes()[:keep])
-    with pytest.raises(UserError, match="damaged or truncated"):
+@pytest.mark.parametrize("keep", [10, 100, 200, None])
+def test_an_archive_that_is_truncated_or_lacks_a_split(archive, tmp_path, keep):
+    if keep is None:
+        pack(archive, names=("train", "dev"))
+    else:
+        archive.write_bytes(archive.read_bytes()[:keep])
+    message = "damaged or truncated" if keep else r"has no all_talks_test\.tsv"
+    with pytest.raises(UserError, match=message):
         prepare(tmp_path / "out", archive)
     assert sorted(p.name for p in tmp_path.iterdir()) == ["ted_talks.tar.gz"]
-
-
-def test_archive_without_a_split(archive, tmp_path):
-    pack(archive, names=("train", "dev"))
-    with pytest.raises(UserError, match=r"has no all_talks_test\.tsv"):
-        prepare(tmp_path / "out", archive)

@@ -62,12 +62,10 @@ def test_the_folder_of_a_link_is_replaced_and_the_link_stays(tmp_path, content):
     assert (folder / "train.xx").exists()
 
 
-def test_an_empty_folder_is_filled(tmp_path):
-    write_corpus(corpus(), request(tmp_path))
-    assert (tmp_path / "train.xx").exists()
-
-
-def test_a_file_instead_of_a_folder(tmp_path):
+def test_an_empty_folder_is_filled_and_a_file_is_not_replaced(tmp_path):
+    (tmp_path / "empty").mkdir()
+    write_corpus(corpus(), request(tmp_path / "empty"))
+    assert (tmp_path / "empty/train.xx").exists()
     (tmp_path / "toy").write_text("x")
     with pytest.raises(UserError, match="--output must be a directory"):
         write_corpus(corpus(), request(tmp_path / "toy", force=True))

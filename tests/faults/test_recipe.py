@@ -35,7 +35,6 @@ FAULTS = {
         "optim: {dim: 4}": '4:9: unknown key "optim.dim"; "dim" belongs under "model"',
         "decode: {max_len: 4}": '4:10: unknown key "decode.max_len"; "max_len" belongs under "data"; did you mean "max_len_offset"?',
         "model: {seed: 4}": '4:9: unknown key "model.seed"; "seed" belongs at the top level',
-        "model: {data: {dev: x}}": '4:9: unknown key "model.data"; "data" belongs at the top level',
     },
     "key of another kind": {
         "schedule: {lr: 3e-4}": '4:12: "schedule.lr" is a key of kind: no_warmup, linear or constant, but schedule.kind is inverse_sqrt',
@@ -51,12 +50,9 @@ FAULTS = {
         "model: {dim: 1:30}": '4:14: model.dim: "1:30" is not an integer of at least 2 and at most 16384',
         "model: {dim: 08}": '4:14: model.dim: "08" can be read in two ways; write 8',
         "model: {dim: 1_000}": '4:14: model.dim: "1_000" can be read in two ways; write 1000',
-        "train: {min_lr: 1e-5_0}": '4:17: train.min_lr: "1e-5_0" can be read in two ways; write 1e-50',
         "train: {min_lr: 00_0.0_1}": '4:17: train.min_lr: "00_0.0_1" can be read in two ways; write 0.01',
-        "model: {dim: 2026-01-01}": '4:14: model.dim: "2026-01-01" is not an integer of at least 2 and at most 16384',
         "model: {dim: 0x10}": '4:14: model.dim: "0x10" is not an integer of at least 2 and at most 16384',
         "model: {dim: 1.5}": '4:14: model.dim: "1.5" is not an integer of at least 2 and at most 16384',
-        "model: {dim: true}": '4:14: model.dim: "true" is not an integer of at least 2 and at most 16384',
     },
     "the same key twice": {
         "data: {train: b, dev: c}": '4:1: key "data" is set twice, first at r.yaml:3:1',
@@ -80,7 +76,6 @@ FAULTS = {
     },
     "tags, anchors": {
         "x: !!python/object/apply:os.system [ls]": "4:4: this tag is not allowed: !!python/object/apply:os.system",
-        "seed: !!int 3": "4:7: this tag is not allowed: !!int",
         "seed: !mine 3": "4:7: this tag is not allowed: !mine",
         "model: &a {dim: 4}": "4:8: anchors and aliases (&, *) are not allowed; put text that begins with & or * in quotes",
         "out: *runs": "4:6: anchors and aliases (&, *) are not allowed; put text that begins with & or * in quotes",
@@ -89,41 +84,28 @@ FAULTS = {
     "wrong type or out of range": {
         "model: {dropout: 1.5}": '4:18: model.dropout: "1.5" is not a number of at least 0 and below 1',
         "model: {attn_dropout: x}": '4:23: model.attn_dropout: "x" is not a number of at least 0 and below 1, or none',
-        "decode: {batch_tokens: 0}": '4:24: decode.batch_tokens: "0" is not an integer of at least 1 and at most 1000000000',
-        "optim: {accumulate: 0}": '4:21: optim.accumulate: "0" is not an integer of at least 1 and at most 10000',
         "train: {validate_every: -5}": '4:25: train.validate_every: "-5" is not an integer of at least 1',
         "model: {norm: layer-norm}": '4:15: model.norm: "layer-norm" is not layernorm, rmsnorm or scalenorm; did you mean "layernorm"?',
         "model: {norm: {kind: x}}": "4:15: model.norm: a group of keys is not layernorm, rmsnorm or scalenorm",
         "model: {bias: maybe}": '4:15: model.bias: "maybe" is not true or false',
         "device: gpu": '4:9: device: "gpu" is not auto, cpu, cuda or cuda:N',
         "seed: [1]": "4:7: seed: [1] is not an integer of at least 0 and at most 4294967295",
-        "model: 3": '4:8: model: "3" is not a group of keys',
-        "schedule: constant": '4:11: schedule: "constant" is not a group of keys',
         "decode:\n- beam": "5:1: decode: [beam] is not a group of keys",
         "optim: {betas: [0.9]}": "4:16: optim.betas: [0.9] is not a list of 2, each a number of at least 0 and below 1",
         "optim: {betas: [0.9, 2]}": '4:22: optim.betas: "2" is not a number of at least 0 and below 1',
         "score: {metrics: bleu}": '4:18: score.metrics: "bleu" is not a list of one or more, each bleu, chrf, chrf++ or ter; write [bleu]',
         "score: {metrics: [bleu, blue]}": '4:25: score.metrics: "blue" is not bleu, chrf, chrf++ or ter; did you mean "bleu"?',
-        "segment: {kind: whitespace, min_count: [3]}": "4:40: segment.min_count: [3] is not an integer of at least 1",
         "score: {metrics: none}": '4:18: score.metrics: "none" is not a list of one or more, each bleu, chrf, chrf++ or ter',
-        "score: {metrics: []}": "4:18: score.metrics: [] is not a list of one or more, each bleu, chrf, chrf++ or ter",
         "time_limit: inf": '4:13: time_limit: "inf" is not a number above 0, or none',
         f"seed: {'9' * 99}": f'''4:7: seed: "{"9" * 59}... is not an integer of at least 0 and at most 4294967295''',
     },
     "more than any machine has": {
         "model: {dim: 100000}": '4:14: model.dim: "100000" is not an integer of at least 2 and at most 16384',
-        "model: {ffn_dim: 1000000}": '4:18: model.ffn_dim: "1000000" is not an integer of at least 1 and at most 65536',
-        "model: {enc_layers: 1000000}": '4:21: model.enc_layers: "1000000" is not an integer of at least 1 and at most 1000',
-        "model: {dec_layers: 1001}": '4:21: model.dec_layers: "1001" is not an integer of at least 1 and at most 1000',
-        "segment: {merges: 10000000000}": '4:19: segment.merges: "10000000000" is not an integer of at least 1 and at most 1000000',
-        "segment: {kind: sentencepiece, vocab_size: 10000000000}": '4:44: segment.vocab_size: "10000000000" is not an integer of at least 16 and at most 1000000',
         f"schedule: {{warmup_updates: {'9' * 50}}}": f'4:28: schedule.warmup_updates: "{"9" * 50}" is not an integer of at least 0 and at most 1000000000',
-        "optim: {accumulate: 100000}": '4:21: optim.accumulate: "100000" is not an integer of at least 1 and at most 10000',
     },
     "contradictions name both keys": {
         "analysis: {every: 9, observe: [head_scale]}": "4:22: analysis.observe: head_scale requires model.head_scale",
         "model: {head_scale: no}\nanalysis: {every: 9, observe: [gains, head_scale]}": "5:22: analysis.observe: head_scale requires model.head_scale",
-        "analysis: {every: 9, observe: [res_scale]}": "4:22: analysis.observe: res_scale requires model.res_scale",
         "model: {heads: 3}": "4:9: model.heads (3) must divide model.dim (512)",
         "model:\n  dim: 64\n  scalenorm_gain: fixed\n  norm: rmsnorm": "6:3: model.scalenorm_gain: fixed contradicts model.norm: rmsnorm; only ScaleNorm has a gain to fix",
         "model: {normformer: yes, ffn_norm: no}": "4:26: model.ffn_norm: false contradicts model.normformer: true; leave normformer out and set head_scale, post_attn_norm, ffn_norm one by one",
@@ -134,7 +116,6 @@ FAULTS = {
         "schedule: {kind: constant}": '4:1: required key "schedule.lr" is missing; kind: constant needs it',
         "schedule: {kind: constant, lr: 0}": '4:32: schedule.lr: "0" is not a number above 0',
         "schedule: {kind: no_warmup, lr: nan}": '4:33: schedule.lr: "nan" is not a number above 0',
-        "schedule: {kind: no_warmup, lr: 1e-7}": "4:29: train.min_lr (1e-06) is above the highest learning rate (1e-07, from schedule.lr); training would end at once",
         "schedule: {scale: 1e-4}": "4:12: train.min_lr (1e-06) is above the highest learning rate (4.94e-08, from schedule.scale); training would end at once",
         "schedule: {kind: linear, lr: 1e-9, warmup_updates: 0, total_updates: 1}": "4:26: train.min_lr (1e-06) is above the highest learning rate (1e-09, from schedule.lr); training would end at once",
         "schedule: {kind: linear, lr: 1e-3, total_updates: 900, end_lr: 1}": "4:56: schedule.end_lr (1.0) must not exceed schedule.lr (0.001)",
@@ -211,15 +192,6 @@ def test_observed_parts_may_come_from_the_preset():
     assert recipe_from_text(HEAD + text, "r.yaml").analysis.every == 9
 
 
-def test_a_device_or_a_huge_file_is_an_error(tmp_path: Path):
-    huge = tmp_path / "huge.yaml"
-    huge.write_bytes(b"#" * (1 << 21))
-    with pytest.raises(UserError, match=r"huge\.yaml: over 1,048,576 bytes"):
-        load_recipe(huge)
-    with pytest.raises(UserError, match="/dev/zero: not a regular file"):
-        load_recipe("/dev/zero")
-
-
 def test_a_pipe_is_read_and_one_without_a_writer_is_an_error_at_once(tmp_path: Path):
     pipe = tmp_path / "pipe"
     os.mkfifo(pipe)
@@ -244,14 +216,10 @@ def test_a_model_larger_than_the_memory_is_an_error_before_it_is_built(monkeypat
     monkeypatch.setattr(memory, "free_memory", lambda device: 15_999)
     cpu = torch.device("cpu")
     memory.require_memory(999, 0, "adam", cpu)
-    with pytest.raises(MachineError) as caught:
-        memory.require_memory(1000, 0, "adam", cpu)
     memory.require_memory(1999, 0, "adafactor", cpu)  # weight and gradient
     memory.require_memory(3000, 2900, "adam", cpu)
-    message = (
-        "a model of 1,000 parameters needs 15.6 KB to train, batches not included; cpu has 15.6 KB"
-    )
-    assert message in str(caught.value)
+    with pytest.raises(MachineError, match=r"1,000 parameters needs 15\.6 KB") as caught:
+        memory.require_memory(1000, 0, "adam", cpu)
     assert "model.dim" in str(caught.value)
 
 

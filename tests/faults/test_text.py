@@ -45,7 +45,7 @@ def write(path: Path, data: bytes) -> Path:
 
 
 def require_place(error: UserError, path: Path) -> None:
-    assert str(error).startswith(str(path))
+    assert (error.at or "").startswith(str(path))
 
 
 # ------------------------------------------------------------------------------------------- text
@@ -97,19 +97,20 @@ def test_archive_with_a_flipped_bit_never_gives_other_text(
 
 @pytest.mark.parametrize(
     ("prefix", "message"),
-    [("x" * 5000, "too long"), ("a\0b", "no such file"), ("gone/t", "no such file")],
+    [
+        ("x" * 5000, "too long"),
+        ("a\0b", "no such file"),
+        ("gone/t", "no such file"),
+        ("round", "no such file"),
+        ("link", "no such file"),
+    ],
 )
-def test_impossible_prefixes_are_errors(prefix: str, message: str):
+def test_impossible_prefixes_and_broken_links_are_errors(tmp_path, monkeypatch, prefix, message):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "round.en").symlink_to(tmp_path / "round.en")
+    (tmp_path / "link.en").symlink_to(tmp_path / "nothing")
     with pytest.raises(UserError, match=message):
         find_side(prefix, "en")
-
-
-def test_broken_links_are_errors(tmp_path: Path):
-    (tmp_path / "round.en").symlink_to(tmp_path / "round.en")
-    (tmp_path / "gone.en").symlink_to(tmp_path / "nothing")
-    for name in ("round", "gone"):
-        with pytest.raises(UserError, match="no such file"):
-            find_side(str(tmp_path / name), "en")
 
 
 @given(st.text())
@@ -129,7 +130,7 @@ CODES = st.text(st.sampled_from("ab é\t\r\u2028\u00a0@#</w>0 19 \n\n"), max_siz
 
 @same_folder
 @given(CODES)
-def test_any_codes_give_merges_or_an_error_with_the_file(tmp_path: Path, text: str):
+def test_any_codes_give_merges_or_an_error_with_the_file(tmp_path, text):
     path = write(tmp_path / "codes", text.encode())
     try:
         merges = read_codes(path)
@@ -241,22 +242,17 @@ def test_file_that_is_not_a_model_is_an_error(tmp_path: Path, data: bytes | None
         lambda facts: {**facts, "kind": ["fastbpe"]},
         lambda facts: {**facts, "kind": "other"},
         lambda facts: {key: value for key, value in facts.items() if key != "tokenised"},
+        *("", "{", "[" * 100_000, "1" * 10_000),
     ],
 )
-def test_segmenter_with_wrong_metadata_is_an_error(tmp_path: Path, change):
+def test_a_segmenter_with_wrong_metadata_or_broken_json_is_an_error(tmp_path, change):
     save_segmenter(segmenter(FastBpeConfig(merges=5)), tmp_path)
     path = tmp_path / "segmenter.json"
-    path.write_text(json.dumps(change(json.loads(path.read_text()))))
-    with pytest.raises(UserError, match=r"segmenter\.json: the segmenter cannot be read"):
+    text = change if isinstance(change, str) else json.dumps(change(json.loads(path.read_text())))
+    path.write_text(text)
+    with pytest.raises(UserError, match="the segmenter cannot be read") as error:
         load_segmenter(tmp_path)
-
-
-@pytest.mark.parametrize("text", ["", "{", "[" * 100_000, "1" * 10_000])
-def test_segmenter_with_broken_json_is_an_error(tmp_path: Path, text: str):
-    save_segmenter(segmenter(FastBpeConfig(merges=5)), tmp_path)
-    (tmp_path / "segmenter.json").write_text(text)
-    with pytest.raises(UserError, match=r"segmenter\.json: the segmenter cannot be read"):
-        load_segmenter(tmp_path)
+    assert error.value.at == str(path)
 
 
 # ------------------------------------------------------------------------------------- vocabulary
@@ -264,7 +260,7 @@ def test_segmenter_with_broken_json_is_an_error(tmp_path: Path, text: str):
 
 @same_folder
 @given(st.text(st.sampled_from("ab\t19٣²-\n\r\u2028\0"), max_size=30))
-def test_any_vocabulary_file_is_read_or_is_an_error(tmp_path: Path, text: str):
+def test_any_vocabulary_file_is_read_or_is_an_error(tmp_path, text):
     path = write(tmp_path / "vocab.txt", text.encode())
     try:
         vocab = Vocab.load(tmp_path)

@@ -26,17 +26,13 @@ def test_fixnorm_rows_have_length_one_and_keep_their_direction():
     np.testing.assert_allclose(rows.detach().numpy(), expected, rtol=1e-5)
 
 
-def test_without_fixnorm_rows_are_the_weights():
-    embedding = table(fixnorm=False)
-    assert embedding.table().equal(embedding.weight)
-
-
-def test_fixnorm_ignores_the_length_of_a_row():
-    embedding = table(fixnorm=True)
+def test_fixnorm_ignores_the_length_of_a_row_and_without_it_rows_are_the_weights():
+    embedding, plain = table(fixnorm=True), table(fixnorm=False)
     before = embedding.table().detach().clone()
     with torch.no_grad():
         embedding.weight *= 0.003
     torch.testing.assert_close(embedding.table(), before)
+    assert plain.table().equal(plain.weight)
 
 
 def test_fixnorm_gradient_is_orthogonal_to_the_row():

@@ -32,29 +32,22 @@ def rows(x: torch.Tensor) -> np.ndarray:
     return x.double().detach().numpy()
 
 
-def test_the_table_has_the_three_norms_of_the_papers():
-    assert set(NORMS) == {"layernorm", "rmsnorm", "scalenorm"}
+# A large eps shows where it is in the formula; 1e-5 would hide that.
+def formula(norm: torch.nn.Module, vector: np.ndarray, eps: float = EPS) -> np.ndarray:
+    values = [rows(value) for value in norm.parameters()]
+    if isinstance(norm, ScaleNorm):
+        return reference.scale_norm(vector, float(values[0].item()), eps)
+    if isinstance(norm, RMSNorm):
+        return reference.rms_norm(vector, *values, eps)
+    return reference.layer_norm(vector, *values, eps)
 
 
 # A large eps shows where it is in the formula; 1e-5 would hide that.
+@pytest.mark.parametrize("name", NORMS)
 @pytest.mark.parametrize("eps", [EPS, 0.5])
-def test_layer_norm_is_the_formula(eps):
-    norm, x = randomized(torch.nn.LayerNorm(DIM, eps)), sample(4, DIM)
-    weight, bias = rows(norm.weight), rows(norm.bias)
-    expected = [reference.layer_norm(row, weight, bias, eps) for row in rows(x)]
-    np.testing.assert_allclose(rows(norm(x)), expected, rtol=1e-5, atol=1e-6)
-
-
-@pytest.mark.parametrize("eps", [EPS, 0.5])
-def test_rms_norm_is_the_formula(eps):
-    norm, x = randomized(RMSNorm(DIM, eps)), sample(4, DIM)
-    expected = [reference.rms_norm(row, rows(norm.weight), eps) for row in rows(x)]
-    np.testing.assert_allclose(rows(norm(x)), expected, rtol=1e-5, atol=1e-6)
-
-
-def test_scale_norm_is_the_formula():
-    norm, x = randomized(ScaleNorm(DIM, EPS)), sample(4, DIM)
-    expected = [reference.scale_norm(row, norm.g.item(), EPS) for row in rows(x)]
+def test_norms_are_the_formula(name, eps):
+    norm, x = randomized(NORMS[name](DIM, eps)), sample(4, DIM)
+    expected = [formula(norm, row, eps) for row in rows(x)]
     np.testing.assert_allclose(rows(norm(x)), expected, rtol=1e-5, atol=1e-6)
 
 
@@ -77,23 +70,13 @@ def test_scale_norm_without_gradients_equals_scale_norm_with_them(dtype):
     torch.testing.assert_close(found, norm(x).detach(), rtol=4 * torch.finfo(dtype).eps, atol=0)
 
 
-def test_scale_norm_output_has_length_g():
-    norm, x = randomized(ScaleNorm(DIM, EPS)), sample(5, DIM)
-    torch.testing.assert_close(norm(x).norm(dim=-1), norm.g.abs().detach().expand(5))
-
-
-def test_scale_norm_starts_at_sqrt_d_as_g_itself():
-    norm = ScaleNorm(DIM, EPS)
-    assert [name for name, _ in norm.named_parameters()] == ["g"]
-    assert norm.g.numel() == 1
-    assert norm.g.item() == pytest.approx(math.sqrt(DIM))
-
-
-def test_fixed_scale_norm_has_no_parameter_and_length_sqrt_d():
-    norm, x = ScaleNorm(DIM, EPS, learned=False), sample(5, DIM)
-    assert not list(norm.parameters())
-    torch.testing.assert_close(norm(x).norm(dim=-1), torch.full((5,), math.sqrt(DIM)))
-    torch.testing.assert_close(norm(x), ScaleNorm(DIM, EPS)(x))
+def test_scale_norm_starts_at_sqrt_d_as_g_itself_or_has_it_fixed():
+    norm, fixed, x = ScaleNorm(DIM, EPS), ScaleNorm(DIM, EPS, learned=False), sample(5, DIM)
+    ((name, g),) = norm.named_parameters()
+    assert (name, g.numel(), g.item()) == ("g", 1, pytest.approx(math.sqrt(DIM)))
+    assert not list(fixed.parameters())
+    torch.testing.assert_close(fixed(x).norm(dim=-1), torch.full((5,), math.sqrt(DIM)))
+    torch.testing.assert_close(fixed(x), norm(x))
 
 
 def test_rms_norm_with_tied_gains_over_sqrt_d_is_scale_norm():
@@ -174,23 +157,8 @@ def test_half_precision_keeps_the_formula_for_short_and_long_vectors(name, size,
 @pytest.mark.parametrize("name", NORMS)
 def test_gradient_is_the_finite_difference_of_the_formula(name):
     norm = randomized(NORMS[name](DIM, EPS))
-    x = sample(DIM).requires_grad_()
-    weights = sample(DIM, seed=9)
+    x, weights, step = sample(DIM).requires_grad_(), sample(DIM, seed=9), 1e-6
     (norm(x) @ weights).backward()
-
-    def formula(vector: np.ndarray) -> float:
-        values = {key: rows(value) for key, value in norm.named_parameters()}
-        if name == "layernorm":
-            out = reference.layer_norm(vector, values["weight"], values["bias"], EPS)
-        elif name == "rmsnorm":
-            out = reference.rms_norm(vector, values["weight"], EPS)
-        else:
-            out = reference.scale_norm(vector, float(values["g"].item()), EPS)
-        return float(out @ rows(weights))
-
-    step = 1e-6
-    expected = [
-        (formula(rows(x) + step * unit) - formula(rows(x) - step * unit)) / (2 * step)
-        for unit in np.eye(DIM)
-    ]
+    moved = ([formula(norm, rows(x) + s * step * unit) for s in (1, -1)] for unit in np.eye(DIM))
+    expected = [(up - down) @ rows(weights) / (2 * step) for up, down in moved]
     np.testing.assert_allclose(rows(x.grad), expected, rtol=1e-3, atol=1e-5)

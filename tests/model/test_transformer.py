@@ -149,9 +149,10 @@ def test_logits_are_g_times_a_cosine_under_prenorm_scalenorm_and_fixnorm():
         torch.testing.assert_close(model(*batch.inputs), 3 * logits, rtol=1e-4, atol=1e-5)
 
 
-def test_without_allowed_types_there_is_no_mask():
-    model = Transformer(tiny(), TYPES)
-    assert log_probs(model.eval(), batch_of(SOURCES, TARGETS)).min() > -1e3
+def test_without_allowed_types_there_is_no_mask_and_eos_is_never_masked():
+    batch = batch_of(SOURCES, TARGETS)
+    assert log_probs(Transformer(tiny(), TYPES).eval(), batch).min() > -1e3
+    assert log_probs(build(tiny()), batch)[:, EOS].min() > -100
 
 
 def test_logits_are_in_the_order_of_tgt_out():
@@ -206,15 +207,18 @@ def test_normformer_has_the_number_of_parameters_that_the_paper_prints(
 
 
 @pytest.mark.parametrize(
-    ("res_scale", "added"), [("ffn", 2 * 8 + 2 * 8), ("all", 2 * 16 + 2 * 24), ("scalar", 4 + 6)]
+    ("keys", "added"),
+    [
+        # a vector or a scalar for each residual
+        ({"res_scale": "ffn"}, 2 * 8 + 2 * 8),
+        ({"res_scale": "all"}, 2 * 16 + 2 * 24),
+        ({"res_scale": "scalar"}, 4 + 6),
+        # N table 4, "+ 3 more LN": 2 encoder and 4 decoder attentions, three norms of 2d each
+        ({"qkv_norm": True}, 6 * 3 * 2 * 8),
+    ],
 )
-def test_res_scale_adds_a_vector_or_a_scalar_per_residual(res_scale, added):
-    assert count(res_scale=res_scale) - count() == added
-
-
-def test_qkv_norm_adds_three_norms_per_attention():
-    """N table 4, "+ 3 more LN": 2 encoder and 4 decoder attentions, three norms of 2d each."""
-    assert count(qkv_norm=True) - count() == 6 * 3 * 2 * 8
+def test_parameters_that_a_key_adds(keys, added):
+    assert count(**keys) - count() == added
 
 
 def test_each_norm_has_2d_d_or_one_parameters():
@@ -228,16 +232,14 @@ def test_postnorm_has_no_norm_at_the_end_of_its_stacks():
     assert count(norm_place="pre") - count(norm_place="post") == 2
 
 
-def test_fixed_gain_keeps_one_learned_g():
+@pytest.mark.parametrize(
+    ("place", "name"),
+    [("pre", "decoder.norm.g"), ("post", "decoder.layers.1.ffn_res.norm.g")],
+)
+def test_fixed_gain_keeps_one_learned_g(place, name):
     """T table 7: O(L) gains become O(1)."""
-    fixed = Transformer(tiny(scalenorm_gain="fixed"), TYPES)
-    assert [name for name, _ in fixed.named_parameters() if name.endswith(".g")] == [
-        "decoder.norm.g"
-    ]
-    post = Transformer(tiny(scalenorm_gain="fixed", norm_place="post"), TYPES)
-    assert [name for name, _ in post.named_parameters() if name.endswith(".g")] == [
-        "decoder.layers.1.ffn_res.norm.g"
-    ]
+    model = Transformer(tiny(scalenorm_gain="fixed", norm_place=place), TYPES)
+    assert [n for n, _ in model.named_parameters() if n.endswith(".g")] == [name]
 
 
 # ---------------------------------------------------------------- dropout
@@ -289,26 +291,12 @@ def test_dropout_applies_to_embeddings_and_every_sublayer_output():
     assert shapes == [len(batch.src), len(batch.tgt_in)]
 
 
-def test_word_dropout_does_not_change_the_batch():
-    model = build(tiny(word_dropout=0.5)).train()
-    batch = batch_of(SOURCES, TARGETS)
-    kept = batch.src.clone(), batch.tgt_in.clone(), batch.tgt_out.clone()
-    log_probs(model, batch)
-    assert batch.src.equal(kept[0])
-    assert batch.tgt_in.equal(kept[1])
-    assert batch.tgt_out.equal(kept[2])
-
-
 def test_word_dropout_at_rate_one_replaces_every_input_token_by_unk():
-    """A: BOS and EOS of the inputs are replaced as well; predicted targets are not."""
-    model = build(tiny(word_dropout=0.999999)).train()
-    dropped = log_probs(model, batch_of(SOURCES, TARGETS))
-    lengths = [(len(src), len(tgt)) for src, tgt in zip(SOURCES, TARGETS, strict=True)]
-    slow = Reference(model.config, model.state_dict(), ALLOWED).log_probs(
-        [[UNK] * src for src, _ in lengths], [[UNK] * (tgt + 1) for _, tgt in lengths]
-    )
+    """A: BOS and EOS of the inputs are replaced as well; the batch and its targets are not."""
+    model, batch = build(tiny(word_dropout=0.999999)).train(), batch_of(SOURCES, TARGETS)
+    kept = [ids.clone() for ids in (batch.src, batch.tgt_in, batch.tgt_out)]
+    dropped = log_probs(model, batch)
+    assert all(map(torch.equal, kept, (batch.src, batch.tgt_in, batch.tgt_out)))
+    inputs = [[UNK] * len(src) for src in SOURCES], [[UNK] * (len(tgt) + 1) for tgt in TARGETS]
+    slow = Reference(model.config, model.state_dict(), ALLOWED).log_probs(*inputs)
     np.testing.assert_allclose(dropped[:, ALLOWED], slow[:, ALLOWED], rtol=1e-3, atol=2e-4)
-
-
-def test_end_of_sentence_is_not_masked():
-    assert log_probs(build(tiny()), batch_of(SOURCES, TARGETS))[:, EOS].min() > -100

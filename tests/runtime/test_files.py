@@ -28,6 +28,8 @@ def test_a_failure_leaves_nothing(tmp_path):
 
     with pytest.raises(ZeroDivisionError), atomic_folder(tmp_path / "model") as folder:
         fail(folder)
+    with pytest.raises(FileNotFoundError), atomic_folder(tmp_path / "gone" / "model"):
+        pass
     assert list(tmp_path.iterdir()) == []
 
 
@@ -69,9 +71,3 @@ def test_what_a_killed_process_left_is_not_deleted(tmp_path):
     with atomic_folder(tmp_path / "model", replace=True):
         pass
     assert content(tmp_path) == {".old-model/file": ".old-model"}
-
-
-def test_missing_parents_are_not_created(tmp_path):
-    with pytest.raises(FileNotFoundError), atomic_folder(tmp_path / "gone" / "model"):
-        pass
-    assert list(tmp_path.iterdir()) == []

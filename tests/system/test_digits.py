@@ -15,18 +15,13 @@ from tests.trained import LONGEST
 LEARNING: dict[str, Any] = {
     "data": {"batch_tokens": 512, "test": "none"},
     "model": {
-        "dim": 32,
-        "ffn_dim": 64,
-        "heads": 4,
-        "enc_layers": 1,
-        "dec_layers": 1,
-        "dropout": 0.0,
-        "word_dropout": 0.0,
+        "dim": 32, "ffn_dim": 64, "heads": 4, "enc_layers": 1, "dec_layers": 1,
+        "dropout": 0.0, "word_dropout": 0.0,
     },
     "optim": {"label_smoothing": 0.0},
     "schedule": {"kind": "linear", "lr": 0.01, "warmup_updates": 40, "total_updates": 600},
     "train": {"validate_every": 600, "log_every": 100},
-}
+}  # fmt: skip
 NORMFORMER = ["model.normformer=true", "model.res_scale=ffn", "model.activation=geglu"]
 
 

@@ -277,6 +277,9 @@ def test_repeated_text_is_translated_once() -> None:
     assert sorted(translate.lines) == ["one two", "one two"]  # without and with alignment
 
 
+CATALOG = b'msgid ""\nmsgstr "Content-Type: text/plain; charset=base64\\n"\n'
+
+
 @pytest.mark.parametrize(
     ("name", "data", "place", "what"),
     [
@@ -286,15 +289,20 @@ def test_repeated_text_is_translated_once() -> None:
         ("a.docx", b"", "a.docx", "damaged"),
         ("a.txt", b"", "a.txt", "empty"),
         ("a.md", b"ab\n\xff\xfa", "a.md:2", "UTF-8"),
+        ("a.txt", "one\ntwo".encode("utf-16-le"), "a.txt:1", ""),
+        ("a.html", b"<meta charset=rot13>a", "a.html", ""),
+        ("a.html", b"<meta charset=unicode_escape>a", "a.html", ""),
         ("a.txt", b"%PDF-1.4", "a.txt", "kind of file"),
         ("a.xyz", b"text", "a.xyz", ".xyz"),
         ("a", b"text", "a", "no ending"),
+        ("a.po", CATALOG, "a.po", ""),
         ("a.po", b'msgid "a"\nmsgstr "b\n', "a.po:2", "double quotes"),
         ("a.po", b'msgid "a"\nmsgid "b"\nmsgstr "c"\n', "a.po:2", "second msgid"),
         ("a.po", b'msgid "a"\nmsgid_plural "b"\nmsgstr "c"\n', "a.po:3", "msgid_plural"),
         ("a.po", b'msgid "a"\n', "a.po:1", "no msgstr"),
         ("a.po", b"hello\n", "a.po:1", "not a line of a catalog"),
         ("a.json", b'{"a": 1,\n "b" 2}', "a.json:2:6", "not JSON"),
+        ("a.json", b"[" * 100_000, "a.json", ""),
         ("a.xlf", b"<xliff><file>\n</xliff>", "a.xlf:2:3", "mismatched tag"),
         ("a.xlf", b"<xliff></xliff>", "a.xlf", "no unit"),
         ("a.tmx", b"<tmx><body><tu>", "a.tmx:1:16", "no element found"),
@@ -302,10 +310,8 @@ def test_repeated_text_is_translated_once() -> None:
         ("a.tmx", b"<tmx>" + b"<tu>" + b"<a>" * 500, "a.tmx:1", "elements in each other"),
         ("a.srt", b"Hello\n", "a.srt", "no line with times"),
     ],
-)  # fmt: skip
-def test_bad_files_are_refused_with_their_place(
-    name: str, data: bytes, place: str, what: str
-) -> None:
+)
+def test_bad_files_are_refused_with_their_place(name, data, place, what):
     translate = Reversing()
     with pytest.raises(UserError) as error:
         run(name, data, translate)

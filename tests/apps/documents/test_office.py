@@ -211,15 +211,14 @@ def test_the_language_of_a_word_document_is_that_of_the_translation(
         '<text:s text:c="300"/>{}',
     ],
 )
-def test_text_in_each_element_of_an_opendocument_paragraph_is_translated(inline: str) -> None:
-    body = f"<text:p>one {inline.format('inside')} more</text:p>"
-    result, report = run("a.odt", odt(body))
+def test_text_in_each_element_of_an_opendocument_paragraph_is_translated(inline):
+    result, report = run("a.odt", odt(f"<text:p>one {inline.format('inside')} more</text:p>"))
     assert inline.format("INSIDE").replace("300", "299") in part(result, "content.xml")
     assert left(report) == {}
     assert not report.problems
 
 
-def test_what_stays_in_an_opendocument_text_is_counted() -> None:
+def test_what_stays_in_an_opendocument_text_is_counted():
     body = (
         "<text:tracked-changes><text:changed-region><text:deletion><text:p>gone</text:p>"
         "</text:deletion></text:changed-region></text:tracked-changes>"
@@ -228,8 +227,7 @@ def test_what_stays_in_an_opendocument_text_is_counted() -> None:
     )
     result, report = run("a.odt", odt(body))
     assert left(report) == {"tracked deletion": 1, "field": 1}
-    changed = part(result, "content.xml")
-    assert [word in changed for word in ("gone", "CONTENTS", "ONE", "two")] == [True] * 4
+    assert all(word in part(result, "content.xml") for word in ("gone", "CONTENTS", "ONE", "two"))
 
 
 def test_the_language_of_an_opendocument_text_is_that_of_the_translation() -> None:

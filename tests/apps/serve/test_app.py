@@ -93,19 +93,11 @@ def test_samples_do_not_depend_on_how_lines_share_batches(client: Any) -> None:
     assert texts(client.post("/translate", json=body)) == [[text] for text in expected]
 
 
-def test_an_empty_list_has_no_translations(client: Any) -> None:
+def test_a_text_is_translated_line_by_line_by_the_named_model(service, client):
     assert texts(client.post("/translate", json={"text": []})) == []
-
-
-def test_a_text_is_translated_line_by_line_by_the_named_model(client: Any) -> None:
     answer = client.post("/translate", json={"text": "o can\r\n\na gata", "model": "two"})
     assert texts(answer) == [[t] for t in untrained(seed=5).translate(["o can", "", "a gata"])]
-    assert {k: answer.json()[k] for k in ("model", "src", "tgt")} == {
-        "model": "two", "src": "gl", "tgt": "en",
-    }  # fmt: skip
-
-
-def test_the_answer_names_the_languages_of_the_request(service: Service, client: Any) -> None:
+    assert [answer.json()[key] for key in ("model", "src", "tgt")] == ["two", "gl", "en"]
     service.models["one"].translator.codec.tag_targets = {"": "fr"}  # of text without a tag
     answer = client.post("/translate", json={"text": "o can", "src": "pt"}).json()
     assert (answer["src"], answer["tgt"]) == ("pt", "fr")
@@ -213,33 +205,42 @@ def test_what_is_not_allowed_is_refused(
     assert (*problem(answer), message(answer)[: len(expected[2])]) == expected
 
 
-def test_the_work_of_a_request_grows_with_lines_length_and_hypotheses(service: Service) -> None:
+def test_the_work_of_a_request_grows_with_lines_length_and_hypotheses(service):
     model = service.models["one"]
 
     def work(lines: list[str], **options: Any) -> int:
         return sum(model.work(lines, model.translator.check_options(options)))
 
-    small = work(["a" * 10], beam=2, max_len_offset=10)
+    short = {"max_len_offset": 10}
+    small = work(["a" * 10], beam=2, **short)
     assert small == (10 + 10) * 2
-    assert work(["a" * 10] * 3, beam=2, max_len_offset=10) == 3 * small
-    assert work(["a" * 30], beam=2, max_len_offset=10) == 2 * small
-    assert work(["a" * 10], beam=4, max_len_offset=10) == 2 * small
-    assert work(["a" * 10], beam=2, n_best=2, align=True, max_len_offset=10) == 2 * small
+    assert work(["a" * 10] * 3, beam=2, **short) == 3 * small
+    assert work(["a" * 30], beam=2, **short) == work(["a" * 10], beam=4, **short) == 2 * small
+    assert work(["a" * 10], beam=2, n_best=2, align=True, **short) == 2 * small
     assert work([" "], beam=2) == 0
 
 
-def test_a_body_without_length_is_limited_too(client: Any) -> None:
-    answer = client.post("/translate", content=(b" " * 1_000 for _ in range(5)))
-    assert problem(answer) == (413, "body_too_large")
+def test_a_long_line_is_a_batch_of_its_own(service, monkeypatch):
+    model, costs = service.models["one"], []
+    monkeypatch.setattr(model.batcher, "submit", lambda lines, cost, *rest: costs.extend(cost))
+    model.submit(["a" * 2_000, "a" * 100], {"beam": 1})
+    assert costs[0] > BATCH_COST
+    assert costs[1] < 300
 
 
 @pytest.mark.parametrize(
-    ("content", "status"),
-    [(b"{", 422), (b"\xff", 400), (b'{"text": "\xff"}', 400), (b"[]", 422)],
+    ("content", "expected"),
+    [
+        (b"{", (422, "bad_request")),
+        (b"\xff", (400, "bad_request")),
+        (b'{"text": "\xff"}', (400, "bad_request")),
+        (b"[]", (422, "bad_request")),
+        ([b" " * 1_000] * 5, (413, "body_too_large")),  # without a length
+    ],
 )
-def test_a_body_that_is_not_an_object_is_refused(client: Any, content: bytes, status: int) -> None:
-    answer = client.post("/translate", content=content, headers=JSON)
-    assert problem(answer) == (status, "bad_request")
+def test_a_body_that_is_not_an_object_or_too_large_is_refused(client, content, expected):
+    given = content if isinstance(content, bytes) else iter(content)
+    assert problem(client.post("/translate", content=given, headers=JSON)) == expected
 
 
 def test_a_search_ends_when_its_request_times_out(
@@ -353,11 +354,13 @@ def test_without_a_key_only_this_machine_is_answered(client: Any, host: str, sta
 # ---------------------------------------------------------------- descriptions
 
 
-def test_models_and_limits_are_described(client: Any) -> None:
+def test_models_and_limits_are_described(client):
     answer = client.get("/models").json()
     assert [model["name"] for model in answer["models"]] == ["one", "two"]
     assert answer["models"][0] | {"src": "gl", "tgt": "en", "align": True} == answer["models"][0]
     assert answer["limits"] == dataclasses.asdict(LIMITS)
+    assert problem(client.get("/translate")) == (405, "wrong_method")
+    assert problem(client.get("/nothing")) == (404, "no_such_path")
 
 
 def test_openapi_lists_paths_options_and_errors(client: Any) -> None:
@@ -411,17 +414,6 @@ def test_the_pages_are_part_of_the_package() -> None:
     assert {file.name for file in app.STATIC.iterdir()} == {"index.html", "docs.html"}
 
 
-def test_a_wrong_method_and_an_unknown_path_have_codes_of_their_own(client: Any) -> None:
-    assert problem(client.get("/translate")) == (405, "wrong_method")
-    assert problem(client.get("/nothing")) == (404, "no_such_path")
-
-
-def test_an_error_can_quote_a_surrogate(client: Any) -> None:
-    answer = client.post("/translate", content=b'{"text": "a", "tag": "\\ud800"}', headers=JSON)
-    assert problem(answer) == (422, "bad_option")
-    assert message(answer).startswith("the model has no tag \ud800;")
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize(
     "fields",
@@ -446,10 +438,13 @@ def test_odd_values_are_refused_in_a_short_answer(make: Make, fields: str) -> No
     assert len(answer.content) < 1_000
 
 
-def test_text_with_a_surrogate_or_nul_is_translated(client: Any) -> None:
+def test_text_with_a_surrogate_or_nul_is_translated_and_an_error_can_quote_it(client):
     expected = texts(client.post("/translate", json={"text": "o  can "}))
     body = b'{"text": "o\\u0000\\ud800can\\udfff"}'
     assert texts(client.post("/translate", content=body, headers=JSON)) == expected
+    answer = client.post("/translate", content=b'{"text": "a", "tag": "\\ud800"}', headers=JSON)
+    assert problem(answer) == (422, "bad_option")
+    assert message(answer).startswith("the model has no tag \ud800;")
 
 
 @pytest.mark.parametrize("given", ["\ud800", "0123456789abcde\udfff", "\0", "é" * 16])
@@ -477,12 +472,3 @@ def test_a_key_may_be_any_text(make: Make, given: str) -> None:
 def test_odd_headers_are_refused(client: Any, name: str, value: Any, expected: Any) -> None:
     body, headers = '{"txt": "a"}', {**JSON, name: value}
     assert problem(client.post("/translate", content=body, headers=headers)) == expected
-
-
-def test_a_long_line_is_a_batch_of_its_own(service: Service) -> None:
-    model = service.models["one"]
-    costs = []
-    model.batcher.submit = lambda lines, cost, *rest: costs.extend(cost)  # type: ignore[method-assign,assignment,func-returns-value]
-    model.submit(["a" * 2_000, "a" * 100], {"beam": 1})
-    assert costs[0] > BATCH_COST
-    assert costs[1] < 300

@@ -68,19 +68,14 @@ def model() -> Iterator[Model]:
     model.batcher.close()
 
 
-def test_jobs_that_wait_share_a_batch_and_get_their_own_results(model: Model) -> None:
-    futures = [model.submit([name], {"beam": 2}) for name in ("a", "b", "c")]
+def test_jobs_of_the_same_options_share_a_batch_and_get_their_own_results(model):
+    futures = [
+        model.submit([name], {"beam": beam}) for name, beam in zip("abc", (2, 1, 2), strict=True)
+    ]
     assert model.batcher.waiting == 3
     model.free.set()
     assert [future.result(SECONDS) for future in futures] == [["A"], ["B"], ["C"]]
-    assert model.batches == [["first"], ["a", "b", "c"]]
-
-
-def test_other_options_make_another_batch(model: Model) -> None:
-    futures = [model.submit(["x"], {"beam": beam}) for beam in (1, 2, 1)]
-    model.free.set()
-    assert [future.result(SECONDS) for future in futures] == [["X"]] * 3
-    assert model.batches[1:] == [["x", "x"], ["x"]]
+    assert model.batches == [["first"], ["a", "c"], ["b"]]
 
 
 def test_a_long_job_does_not_block_a_short_one(model: Model) -> None:
@@ -105,21 +100,15 @@ def test_samples_are_alone_and_keep_their_numbers(model: Model) -> None:
     assert model.firsts[1:] == [0, 0, 4]
 
 
-def test_an_error_fails_only_its_own_job(model: Model) -> None:
-    good, bad = model.submit(["good"], {}), model.submit(["bad"], {})
+def test_an_error_fails_only_its_own_job_and_a_cancelled_job_is_not_translated(model):
+    good, bad, gone = (model.submit([name], {}) for name in ("good", "bad", "gone"))
+    gone.cancel()
+    assert model.batcher.waiting == 2
     model.free.set()
     assert good.result(SECONDS) == ["GOOD"]
     with pytest.raises(ValueError, match="a bad line"):
         bad.result(SECONDS)
-
-
-def test_a_cancelled_job_is_not_translated(model: Model) -> None:
-    gone, stays = model.submit(["gone"], {}), model.submit(["stays"], {})
-    gone.cancel()
-    assert model.batcher.waiting == 1
-    model.free.set()
-    assert stays.result(SECONDS) == ["STAYS"]
-    assert model.batches[1:] == [["stays"]]
+    assert not any("gone" in batch for batch in model.batches)
 
 
 def test_a_batch_that_nobody_waits_for_ends_at_once(model: Model) -> None:
@@ -167,8 +156,9 @@ def test_abort_answers_what_waits_and_what_is_computed(model: Model) -> None:
             future.result(SECONDS)
 
 
-def test_close_ends_the_thread_and_answers_every_job() -> None:
+def test_close_ends_the_thread_and_answers_every_job():
     model = Model()
+    assert model.submit([]).result(0) == []
     model.occupy()
     future = model.submit(["x"] * 9)
     started = time.monotonic()
@@ -178,27 +168,19 @@ def test_close_ends_the_thread_and_answers_every_job() -> None:
     assert model.batches == [["first"]]
 
 
-def test_a_job_without_lines_has_a_result(model: Model) -> None:
-    assert model.submit([]).result(0) == []
-
-
 COSTS = st.lists(st.lists(st.integers(0, 100), min_size=1, max_size=20), min_size=1, max_size=10)
 
 
 @given(COSTS, st.integers(1, 500), st.integers(1, 50))
-def test_shares_are_equal_and_within_the_limits(
-    costs: list[list[int]], most_cost: int, most_lines: int
-) -> None:
+def test_shares_are_equal_and_within_the_limits(costs, most_cost, most_lines):
     counts = shares(costs, most_cost, most_lines)
     assert counts[0] >= 1
     assert sum(counts) <= most_lines
-    taken = [sum(of_job[:count]) for of_job, count in zip(costs, counts, strict=True)]
-    single = [line for of_job, count in zip(costs, counts, strict=True) for line in of_job[:count]]
-    assert sum(taken) <= most_cost or sum(line > 0 for line in single) == 1
-    rest = [
-        of_job[count] for of_job, count in zip(costs, counts, strict=True) if count < len(of_job)
-    ]
+    jobs = list(zip(costs, counts, strict=True))
+    taken = [line for of_job, count in jobs for line in of_job[:count]]
+    assert sum(taken) <= most_cost or sum(line > 0 for line in taken) == 1
     if sum(counts) < most_lines:  # what is left does not fit
+        rest = [of_job[count] for of_job, count in jobs if count < len(of_job)]
         assert all(sum(taken) + line > most_cost for line in rest)
 
 

@@ -90,25 +90,23 @@ def test_a_glossary_of_the_request_or_of_the_server_is_used(make: Make) -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "text", "expected"),
+    ("name", "text", "fields", "expected"),
     [
-        ("a.xyz", "o can", (422, "bad_document")),
-        ("", "o can", (400, "bad_request")),
-        ("a.json", "{", (422, "bad_document")),
-        ("a.txt", "", (422, "bad_document")),
-        ("a.txt", "a" * 20_000, (413, "body_too_large")),
+        ("a.xyz", "o can", {}, (422, "bad_document")),
+        ("", "o can", {}, (400, "bad_request")),
+        ("a.json", "{", {}, (422, "bad_document")),
+        ("a.txt", "", {}, (422, "bad_document")),
+        ("a.txt", "a" * 20_000, {}, (413, "body_too_large")),
+        ("a.txt", "o can", {"model": "x"}, (404, "no_such_model")),
+        ("a.txt", "o can", {"tgt_tag": "<x>"}, (422, "bad_option")),
+        ("a.txt", "o can", {"glossary": '[["a"]]'}, (400, "bad_request")),
     ],
 )
-def test_what_cannot_be_translated_is_refused_at_once(
-    client: Any, name: str, text: str, expected: tuple[int, str]
-) -> None:
-    assert problem(send(client, name, text)) == expected
+def test_what_cannot_be_translated_is_refused_at_once(client, name, text, fields, expected):
+    assert problem(send(client, name, text, **fields)) == expected
 
 
-def test_other_errors_of_a_request(client: Any) -> None:
-    assert problem(send(client, "a.txt", "o can", model="x")) == (404, "no_such_model")
-    assert problem(send(client, "a.txt", "o can", tgt_tag="<x>")) == (422, "bad_option")
-    assert problem(send(client, "a.txt", "o can", glossary='[["a"]]')) == (400, "bad_request")
+def test_other_errors_of_a_request(client):
     assert problem(client.post("/documents", json={"file": "a"})) == (400, "bad_request")
     for path in ("/documents/x", "/documents/x/file"):
         assert problem(client.get(path)) == (404, "no_such_document")
@@ -172,20 +170,16 @@ def test_a_sentence_over_the_limit_is_not_translated_and_must_be_checked(client:
     assert client.get(f"/documents/{sent}/file").text == f"{'a' * 61}\n\n{pan}\n"
 
 
-def test_a_service_that_ends_refuses_documents(client: Any, service: Service) -> None:
-    service.abort()
-    assert problem(send(client, "a.txt", "o can")) == (503, "stopping")
-
-
-def test_only_some_documents_are_in_memory(
-    client: Any, service: Service, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_only_some_documents_are_in_memory_and_none_at_the_end(client, service, monkeypatch):
     monkeypatch.setattr(documents, "MOST", 2)
     for _ in range(2):
         assert send(client, "a.txt", "o can").status_code == 202
     assert problem(send(client, "a.txt", "o can")) == (429, "queue_full")
     service.guard.files = 8
     assert problem(send(client, "a.txt", "o can")) == (429, "queue_full")
+    service.guard.files = 0
+    service.abort()
+    assert problem(send(client, "a.txt", "o can")) == (503, "stopping")
 
 
 def test_a_key_is_required_but_for_a_translation_whose_secret_id_is_known(make: Make) -> None:

@@ -44,14 +44,10 @@ def test_a_text_and_a_list_are_translated_from_json_and_from_a_form(client: Any)
         assert several == {"translatedText": [expected, *untrained().translate(LINES[:1])]}
 
 
-def test_the_model_is_that_of_the_languages_in_any_form_of_their_codes(client: Any) -> None:
+def test_languages_have_codes_of_any_form_and_auto_is_the_only_source_of_a_target(client):
     body = {"q": LINES[0], "source": "eng_Latn", "target": "glg"}
-    assert client.post("/translate", json=body).json() == {
-        "translatedText": untrained(5).translate(LINES[:1])[0]
-    }
-
-
-def test_auto_is_the_only_source_of_a_target(client: Any) -> None:
+    reverse = untrained(5).translate(LINES[:1])[0]
+    assert client.post("/translate", json=body).json() == {"translatedText": reverse}
     answer = client.post("/translate", json={"q": ["pan"], "source": "auto", "target": "en"})
     assert answer.json() == {
         "translatedText": untrained().translate(["pan"]),
@@ -59,12 +55,10 @@ def test_auto_is_the_only_source_of_a_target(client: Any) -> None:
     }
 
 
-def test_alternatives_are_the_next_translations(client: Any) -> None:
-    body = {"q": LINES[0], **GL_EN, "alternatives": 2}
+def test_alternatives_are_the_next_translations(client):
+    answer = client.post("/translate", json={"q": LINES[0], **GL_EN, "alternatives": 2}).json()
     ((best, *others),) = untrained().n_best(LINES[:1], 3)
-    assert client.post("/translate", json=body).json() == {
-        "translatedText": best.text, "alternatives": [one.text for one in others]
-    }  # fmt: skip
+    assert answer == {"translatedText": best.text, "alternatives": [one.text for one in others]}
 
 
 @pytest.mark.slow
@@ -168,22 +162,16 @@ def test_what_is_not_a_correction_is_refused(
     assert stored(service) == []
 
 
-def test_without_a_file_nothing_is_stored(make: Make) -> None:
-    _, client = make()
-    answer = client.post("/suggest", json={"q": "o can", "s": "the dog", **GL_EN})
-    assert problem(answer) == (403, "no_corrections")
-    assert client.get("/models").json()["corrections"] is False
-
-
-def test_a_full_disk_is_reported_and_leaves_the_file_as_it_was(
-    service: Service, client: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    write = os.write
+def test_without_a_file_or_space_nothing_is_stored(service, client, make, monkeypatch):
+    body, write = {"q": "o can", "s": "the dog", **GL_EN}, os.write
     monkeypatch.setattr(os, "write", lambda file, data: write(file, data[:5]))
-    answer = client.post("/suggest", json={"q": "o can", "s": "the dog", **GL_EN})
+    answer = client.post("/suggest", json=body)
     monkeypatch.undo()
     assert problem(answer) == (500, "failed")
     assert stored(service) == []
+    _, other = make()
+    assert problem(other.post("/suggest", json=body)) == (403, "no_corrections")
+    assert other.get("/models").json()["corrections"] is False
 
 
 def test_requests_at_the_same_time_each_get_a_row(service: Service, client: Any) -> None:

@@ -185,13 +185,17 @@ def test_requests_wait_until_typing_pauses_and_old_answers_are_dropped(page: Pag
     assert len(asked) < len("pan branco") / 2
 
 
-def test_alternatives_are_those_of_the_search(page: Page) -> None:
+def test_alternatives_are_those_of_the_search_and_can_be_taken(page):
     page.choose("#count", "3")
     page.type(LINES[0])
-    ((_, *others),) = untrained().n_best(LINES[:1], 3)
-    page.until(
-        lambda: page.texts("section:nth-of-type(2) .more li") == [one.text for one in others]
-    )
+    ((best, *others),) = untrained().n_best(LINES[:1], 3)
+    more = "section:nth-of-type(2) .more"
+    page.until(lambda: page.texts(f"{more} li") == [one.text for one in others])
+    assert page.lines() == [best.text]
+    page.all(f"{more} button")[1].click()
+    assert page.lines() == [others[1].text]
+    assert page.texts(f"{more} li") == [best.text, others[0].text]
+    assert copy(page) == others[1].text
 
 
 def copy(page: Page) -> str | None:
@@ -237,27 +241,6 @@ def test_nothing_is_copied_while_an_error_is_shown(page: Page) -> None:
     assert "Copied" not in page.find(".status[role=status]").text
 
 
-def test_an_alternative_can_be_taken(page: Page) -> None:
-    page.choose("#count", "3")
-    page.type(LINES[0])
-    ((best, *others),) = untrained().n_best(LINES[:1], 3)
-    page.until(lambda: page.lines() == [best.text])
-    page.all("section:nth-of-type(2) .more button")[1].click()
-    assert page.lines() == [others[1].text]
-    assert page.texts("section:nth-of-type(2) .more li") == [best.text, others[0].text]
-    assert copy(page) == others[1].text
-
-
-def test_more_lines_than_a_request_may_have_are_sent_in_several(page: Page) -> None:
-    lines = [f"{line} {n}" for n in range(2) for line in LINES[:5]]
-    page.js("document.querySelector('#text').value = arguments[0]", "\n".join(lines[:-1]))
-    page.type(f"\n{lines[-1]}")
-    expected = untrained().translate(lines)
-    page.until(lambda: page.lines() == expected)
-    assert page.find("#message").text == ""
-    page.until(lambda: copy(page) == "\n".join(expected))
-
-
 def test_errors_are_on_the_screen_in_the_words_of_a_person(page: Page) -> None:
     page.js("document.querySelector('#text').value = arguments[0]", "pan\n" * 100)
     with too_slow(page):
@@ -272,6 +255,32 @@ def test_errors_are_on_the_screen_in_the_words_of_a_person(page: Page) -> None:
     assert not any(word in page.find("#message").text for word in ("request", "JSON", "GET"))
 
 
+def test_an_error_goes_with_its_text(page: Page) -> None:
+    with too_slow(page):
+        page.type("a")
+        page.until(lambda: "took too long" in page.find("#message").text)
+        assert page.all(".box.stale")
+        page.find("#clear").click()
+        assert page.find("#message").text == ""
+        assert not page.all(".box.stale")
+        page.type("a")
+        page.until(lambda: "took too long" in page.find("#message").text)
+    page.js("document.querySelector('#text').value = ''")
+    page.type("pan")
+    assert page.find("#message").text == ""
+    page.until(lambda: page.lines() == untrained().translate(["pan"]))
+
+
+def test_more_lines_than_a_request_may_have_are_sent_in_several(page: Page) -> None:
+    lines = [f"{line} {n}" for n in range(2) for line in LINES[:5]]
+    page.js("document.querySelector('#text').value = arguments[0]", "\n".join(lines[:-1]))
+    page.type(f"\n{lines[-1]}")
+    expected = untrained().translate(lines)
+    page.until(lambda: page.lines() == expected)
+    assert page.find("#message").text == ""
+    page.until(lambda: copy(page) == "\n".join(expected))
+
+
 def test_a_reload_keeps_the_text(page: Page) -> None:
     type_and_wait(page, LINES[0])
     page.driver.refresh()
@@ -279,17 +288,24 @@ def test_a_reload_keeps_the_text(page: Page) -> None:
     assert page.find("#text").get_attribute("value") == LINES[0]
 
 
-def test_text_that_the_model_cannot_know_has_a_warning(page: Page) -> None:
-    page.type(f"{LINES[0]}\n{SOURCE}")
-    page.until(lambda: "Line 2: mostly in another script" in page.find(".warning").text)
-    page.find("#clear").click()
-    page.until(lambda: page.find(".warning").text == "")
-    page.type("QXWZ QXWZ")
-    page.until(lambda: "does not know most of this text" in page.find(".warning").text)
-    page.find("#clear").click()
+def test_text_that_the_model_cannot_know_has_a_warning(page):
+    for text, warning in (
+        (f"{LINES[0]}\n{SOURCE}", "Line 2: mostly in another script"),
+        ("QXWZ QXWZ", "does not know most of this text"),
+    ):
+        page.type(text)
+        page.until(lambda warning=warning: warning in page.find(".warning").text)
+        page.find("#clear").click()
+        page.until(lambda: page.find(".warning").text == "")
     page.type(LINES[0])
     page.until(lambda: page.lines() == untrained().translate(LINES[:1]))
     assert page.find(".warning").text == ""
+    page.find("#clear").click()
+    page.type(SOURCE)
+    page.until(lambda: all(page.texts(".warning")))
+    page.js("window.fetch = () => new Promise(() => {})")  # no answer comes
+    page.type(" pan")
+    assert page.texts(".warning") == ["", ""]
 
 
 def test_uncertain_words_are_marked_and_their_source_is_shown(page: Page) -> None:
@@ -372,30 +388,6 @@ def test_the_page_fits_a_phone_in_light_and_dark(page: Page, scheme: str) -> Non
         page.driver.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": []})
 
 
-def test_an_error_goes_with_its_text(page: Page) -> None:
-    with too_slow(page):
-        page.type("a")
-        page.until(lambda: "took too long" in page.find("#message").text)
-        assert page.all(".box.stale")
-        page.find("#clear").click()
-        assert page.find("#message").text == ""
-        assert not page.all(".box.stale")
-        page.type("a")
-        page.until(lambda: "took too long" in page.find("#message").text)
-    page.js("document.querySelector('#text').value = ''")
-    page.type("pan")
-    assert page.find("#message").text == ""
-    page.until(lambda: page.lines() == untrained().translate(["pan"]))
-
-
-def test_a_warning_goes_with_its_text(page: Page) -> None:
-    page.type(SOURCE)
-    page.until(lambda: all(page.texts(".warning")))
-    page.js("window.fetch = () => new Promise(() => {})")  # no answer comes
-    page.type(" pan")
-    assert page.texts(".warning") == ["", ""]
-
-
 def test_a_line_over_the_limit_is_translated_in_parts(page: Page) -> None:
     """At the ends of sentences, between words, and within a word that is over the limit itself."""
     sentences, words = f"O {LINES[0]}. A {LINES[1]}. ", "Pan " + "pan " * 29
@@ -430,8 +422,13 @@ def untrained_texts(translator: Any, line: str, tag: str) -> list[str]:
     return [best.text for (best,) in translator.stream([line], tgt_tag=tag)]
 
 
-def test_the_description_of_the_api_is_readable(page: Page) -> None:
-    page.find("footer a").click()
+def test_a_service_without_a_reverse_model_and_corrections_offers_neither(page):
+    page.type(f"{LINES[4]}\n{LINES[0]}")
+    page.until(lambda: page.find("#length").text == "19 characters", page.find("#length").text)
+    page.until(lambda: len(page.lines(0)) == 2)
+    assert not page.find("#swap").is_displayed()
+    assert not page.all(".suggest")
+    page.find("footer a").click()  # the description of the API
     page.until(lambda: "POST /translate" in page.texts("h2"))
     assert "n_best" in page.find("main").text
 
@@ -462,15 +459,6 @@ def test_languages_are_swapped_with_the_text_and_its_translation(both: Page) -> 
     assert page.find("#text").get_attribute("lang") == "en"
     page.find("#swap").click()
     assert page.texts("section h2") == ["Text", f"{gl} → {en}"]
-
-
-def test_swap_needs_a_reverse_model(page: Page) -> None:
-    assert not page.find("#swap").is_displayed()
-
-
-def test_the_length_is_shown(page: Page) -> None:
-    page.type(f"{LINES[4]}\n{LINES[0]}")
-    page.until(lambda: page.find("#length").text == "19 characters", page.find("#length").text)
 
 
 def test_the_history_is_kept_in_the_browser_if_its_user_wants_it(both: Page) -> None:
@@ -522,11 +510,6 @@ def test_a_better_translation_can_be_suggested(both: Page, tmp_path: Path) -> No
     assert list(read_corrections(file, ("gl", "en"))) == [(LINES[0], "the dog drinks water")]
     assert f"\t{shown}\t" in file.read_text()
     assert copy(page) == "the dog drinks water"
-
-
-def test_without_a_file_of_corrections_nothing_can_be_suggested(page: Page) -> None:
-    type_and_wait(page, LINES[0])
-    assert not page.all(".suggest")
 
 
 def test_a_file_is_translated_and_can_be_downloaded(page: Page, tmp_path: Path) -> None:

@@ -152,11 +152,15 @@ def test_an_export_is_not_searched_by_torch(hub, capsys):
         Translator.load(hub)
 
 
-def test_files_of_the_folder(hub):
+def test_the_folder_is_complete_and_the_advice_on_it_fits_the_option(trained, hub, capsys):
     names = {path.name for path in hub.iterdir()}
     assert {"README.md", "USAGE.md", ".gitattributes", "model.bin", "nmt.json"} <= names
     assert "__pycache__" not in names
     assert "*.bin filter=lfs" in (hub / ".gitattributes").read_text()
+    assert command.main([str(trained), "--hub", str(hub)]) == 2
+    fix = capsys.readouterr().err.partition("->")[2]
+    assert "choose another folder" in fix
+    assert "--output" not in fix  # it cannot be combined with --hub
 
 
 @pytest.mark.slow
@@ -207,14 +211,6 @@ def test_the_card_has_the_warnings_about_the_corpus_without_its_lines(trained, t
     _, text = card(tmp_path / "m")
     assert f"- Check of the training data: {share}\n" in text
     assert "secret" not in text
-
-
-def test_advice_on_the_folder_fits_the_option_that_names_it(trained, hub, capsys):
-    """--output cannot be combined with --hub."""
-    assert command.main([str(trained), "--hub", str(hub)]) == 2
-    fix = capsys.readouterr().err.partition("->")[2]
-    assert "choose another folder" in fix
-    assert "--output" not in fix
 
 
 @pytest.mark.parametrize(

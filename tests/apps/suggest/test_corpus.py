@@ -83,47 +83,30 @@ def test_ambiguous_languages_say_what_to_type(tmp_path, names, given, command):
     )
 
 
-def test_no_files(tmp_path):
-    found = error(str(tmp_path / "missing" / "train"))
-    assert "there are no files PREFIX.SRC and PREFIX.TGT with this prefix" in found
-    assert "nmt-train --suggest corpus/train" in found
+@pytest.mark.parametrize(
+    ("name", "langs", "parts"),
+    [
+        ("missing/train", (), ["no files PREFIX.SRC and PREFIX.TGT", "--suggest corpus/train"]),
+        ("one.gl.gz", (), ["is one file", "nmt-train --suggest {folder}/one\n"]),
+        ("one", (), ["there is only a file for gl", "as one.LANG"]),
+        ("train", ("pt", "en"), ["train.pt: no such file", "train.en, train.gl"]),
+        ("train", ("en", "en"), ['"en" is both']),
+    ],
+)
+def test_a_prefix_or_language_without_files_says_what_to_type(tmp_path, name, langs, parts):
+    write(tmp_path, "train.gl", "train.en", "dev.gl", "dev.en", "one.gl.gz")
+    found = error(str(tmp_path / name), *langs) + "\n"
+    assert all(part.format(folder=tmp_path) in found for part in parts)
 
 
-def test_a_file_instead_of_a_prefix(tmp_path):
-    prefix = write(tmp_path, "train.gl.gz")
-    assert error(f"{prefix}.gl.gz") == (
-        f"{prefix}.gl.gz: is one file; a corpus has two, PREFIX.SRC and PREFIX.TGT\n"
-        f"  -> leave out the language: nmt-train --suggest {prefix}"
-    )
-
-
-def test_one_side_only(tmp_path):
-    prefix = write(tmp_path, "train.gl")
-    assert "there is only a file for gl, and a corpus needs two languages" in error(prefix)
-    assert "as train.LANG" in error(prefix)
-
-
-def test_a_given_language_without_a_file(tmp_path):
-    prefix = write(tmp_path, "train.gl", "train.en", "dev.gl", "dev.en")
-    found = error(prefix, "pt", "en")
-    assert f"{prefix}.pt: no such file" in found
-    assert "train.en, train.gl" in found
-    assert '"en" is both' in error(prefix, "en", "en")
-
-
-def test_a_corpus_without_dev_is_split_by_data_prep(tmp_path):
-    prefix = write(tmp_path, "train.gl", "train.en", lines=600)
-    out = tmp_path / "gl-en"
+@pytest.mark.parametrize(("lines", "sizes"), [(600, " --dev-size 60 --test-size 60"), (10_000, "")])
+def test_a_corpus_without_dev_is_split_by_data_prep(tmp_path, lines, sizes):
+    prefix = write(tmp_path, "train.gl", "train.en", lines=lines)
+    langs = "--src-lang gl --tgt-lang en"
     assert error(prefix).endswith(
-        f"-> split the corpus: nmt import moses {prefix} --src-lang gl --tgt-lang en "
-        f"-o {out} --dev-size 60 --test-size 60\n     then run: nmt-train --suggest {out}/train "
-        "--src-lang gl --tgt-lang en"
+        f"-> split the corpus: nmt import moses {prefix} {langs} -o {tmp_path}/gl-en{sizes}\n"
+        f"     then run: nmt-train --suggest {tmp_path}/gl-en/train {langs}"
     )
-
-
-def test_a_large_corpus_is_split_with_the_default_sizes(tmp_path):
-    prefix = write(tmp_path, "train.gl", "train.en", lines=10_000)
-    assert "--dev-size" not in error(prefix)
 
 
 def test_a_corpus_that_is_too_small_to_split_needs_another_dev_set(tmp_path):

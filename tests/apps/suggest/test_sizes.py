@@ -104,14 +104,11 @@ def test_no_advice_for_a_model_that_suggest_chooses(words, sizes):
         assert advice_on_size(larger, 10**12, words) is not None
 
 
-def test_no_advice_for_what_the_paper_trains():
+def test_advice_for_transformer_base_on_5000_pairs_but_not_for_what_the_paper_trains():
     """T's gl-en: 31.0M parameters and 0.35M pieces; az-en has 6k pairs and 0.2M pieces."""
     model = load_recipe(RECIPES / "gl-en.yaml").model
     assert advice_on_size(model, 31_030_390, 347_000) is None
     assert advice_on_size(model, 31_030_390, 202_000) is None
-
-
-def test_advice_for_transformer_base_on_5000_pairs():
     base = ModelConfig(dim=512, ffn_dim=2048, heads=8, enc_layers=6, dec_layers=6)
     found = advice_on_size(base, 44_000_000 + 512 * 8000, 140_000)
     assert found is not None

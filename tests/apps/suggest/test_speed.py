@@ -104,11 +104,8 @@ def test_measuring_writes_no_files(recipe, tmp_path, monkeypatch):
 
 
 def test_names_of_settings():
-    assert [str(Setting("fp32", 1)), str(Setting("bf16", 8)), str(Setting("fp16", 0))] == [
-        "fp32, 1 thread",
-        "bf16, 8 threads",
-        "fp16",
-    ]
+    names = [str(Setting(*parts)) for parts in (("fp32", 1), ("bf16", 8), ("fp16", 0))]
+    assert names == ["fp32, 1 thread", "bf16, 8 threads", "fp16"]
 
 
 @pytest.mark.parametrize(("auto", "expected"), [("bf16", ["fp32", "bf16"]), ("fp32", ["fp32"])])

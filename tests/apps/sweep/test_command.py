@@ -101,22 +101,17 @@ def test_each_variant_is_trained_with_each_seed_and_never_again(folder, capsys):
     assert started(capsys.readouterr().err) == []
 
 
-def test_the_best_seed_is_the_one_that_is_best_on_dev(folder, capsys):
-    assert sweep.main([variants("a", seeds=[1, 3]), "--resamples", "0"]) == 0
-    (system,) = result()["systems"]
+def test_the_best_seed_is_that_of_dev_and_every_format_has_the_numbers(folder, capsys):
+    assert sweep.main([variants("a", "b", seeds=[1, 3]), "--format", "markdown"]) == 0
+    assert "| a | 2 | 12.00 ± 1.41 |" in capsys.readouterr().out
     deviation = pytest.approx(2**1.5)
-    assert system["test"] == {"count": 2, "mean": 24.0, "deviation": deviation, "best": 26}
-
-
-def test_every_format_has_the_numbers(folder, capsys):
-    file = variants("a", "b", seeds=[1, 2])
-    assert sweep.main([file, "--format", "markdown"]) == 0
-    assert "| a | 2 | 11.50 ± 0.71 |" in capsys.readouterr().out
+    best = {"count": 2, "mean": 24.0, "deviation": deviation, "best": 26}
+    assert [system["test"] for system in result()["systems"]] == [best, best]
     latex = Path("runs/v/results.tex").read_text()
-    assert r"a & 2 & 11.50 $\pm$ 0.71 &" in latex
+    assert r"a & 2 & 12.00 $\pm$ 1.41 &" in latex
     assert latex.count(r"\\") == 3
     rows = list(csv.DictReader(Path("runs/v/results.csv").read_text().splitlines()))
-    assert [(row["variant"], float(row["test_mean"])) for row in rows] == [("a", 23), ("b", 23)]
+    assert [(row["variant"], float(row["test_mean"])) for row in rows] == [("a", 24), ("b", 24)]
     for ending in ("txt", "md", "tex", "csv", "json"):
         assert Path(f"runs/v/results.{ending}").stat().st_size > 0
 
@@ -344,53 +339,43 @@ def test_perplexities_have_no_bootstrap_and_the_lowest_is_best(folder, capsys):
     assert b["to_baseline"]["bootstrap"] is None
 
 
-def test_perplexities_of_words_compare_segmentations(folder, capsys):
-    text_corpus(folder)
-    text_recipe(folder, "causal_lm")
-    Path("causal_lm.yaml").rename("toy.yaml")
-    assert sweep.main([variants("a", "b"), "--metric", "word_ppl"]) == 0
-    assert "difference to a on test; lower is better" in capsys.readouterr().out
-    a, b = result()["systems"]
-    assert (a["test"]["mean"], b["to_baseline"]["value"]) == (70, 70)
-    assert b["to_baseline"]["bootstrap"] is None
+DOES_NOT_COMPARE = "they predict other tokens, so their ppl does not compare"
 
 
-def test_the_table_says_which_perplexities_do_not_compare(folder, capsys):
+def test_perplexities_of_words_compare_segmentations_and_others_do_not(folder, capsys):
     text_corpus(folder)
     text_recipe(folder, "causal_lm", {"segment": {"min_count": 1}})
     Path("causal_lm.yaml").rename("toy.yaml")
-    a, b = ({"about": "of words", "segment": {"min_count": n}} for n in (1, 2))
-    other_pieces = "differ in segment: they predict other tokens, so their ppl does not compare"
-    assert sweep.main([variants("a", "b")]) == 0
-    assert "does not compare" not in capsys.readouterr().out
-    assert sweep.main([variants(variants={"a": a, "b": b}), "--output", "other"]) == 0
-    assert f"the variants {other_pieces}; use --metric word_ppl\n" in capsys.readouterr().out
+    assert sweep.main([variants("a", "b"), "--metric", "word_ppl"]) == 0
+    out = capsys.readouterr().out
+    assert "difference to a on test; lower is better" in out
+    assert "does not compare" not in out
+    a, b = result()["systems"]
+    assert (a["test"]["mean"], b["to_baseline"]["value"]) == (70, 70)
+    assert b["to_baseline"]["bootstrap"] is None
+    pieces = {n: {"about": "of words", "segment": {"min_count": i}} for i, n in enumerate("ab", 1)}
+    assert sweep.main([variants(variants=pieces), "--output", "other"]) == 0
+    note = f"the variants differ in segment: {DOES_NOT_COMPARE}; use --metric word_ppl\n"
+    assert note in capsys.readouterr().out
 
 
-def test_perplexities_next_to_bleu_do_not_compare_either(folder, capsys):
+def test_perplexities_next_to_bleu_of_other_pieces_do_not_compare_either(folder, capsys):
     different = {"a": {"about": "all"}, "b": {"about": "two", "segment": {"min_count": 2}}}
-    note = (
-        "the variants differ in segment: they predict other tokens, so their ppl does not compare"
-    )
     assert sweep.main([variants(variants=different)]) == 0
-    assert f"{note}\n" in capsys.readouterr().out
-    assert note in Path("runs/v/results.tex").read_text()
+    assert f"differ in segment: {DOES_NOT_COMPARE}\n" in capsys.readouterr().out
+    assert DOES_NOT_COMPARE in Path("runs/v/results.tex").read_text()
     # no perplexity is shown
     assert sweep.main(["v.yaml", "--results", "--output", "empty"]) == 0
     assert "does not compare" not in capsys.readouterr().out
-
-
-def test_a_vocabulary_of_other_training_text_is_noticed(folder, capsys):
-    assert sweep.main([variants("a", "b")]) == 0
-    for name, types in (("a", ["1", "2"]), ("b", ["1", "2", " <bt>"])):
-        lines = "".join(f"{piece}\t3\t3\n" for piece in types)
-        Path(f"runs/v/{name}.seed-1/vocab.txt").write_text(lines)
-    capsys.readouterr()
-    assert sweep.main(["v.yaml", "--results"]) == 0
-    assert "does not compare" not in capsys.readouterr().out
-    Path("runs/v/b.seed-1/vocab.txt").write_text("1\t3\t3\n3\t3\t3\n")
-    assert sweep.main(["v.yaml", "--results"]) == 0
-    assert "the variants differ in vocabulary: they predict other tokens" in capsys.readouterr().out
+    assert sweep.main([variants("a", "b", "c")]) == 0
+    for types, compare in ((["1", "2", " <bt>"], True), (["1", "3"], False)):
+        for name, own in (("a", ["1", "2"]), ("b", types), ("c", ["1", "2"])):
+            lines = "".join(f"{piece}\t3\t3\n" for piece in own)
+            Path(f"runs/v/{name}.seed-1/vocab.txt").write_text(lines)
+        capsys.readouterr()
+        assert sweep.main(["v.yaml", "--results"]) == 0
+        out = capsys.readouterr().out
+        assert (f"the variants differ in vocabulary: {DOES_NOT_COMPARE}" in out) != compare
 
 
 def test_a_printed_score_stands_next_to_the_same_metric(folder, capsys):
@@ -443,7 +428,10 @@ def test_a_dry_run_lists_the_runs_that_nmt_train_refuses_to_continue(folder, cap
     assert listed() == ["to train", "finished", "to train"]
 
 
+OUT_IS_A_FILE = "/file: is a file, so the folder of the sweep cannot be here"
 ERRORS = {
+    ("--output", "file", "--dry-run"): OUT_IS_A_FILE,
+    ("--output", "file/sweep", "--dry-run"): OUT_IS_A_FILE,
     ("--baseline", "x"): '--baseline: there is no variant "x"; the variants are a, b',
     ("--seeds", "1", "1"): "--seeds: 1 is listed twice",
     ("time_limit=1", "--hours", "1"): "time_limit: the budget of the sweep sets time_limit already",
@@ -455,19 +443,10 @@ ERRORS = {
 
 @pytest.mark.parametrize("options", ERRORS, ids=list(ERRORS.values()))
 def test_wrong_arguments_are_errors_before_anything_is_trained(folder, capsys, options):
+    Path("file").write_text("text")
     assert sweep.main([variants("a", "b"), *options]) == 2
     assert ERRORS[options] in capsys.readouterr().err
     assert not Path("runs").exists()
-
-
-def test_an_out_that_is_a_file_is_an_error(folder, capsys):
-    Path("file").write_text("text")
-    for out in ("file", "file/sweep"):
-        assert sweep.main([variants("a"), "--output", out, "--dry-run"]) == 2
-        assert capsys.readouterr().err == (
-            f"nmt-sweep: {folder / 'file'}: is a file, so the folder of the sweep cannot be here\n"
-            "  -> choose another folder with --output DIR\n"
-        )
 
 
 @pytest.mark.parametrize(

@@ -25,34 +25,28 @@ def recipe(folder: Path, *overrides: str, **changes: object):
 
 
 @pytest.mark.parametrize(
-    ("tokens", "expected"),
-    # batches of 64 tokens, 2 an update
+    ("budget", "linear", "expected"),
     [
-        (128 * 25, ["schedule.total_updates=25"]),
-        (128 * 45, ["schedule.total_updates=45", "train.max_validations=5"]),
+        (None, False, []),
+        (Budget(hours=0.25), False, ["time_limit=0.25"]),
+        # batches of 64 tokens, 2 an update
+        (Budget(tokens=128 * 25), True, ["schedule.total_updates=25"]),
+        (
+            Budget(tokens=128 * 45),
+            True,
+            ["schedule.total_updates=45", "train.max_validations=5"],
+        ),
+        (Budget(tokens=64 * 30), False, ["train.max_validations=3"]),
+        (Budget(tokens=64 * 34), False, ["train.max_validations=3"]),
+        (Budget(tokens=64 * 7), False, ["train.validate_every=7", "train.max_validations=1"]),
+        (Budget(tokens=1), False, ["train.validate_every=1", "train.max_validations=1"]),
     ],
 )
-def test_tokens_are_the_updates_of_a_linear_schedule(tmp_path, tokens, expected):
-    linear = recipe(tmp_path, "optim.accumulate=2", schedule=LINEAR)
-    assert budget_overrides(Budget(tokens=tokens), linear) == expected
-
-
-@pytest.mark.parametrize(
-    ("tokens", "expected"),
-    [
-        (64 * 30, ["train.max_validations=3"]),
-        (64 * 34, ["train.max_validations=3"]),
-        (64 * 7, ["train.validate_every=7", "train.max_validations=1"]),
-        (1, ["train.validate_every=1", "train.max_validations=1"]),
-    ],
-)
-def test_tokens_are_validations_of_other_schedules(tmp_path, tokens, expected):
-    assert budget_overrides(Budget(tokens=tokens), recipe(tmp_path)) == expected
-
-
-def test_hours_are_a_time_limit(tmp_path):
-    assert budget_overrides(Budget(hours=0.25), recipe(tmp_path)) == ["time_limit=0.25"]
-    assert budget_overrides(None, recipe(tmp_path)) == []
+def test_tokens_are_updates_or_validations_and_hours_a_time_limit(
+    tmp_path, budget, linear, expected
+):
+    keys = (["optim.accumulate=2"], {"schedule": LINEAR}) if linear else ([], {})
+    assert budget_overrides(budget, recipe(tmp_path, *keys[0], **keys[1])) == expected
 
 
 def test_the_budget_of_each_run_depends_on_its_recipe(tmp_path):
