@@ -1,15 +1,17 @@
 """How do time and memory of preparation and start-up grow with the corpus?
 
-``python -m benchmarks.scale --pairs 10000 100000 1000000`` prints one row for each size. It
-generates pairs of about eight words with Zipf-distributed frequencies, prepares them as nmt-prepare
-does, opens the cache as nmt-train does, and makes the batches of an epoch. Each step runs in its
-own process, so that its memory is measured alone.
+``python -m benchmarks.scale --pairs 10000 100000 1000000`` prints one row for each size, and with
+``--draws`` one for each number of versions with BPE-dropout. It generates pairs of about eight
+words with Zipf-distributed frequencies, prepares them as nmt-prepare does, opens the cache as
+nmt-train does, and makes the batches of an epoch. Each step runs in its own process, so that its
+memory is measured alone.
 """
 
 from __future__ import annotations
 
 import argparse
 import contextlib
+import itertools
 import multiprocessing
 import os
 import sys
@@ -17,7 +19,6 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -27,7 +28,7 @@ from nmt.config.load import recipe_from_text
 from nmt.config.recipe import Recipe
 from nmt.data.batches import collate, make_batches
 from nmt.data.bitext import Bitext, Chunk, read_pairs
-from nmt.data.encoded import EncodeChunk
+from nmt.data.encoded import EncodeChunk, EpochPairs
 from nmt.data.prepare import prepare
 
 WORDS = 8  # of a sentence on average
@@ -43,6 +44,7 @@ data:
   train: {folder}/train
   dev: {folder}/dev
   tokenized: true
+segment: {segment}
 """
 
 
@@ -127,7 +129,7 @@ def _send(step: Callable[[Path], dict[str, float]], folder: Path, sender: Any) -
 
 
 def recipe_of(folder: Path) -> Recipe:
-    return recipe_from_text(RECIPE.format(folder=folder), "scale.yaml")
+    return recipe_from_text((folder / "scale.yaml").read_text(), "scale.yaml")
 
 
 def prepare_step(folder: Path) -> dict[str, float]:
@@ -143,12 +145,13 @@ def start_step(folder: Path) -> dict[str, float]:
     recipe = recipe_of(folder)
     train = prepare(recipe, progress=False).train
     opened = time.perf_counter()
-    batches = make_batches(train.src_len, train.tgt_len, recipe.data.batch_tokens, recipe.seed, 0)
+    pairs = EpochPairs(train, None, recipe.seed, 0, recipe.data.batch_tokens)
+    batches = make_batches(pairs.src_len, pairs.tgt_len, recipe.data.batch_tokens, recipe.seed, 0)
     planned = time.perf_counter()
-    collate(train, batches[0])
+    collate(pairs, batches[0])
     first = time.perf_counter()
     for rows in batches[1:101]:
-        collate(train, rows)
+        collate(pairs, rows)
     return {
         "open": opened - started,
         "plan": planned - opened,
@@ -163,7 +166,7 @@ def encode_step(folder: Path) -> dict[str, float]:
     prepared = prepare(recipe, progress=False)
     sides = (folder / "train.xx", folder / "train.yy")
     corpus = Bitext("scale", sides, (recipe.src, recipe.tgt), None)
-    chunk = Chunk.of(corpus, list(islice(read_pairs(sides), 10_000)))
+    chunk = Chunk.of(corpus, list(itertools.islice(read_pairs(sides), 10_000)))
     work = EncodeChunk(prepared.segmenter, recipe.data.max_pieces)
     work(chunk)
     started, rounds = time.process_time(), 20
@@ -179,6 +182,7 @@ def size(folder: Path) -> int:
 # name -> format of its numbers
 COLUMNS = {
     "pairs": ",",
+    "draws": "",
     "text MiB": ",.0f",
     "prepare s": ",.1f",
     "on CPUs s": ",.1f",
@@ -194,16 +198,18 @@ COLUMNS = {
 }
 
 
-def measure(folder: Path, pairs: int) -> list[float]:
-    """Return the numbers of the row for a corpus size."""
+def measure(folder: Path, pairs: int, draws: int) -> list[float]:
+    """Return the numbers of the row for a corpus size; 0 draws = no noise."""
     generate(folder, pairs)
+    segment = f"{{dropout: 0.1, draws: {draws}}}" if draws else "{}"
+    (folder / "scale.yaml").write_text(RECIPE.format(folder=folder, segment=segment))
     text = size(folder) / MIB
     prepared, most = run_in_process(prepare_step, folder)
     started, held = run_in_process(start_step, folder)
     encoded, _ = run_in_process(encode_step, folder)
     cache = size(folder / "runs") / MIB
     return [
-        *(pairs, text, prepared["seconds"], prepared["cpu"], most.one / MIB, most.all / MIB),
+        *(pairs, draws, text, prepared["seconds"], prepared["cpu"], most.one / MIB, most.all / MIB),
         *(cache, encoded["pairs/s"], started["open"], started["plan"], started["first batch"]),
         *(held.all / MIB, started["ms a batch"]),
     ]
@@ -214,12 +220,13 @@ def main() -> None:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--pairs", type=int, nargs="+", default=[10_000, 100_000, 1_000_000])
+    parser.add_argument("--draws", type=int, nargs="+", default=[0], help="0 = no noise")
     parser.add_argument("--dir", type=Path, help="folder for temporary files, 350 bytes a pair")
     args = parser.parse_args()
     print("| " + " | ".join(COLUMNS) + " |\n" + "|---:" * len(COLUMNS) + "|", flush=True)
-    for pairs in args.pairs:
+    for pairs, draws in itertools.product(args.pairs, args.draws):
         with tempfile.TemporaryDirectory(prefix="scale-", dir=args.dir) as folder:
-            numbers = zip(measure(Path(folder), pairs), COLUMNS.values(), strict=True)
+            numbers = zip(measure(Path(folder), pairs, draws), COLUMNS.values(), strict=True)
             print("| " + " | ".join(format(*number) for number in numbers) + " |", flush=True)
 
 
