@@ -12,6 +12,7 @@ from nmt.cli.parsers import add_output, command_parser
 
 EXAMPLES = """\
 examples:
+  %(prog)s runs/gl-en -o gl-en.html             # the report of one run
   %(prog)s runs/gl-en --force                   # replaces its report.html
   %(prog)s runs/layernorm runs/scalenorm -o norms.html"""
 
