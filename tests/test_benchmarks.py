@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import subprocess
 import sys
+from importlib.util import find_spec
 from pathlib import Path
 
 import numpy as np
@@ -45,6 +46,7 @@ def test_contenders_on_a_gpu_have_equal_losses_and_a_row_each(recipe, capsys):
     rows = [line for line in out.splitlines() if re.match(r"\| \d", line)]
     cells = [[cell.strip() for cell in row.split("|")[1:-1]] for row in rows]
     names = ["eager loop", "ours", "ours, as in the recipe"]
+    names += ["Hugging Face"] if find_spec("transformers") else []
     assert [row[:2] for row in cells] == [[size, n] for size in ("64", "128") for n in names]
     assert all(float(row[2].replace(",", "")) > 0 for row in cells)
     assert {row[3] for row in cells if row[1] == "eager loop"} == {"1.00"}

@@ -1,8 +1,7 @@
 """Text for language models: one stream of ids, cut into blocks, and what is hidden of a block.
 
 A causal model predicts each token. A masked one predicts hidden tokens (Devlin et al. 2019, section
-3.1), other ones in each epoch (Liu et al. 2019, section 4.1). An encoder-decoder restores a damaged
-block (Lewis et al. 2020, sections 2.2 and 5.1: sentence permutation and text infilling).
+3.1), other ones in each epoch (Liu et al. 2019, section 4.1).
 
 Legend: T tokens of the stream, n blocks, B blocks of a batch, N flat tokens of a batch, M of them
 predicted.
