@@ -7,6 +7,7 @@ has its phrases stays as it is, and an engine only needs to force a prefix.
 
 from __future__ import annotations
 
+import math
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
@@ -66,8 +67,8 @@ def search_again(
         searched = engine.search(forced, options, stop, ignore)
         for (row, prefix), hypotheses in zip(prefixes, searched, strict=True):
             found[row] |= {tuple(h.ids): replace(h, forced=prefix) for h in hypotheses}
-        open_rows = {}
         for row, unique in found.items():
+            del open_rows[row]
             best = sorted(unique.values(), key=lambda h: -h.score)
             done = complete(row, best)
             if not done:
@@ -105,7 +106,7 @@ def _places(
                     fits = end == forced or end + len(form.ids) < longest
                     if end >= forced and fits and not (at_start and end):
                         places.append((hypothesis, end, form))
-    places = places[:: 1 + (len(places) - 1) // SCORED]
+    places = places[:: max(1, math.ceil(len(places) / SCORED))]
     return [(_after(codec, *place), len(place[-1].ids)) for place in places]
 
 

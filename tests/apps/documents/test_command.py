@@ -58,7 +58,7 @@ def test_terms_of_a_glossary_are_in_a_document(run: Path, folder: Path) -> None:
     Path("terms.tsv").write_text("dous\tpair\n", "utf-8")
     assert command(run, "page.html", "--to", "new", "--glossary", "terms.tsv") == 0
     text = Path("new/page.html").read_text("utf-8")
-    assert "pair" in text
+    assert "pair" in text.lower()  # the beginning of a part may have a capital letter
     assert "%s" in text
 
 
