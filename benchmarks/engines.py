@@ -49,6 +49,7 @@ from nmt.export.engines import load_exported
 from nmt.export.folder import export
 from nmt.model.cpu import active_rows
 from nmt.runtime.device import emulation_note, resolve_device
+from nmt.store.model import Model
 
 OURS, OURS_BF16 = "ours", "ours bf16"
 BASELINE, BASELINE_INT8 = "CTranslate2", "CTranslate2 int8"
@@ -67,7 +68,7 @@ def load(engine: str, run: str, workers: int) -> Any:
         return load_exported(run, "cpu", workers=workers)
     if engine == BASELINE_INT8:
         with tempfile.TemporaryDirectory() as folder:
-            export(Translator.load(run, "cpu"), Path(folder) / "int8", "int8")
+            export(Model.open(run), Path(folder) / "int8", "int8")
             return load_exported(Path(folder) / "int8", "cpu", workers=workers)
     from benchmarks.searches import PEERS, PeerTranslator
 

@@ -97,8 +97,8 @@ def parser() -> argparse.ArgumentParser:
         "run",
         nargs="+",
         metavar="RUN",
-        help="run folder from nmt-train, or exported folder from nmt-export; several run folders "
-        "with the same vocabulary are an ensemble",
+        help="run folder from nmt-train, or model from nmt-convert, nmt-average or nmt-export; "
+        "several with the same vocabulary are an ensemble",
     )
     files = p.add_argument_group("input and output")
     files.add_argument("--input", metavar="FILE", help="read this file: plain, .gz, .xz or .bz2")
@@ -131,8 +131,8 @@ def parser() -> argparse.ArgumentParser:
         "--engine",
         choices=["auto", "torch", "ctranslate2"],
         help="library that searches; auto = ctranslate2 if it finds the same translations (--beam "
-        "1 or --stop-rule count), else torch; default: ctranslate2 for an exported folder, else "
-        "torch",
+        "1 or --stop-rule count), else torch; default: ctranslate2 for an export without weights "
+        "for torch, else torch",
     )
     _add_search_options(p)
     shorten_help(p, *OFTEN_USED)
@@ -178,7 +178,7 @@ def _add_search_options(p: argparse.ArgumentParser) -> None:
         "--reverse",
         action="append",
         metavar="RUN",
-        help="rerank the candidates with the best checkpoint of a reverse model: score + "
+        help="rerank the candidates with a reverse model or run: score + "
         f"--reverse-weight (default: {DEFAULT_REVERSE_WEIGHT}) x score of the source given the "
         "candidate; several are an ensemble",
     )
@@ -342,7 +342,7 @@ def _translate(args: argparse.Namespace, corpus: Corpus | None) -> None:
             _note(f"{corpus.name}: the corpus is complete already")
             return
         format_line, line_number = corpus.line_format(translator), None
-        settings = {"run": args.run, "checkpoint": translator.info.source, **signature}
+        settings = {"run": args.run, **signature}
         complete = functools.partial(corpus.write, settings=settings)
     found: Counter[str] = Counter()
     if options.glossary:
@@ -390,9 +390,7 @@ def _load(args: argparse.Namespace) -> Translator:
     # the scores of the two engines differ slightly: see docs/export.md
     scored = args.scores or args.confidence
     engine = "torch" if args.engine == "auto" and scored else args.engine
-    return load_translator(
-        args.run, args.device, args.checkpoint, args.precision, workers, engine, args.reverse
-    )
+    return load_translator(args.run, args.device, args.precision, workers, engine, args.reverse)
 
 
 def _signature(
@@ -438,7 +436,7 @@ def _expectations(
         return None
     from nmt.decoding.confidence import Expectations, read_calibration, search_settings
 
-    calibration = read_calibration(args.run, translator.info.source)
+    calibration = read_calibration(args.run)
     before, now = calibration.search, search_settings(options)
     changed = [
         f"{name}={before.get(name)} (now {now.get(name)})"

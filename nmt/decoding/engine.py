@@ -11,6 +11,7 @@ import numpy as np
 
 from nmt.decoding.constraints import PieceStrings, Requirement, TargetPieces
 from nmt.decoding.options import SearchOptions
+from nmt.store.model import Model
 
 if TYPE_CHECKING:
     import torch
@@ -22,7 +23,8 @@ Penalty: TypeAlias = Callable[[Any], Any]  # number of tokens -> what divides th
 EncodedPair: TypeAlias = tuple[np.ndarray, np.ndarray, int]
 Stop: TypeAlias = Callable[[], None]  # called between two steps; may raise an exception to stop
 Progress: TypeAlias = Callable[[int], None]  # called with the number of lines a step has finished
-Runs: TypeAlias = str | Path | Sequence[str | Path]  # a run folder, or several as an ensemble
+# a model or a run, or several as an ensemble
+Runs: TypeAlias = str | Path | Sequence[str | Path]
 
 NO_PIECES = TargetPieces()
 
@@ -32,7 +34,7 @@ def ignore(*_: object) -> None:
 
 
 def listed(runs: Runs | None) -> Sequence[str | Path]:
-    """Make a list of one run folder or of several."""
+    """Make a list of one folder or of several."""
     return [runs] if isinstance(runs, str | Path) else runs or []
 
 
@@ -135,6 +137,19 @@ class ModelInfo:
     sources: Sequence[str] = ()
     tgt_tag_required: bool = False
     default_tags: Mapping[str, str] = field(default_factory=dict)
+
+
+def info_of(model: Model) -> ModelInfo:
+    """Return what is known of a model."""
+    about, trained = model.about, model.about.trained
+    return ModelInfo(
+        about.decode,
+        str(model.path),
+        trained.always_tagged,
+        trained.sources,
+        trained.tgt_tag_required,
+        trained.default_tags,
+    )
 
 
 class Engine(Protocol):

@@ -1,6 +1,6 @@
 """The engine of this toolkit: search and scores with torch, in batches that fit in memory.
 
-``load_run`` and ``check_same_text`` load what a translator needs of run folders.
+``load_model`` and ``check_same_text`` load what a translator needs of models.
 """
 
 from __future__ import annotations
@@ -14,14 +14,11 @@ from typing import TypeAlias
 
 import torch
 
-from nmt.config.model import model_config
 from nmt.data.batches import collate_sources
-from nmt.data.report import usual_line
-from nmt.data.segmenters import load_segmenter, segmenter_hash
-from nmt.data.sentences import UsualLine
-from nmt.data.vocab import BOS, PAD, UNK, Vocab
+from nmt.data.segmenters import segmenter_hash, text_hash
+from nmt.data.vocab import BOS, PAD, UNK
 from nmt.decoding.batching import HalvingBatcher, balanced_batches
-from nmt.decoding.codec import TextCodec, text_hash
+from nmt.decoding.codec import TextCodec, codec_of
 from nmt.decoding.engine import (
     EncodedPair,
     Hypothesis,
@@ -32,6 +29,7 @@ from nmt.decoding.engine import (
     Stop,
     TokenScores,
     ignore,
+    info_of,
 )
 from nmt.decoding.ensemble import Ensemble
 from nmt.decoding.forced import MAX_TARGET_PIECES, forced_decode
@@ -43,9 +41,8 @@ from nmt.decoding.worker_pool import CAN_FORK, WorkerPool, check_workers
 from nmt.errors import UserError
 from nmt.model.cpu import kernels
 from nmt.model.transformer import Transformer
-from nmt.run.checkpoint import MODEL, load_checkpoint, require_fit, shapes_of
-from nmt.run.folder import RunFolder
-from nmt.runtime.files import read_text
+from nmt.store.model import Model, read_model
+from nmt.store.tensors import empty_model, read_weights
 
 Job: TypeAlias = tuple[Sequence[SearchInput], SearchOptions]
 BatchResults: TypeAlias = Generator[tuple[range, list[list[Hypothesis]]], None, None]
@@ -198,90 +195,43 @@ class TorchEngine:
             raise NonFiniteScores(inputs[error.number].line) from None
 
 
-# ---------------------------------------------------------------- run folders
+# ---------------------------------------------------------------- models
 
 
-def load_run(run: str | Path, checkpoint: str) -> tuple[Transformer, TextCodec, ModelInfo]:
-    """Load a checkpoint (best, latest, or a name such as u001500), in eval mode, on the CPU.
+def load_model(path: str | Path) -> tuple[Transformer, TextCodec, ModelInfo]:
+    """Load a model, or the best model of a run, in eval mode, on the CPU.
 
     Raises:
-        UserError: the folder is not a run, the checkpoint does not exist or is damaged, or files of
-            the folder do not match it.
+        UserError: the folder is no translation model, or a file of it is missing or damaged.
     """
-    folder = RunFolder.open(run)
-    folder.require_translation()
-    recipe = folder.recipe()
-    segmenter, vocab = load_segmenter(folder.path), Vocab.load(folder.path)
-    saved = load_checkpoint(folder, checkpoint, with_optimizer=False)
-    weights = saved.weights
-    rows = len(weights["embed.weight"])
-    if rows != len(vocab):
-        raise UserError(
-            f"the vocabulary has {len(vocab):,} types, but the checkpoint has {rows:,}",
-            at=str(folder.path),
-            fix="restore the vocab.txt that nmt-train wrote",
-        )
-    config = model_config(recipe.model)
-    with torch.device("meta"):  # a wrong config.yaml may describe a model larger than the memory
-        empty = Transformer(config, len(vocab), initialize=False)
-    require_fit(weights, shapes_of(empty.state_dict()), saved.path / MODEL)
-    types = torch.from_numpy(vocab.types_of("tgt"))
-    model = Transformer(config, len(vocab), types, initialize=False)
-    model.load_state_dict(weights)
-    trained, here = saved.state.text_hash, text_hash(vocab, segmenter)
-    if trained and trained != here:  # empty if the checkpoint is not from a training run
-        raise UserError(
-            f"vocab.txt or segmenter.json differs from those that checkpoint {saved.path.name} was "
-            f"trained with: SHA-256 {here[:12]}, not {trained[:12]}",
-            at=str(folder.path),
-            fix="restore the files that nmt-train wrote",
-        )
-    usual = saved.state.usual_line or _usual_line(folder)
-    codec = TextCodec(segmenter, vocab, recipe.src, recipe.tgt, usual, recipe.tag_targets)
-    info = ModelInfo(
-        recipe.decode,
-        str(saved.path),
-        recipe.always_tagged,
-        recipe.sources,
-        recipe.tgt_tag_required,
-        recipe.default_tags,
-    )
-    return model.eval(), codec, info
 
+    def read(model: Model) -> tuple[Transformer, TextCodec, ModelInfo]:
+        weights = read_weights(model.require_translation())
+        transformer = empty_model(model)
+        assert isinstance(transformer, Transformer)
+        transformer.load_state_dict(weights)
+        return transformer.eval(), codec_of(model), info_of(model)
 
-def _usual_line(run: RunFolder) -> UsualLine:
-    if not run.data_report_file.exists():
-        return UsualLine()
-    try:
-        return usual_line(read_text(run.data_report_file))
-    except (OSError, ValueError, RecursionError) as error:
-        raise UserError(
-            f"cannot be read: {str(error).splitlines()[0]}",
-            at=str(run.data_report_file),
-            fix="restore the file that nmt-train wrote, or delete it; without it, lines are not "
-            "split into sentences",
-        ) from error
+    return read_model(path, read)
 
 
 def check_same_text(runs: Sequence[str | Path], codecs: Sequence[TextCodec]) -> None:
-    """Check that the ids of all runs have the same meaning.
+    """Check that the ids of all models have the same meaning.
 
     Raises:
-        UserError: two runs differ in languages, vocabulary or segmenter.
+        UserError: two models differ in languages, vocabulary or segmenter.
     """
     first = codecs[0]
     for run, codec in zip(runs, codecs, strict=True):
-        languages = (codec.src, codec.tgt) == (first.src, first.tgt)
         segmenters = segmenter_hash(codec.segmenter) == segmenter_hash(first.segmenter)
-        for name, what, is_same in (
-            ("config.yaml", "languages", languages),
-            ("vocab.txt", "contents", codec.vocab.hash == first.vocab.hash),
-            ("segmenter.json", "contents", segmenters),
+        for what, is_same in (
+            ("languages", (codec.src, codec.tgt) == (first.src, first.tgt)),
+            ("vocabulary", codec.vocab.hash == first.vocab.hash),
+            ("segmenter", segmenters),
         ):
             if not is_same:
                 raise UserError(
-                    f"its {what} differ from those of the first run, so the runs cannot form an "
-                    "ensemble",
-                    at=str(Path(run) / name),
-                    fix="give runs with the same prepared data, or a single run",
+                    f"{what}: not as in the first model, so the models cannot form an ensemble",
+                    at=str(run),
+                    fix="give models with the same prepared data, or a single model",
                 )

@@ -35,7 +35,7 @@ from nmt.decoding.options import (
     search_options,
 )
 from nmt.errors import Diverged, RunError, UserError
-from nmt.run.folder import RunFolder
+from nmt.store.model import Model
 
 if TYPE_CHECKING:
     import numpy as np
@@ -75,48 +75,46 @@ class Translator:
         cls,
         run: Runs,
         device: str = "auto",
-        checkpoint: str = "best",
         precision: str = "fp32",
         workers: int = 1,
         reverse: Runs | None = None,
     ) -> Translator:
-        """Load a run folder, or several as an ensemble.
+        """Load a model or the best model of a run, or several as an ensemble, to search with torch.
 
-        ``nmt.load_translator`` loads exported folders too, and chooses the library that searches.
+        ``nmt.load_translator`` chooses the library that searches.
 
         Args:
-            run: the ``decode`` keys of the first folder apply. The vocabulary, the segmenter and
+            run: the ``decode`` keys of the first model apply. The vocabulary, the segmenter and
                 the languages of all must be the same.
             device: auto, cpu, cuda or cuda:N.
-            checkpoint: best, latest, or a name such as u001500, of each run.
             precision: number format of matrix products with weights: fp32, bf16, fp16, or auto =
                 bf16 if the device has instructions for it, fp16 on a V100 or T4, else fp32.
             workers: processes that search on a CPU; 1 = only this one. More are forked, on Linux;
                 they make large inputs faster.
             reverse: one or several of the reverse direction, to choose among candidates
-                (``reverse_weight``). Their best checkpoints are used.
+                (``reverse_weight``).
 
         Raises:
-            UserError: a folder is not a run, a checkpoint does not exist or is damaged, the runs do
-                not match, or an argument is not allowed.
+            UserError: a folder is no model, a file of it is missing or damaged, the models do not
+                match, or an argument is not allowed.
             MachineError: the device does not exist, or does not support the precision.
         """
         runs = listed(run)
         if not runs:
-            raise UserError("no run folder is given", fix="give one, or several as an ensemble")
+            raise UserError("no model is given", fix="give one, or several as an ensemble")
         # report a bad folder before torch is imported, which takes seconds
         for folder in (*runs, *listed(reverse)):
-            RunFolder.open(folder).require_translation()
+            Model.open(folder).require_translation()
 
         from nmt.decoding.ensemble import Ensemble
-        from nmt.decoding.torch_engine import TorchEngine, check_same_text, load_run
+        from nmt.decoding.torch_engine import TorchEngine, check_same_text, load_model
         from nmt.runtime.device import DTYPES, emulation_note, resolve_device, resolve_precision
 
         resolved = resolve_device(device)
         precision = resolve_precision(precision, resolved)
         if note := emulation_note(precision, resolved):
             print(f"note: {note}", file=sys.stderr)
-        loaded, codecs, infos = zip(*(load_run(each, checkpoint) for each in runs), strict=True)
+        loaded, codecs, infos = zip(*map(load_model, runs), strict=True)
         check_same_text(runs, codecs)
         models = [m.to(resolved).prepare_for_inference(DTYPES[precision]) for m in loaded]
         model = models[0] if len(models) == 1 else Ensemble(models)
@@ -364,7 +362,7 @@ class Translator:
         if not isinstance(self.engine, Scorer):
             raise UserError(
                 f"engine {self.engine.name} cannot score given translations",
-                fix="pass a run folder, with --engine torch",
+                fix="use --engine torch",
             )
         return self.engine
 
@@ -449,14 +447,14 @@ class Translator:
 
     @contextlib.contextmanager
     def _finite_scores(self) -> Iterator[None]:
-        """Turn NonFiniteScores into an error that names the line and the checkpoint."""
+        """Turn NonFiniteScores into an error that names the line and the model."""
         try:
             yield
         except NonFiniteScores as error:
             source = self.info.source
             fix = "train with a lower learning rate, or clip gradients"
             if source is not None:
-                fix = "choose another checkpoint of the run with --checkpoint"
+                fix = "make a model of an earlier checkpoint: nmt-average RUN --checkpoints NAME"
                 if self.engine.precision != "fp32":
                     fix += ", or use --precision fp32"
             raise (Diverged if source is None else RunError)(

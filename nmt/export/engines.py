@@ -8,48 +8,44 @@ takes a third of the time for a single sentence.
 from __future__ import annotations
 
 import functools
-import hashlib
 import itertools
 import json
 import math
-import os
 import sys
-import tempfile
 from collections import defaultdict, deque
 from collections.abc import Iterator, Sequence, Set
-from dataclasses import asdict
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from nmt.data.segmenters import load_segmenter
-from nmt.data.sentences import UsualLine
-from nmt.data.vocab import EOS, Vocab, tag_piece
+from nmt.config.model import model_config
+from nmt.data.segmenters import text_hash
+from nmt.data.vocab import EOS, tag_piece
 from nmt.decoding.batching import greedy_batches
-from nmt.decoding.codec import TextCodec, text_hash
+from nmt.decoding.codec import TextCodec, codec_of
 from nmt.decoding.engine import (
     Hypothesis,
-    ModelInfo,
     NonFiniteScores,
     Progress,
     Runs,
     SearchInput,
     Stop,
+    info_of,
     listed,
 )
 from nmt.decoding.options import SearchOptions
 from nmt.decoding.translator import Translator
 from nmt.decoding.worker_pool import check_workers
 from nmt.errors import MachineError, NmtError, UserError
-from nmt.export.folder import Metadata, export, read_metadata, verify_files, write_folder
-from nmt.export.spec import SPECIALS, check_supported, largest_offset, require_ctranslate2
+from nmt.export.folder import engine_folder, hidden_tokens
+from nmt.export.spec import SPECIALS, largest_offset, require_ctranslate2
 from nmt.model import MASKED_LOGIT
-from nmt.run.folder import is_export
 from nmt.runtime.cpus import num_threads
 from nmt.runtime.device_names import parse_device
 from nmt.runtime.files import LARGE, read_text
-from nmt.version import __version__
+from nmt.store.model import Model, read_model
 
 ENGINES = ("auto", "torch", "ctranslate2")
 WHERE_SAME = "greedy search and stop rule count"
@@ -87,7 +83,9 @@ class CTranslate2Engine:
 
     Args:
         folder: contains CTranslate2's model.
-        codec, metadata, weights_hash: of this folder.
+        model: that the folder is of.
+        codec: of the model.
+        weights_hash: of the weights in the folder.
         device: auto, cpu, cuda or cuda:N.
         workers: batches that are searched at the same time on a CPU, each by a thread.
     """
@@ -98,8 +96,8 @@ class CTranslate2Engine:
     def __init__(
         self,
         folder: Path,
+        model: Model,
         codec: TextCodec,
-        metadata: Metadata,
         device: str,
         workers: int = 1,
         weights_hash: str = "",
@@ -108,10 +106,11 @@ class CTranslate2Engine:
         workers, vocab = check_workers(workers), codec.vocab
         kind, index = parse_device(device, library.get_cuda_device_count, "CTranslate2")
         self._hash = f"{text_hash(vocab, codec.segmenter)} {weights_hash}"
-        self.largest_offset = metadata.largest_offset
+        about = model.about
+        self.largest_offset = largest_offset(about.decode, model_config(about.model))
         self.tokens = [*SPECIALS, *vocab.pieces(range(len(SPECIALS), len(vocab)))]
         self.ids = {token: number for number, token in enumerate(self.tokens)}
-        self.suppressed = [[token] for token in metadata.suppressed_tokens]
+        self.suppressed = [[token] for token in hidden_tokens(model)]
         self.ahead = 2 * workers  # batches, so that no thread waits for the next one
         # several translators of one thread each are faster than one of several threads
         self.translator = library.Translator(
@@ -133,13 +132,13 @@ class CTranslate2Engine:
         if unsupported:
             raise UserError(
                 f"engine ctranslate2 does not support {', '.join(unsupported)}",
-                fix="leave the option out, or translate a run folder with --engine torch",
+                fix="leave the option out, or use --engine torch",
             )
         if options.max_len_offset > self.largest_offset:
             raise UserError(
                 "engine ctranslate2 does not support a max-len-offset above "
                 f"{self.largest_offset:,} with this model",
-                fix="give a smaller one, or translate a run folder with --engine torch",
+                fix="give a smaller one, or use --engine torch",
             )
 
     def model_hash(self) -> str:
@@ -242,20 +241,20 @@ def _batches(
 class AutoEngine:
     """Searches with CTranslate2 where that is equal and faster, and elsewhere with torch.
 
-    The export is made when it is first needed, and kept in the cache of the user.
+    Args:
+        translator: that searches with torch.
+        models: the folders that it was loaded from.
     """
 
     name = f"torch; ctranslate2 for {WHERE_SAME}, if it can express the model"
 
-    def __init__(self, translator: Translator) -> None:
-        from nmt.decoding.ensemble import Ensemble
+    def __init__(self, translator: Translator, models: Sequence[str | Path]) -> None:
         from nmt.decoding.torch_engine import TorchEngine
 
         assert isinstance(translator.engine, TorchEngine)
-        model, decode = translator.engine.model, translator.info.decode
-        model = next(iter(model.members())) if isinstance(model, Ensemble) else model
-        self._largest_offset = largest_offset(decode, model.config)
-        self._translator, self._torch = translator, translator.engine
+        about = Model.open(models[0]).about
+        self._largest_offset = largest_offset(about.decode, model_config(about.model))
+        self._models, self._torch = models, translator.engine
         self.device, self.precision = self._torch.device, self._torch.precision
         self.check_options, self.model_hash = self._torch.check_options, self._torch.model_hash
         self.score, self.longest_target = self._torch.score, self._torch.longest_target
@@ -272,7 +271,7 @@ class AutoEngine:
     def _ctranslate2(self) -> CTranslate2Engine | None:
         """CTranslate2 with this model, or None if that is impossible; a note says which, once."""
         try:
-            engine = self._export()
+            engine = self._load()
         except (NmtError, OSError, RuntimeError) as error:
             reason = error.what if isinstance(error, NmtError) else str(error)
             print(f"note: engine torch, because {reason}", file=sys.stderr)
@@ -280,38 +279,14 @@ class AutoEngine:
         print(f"note: engine ctranslate2 for {WHERE_SAME}", file=sys.stderr)
         return engine
 
-    def _export(self) -> CTranslate2Engine:
-        """Load the cached export, which is made if it is missing."""
-        from nmt.model.transformer import Transformer
-
-        translator, engine = self._translator, self._torch
-        if not isinstance(engine.model, Transformer):
+    def _load(self) -> CTranslate2Engine:
+        if len(self._models) > 1:
             raise UserError("CTranslate2 does not support ensembles")
-        if engine.device.type != "cpu" or engine.precision != "fp32":
+        if self._torch.device.type != "cpu" or self._torch.precision != "fp32":
             raise UserError("auto is for a CPU and fp32")
-        digest = hashlib.sha256(f"{__version__} {engine.model_hash()}".encode())
-        for settings in (asdict(engine.model.config), translator.info.decode.model_dump()):
-            digest.update(json.dumps(settings).encode())
-        folder = cache_folder() / digest.hexdigest()[:32]
-        if not _is_intact(folder):
-            folder.parent.mkdir(parents=True, exist_ok=True)
-            try:
-                export(translator, folder, force=is_export(folder))
-            except (UserError, FileExistsError):
-                if not _is_intact(folder):  # otherwise another process was faster
-                    raise
-        metadata = read_metadata(folder)
-        return CTranslate2Engine(folder, translator.codec, metadata, "cpu", engine.workers)
-
-
-def _is_intact(folder: Path) -> bool:
-    if not is_export(folder):
-        return False
-    try:
-        verify_files(folder)
-    except UserError:
-        return False
-    return True
+        engine = load_exported(self._models[0], "cpu", self._torch.workers).engine
+        assert isinstance(engine, CTranslate2Engine)
+        return engine
 
 
 def finds_the_same(inputs: Sequence[SearchInput], options: SearchOptions) -> bool:
@@ -321,114 +296,72 @@ def finds_the_same(inputs: Sequence[SearchInput], options: SearchOptions) -> boo
     return same_rule and options.changed <= SAME_RESULT and free
 
 
-def cache_folder() -> Path:
-    """Locate the folder of automatic exports, below XDG_CACHE_HOME or ~/.cache."""
-    base = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
-    return Path(base) / "nmt" / "ctranslate2"
-
-
 # ---------------------------------------------------------------- loading
 
 
 def load_exported(
-    path: str | Path,
-    device: str = "auto",
-    checkpoint: str = "best",
-    workers: int = 1,
-    reverse: Translator | None = None,
+    path: str | Path, device: str = "auto", workers: int = 1, reverse: Translator | None = None
 ) -> Translator:
     """Load a translator that searches with CTranslate2.
 
     Args:
-        path: a folder that nmt-export wrote; or a run folder, for a temporary export.
+        path: a model, or a run.
         device: auto, cpu, cuda or cuda:N, as CTranslate2 numbers them.
-        checkpoint: of a run folder.
         workers: batches that are searched at the same time on a CPU, each by a thread.
         reverse: see ``Translator``.
 
     Raises:
-        UserError: CTranslate2 is not installed or does not support the model, or the folder is
-            damaged, or it is neither an exported folder nor a run folder.
+        UserError: CTranslate2 is not installed or does not support the model, or the folder is no
+            model, or a file of it is missing or damaged.
     """
     require_ctranslate2()
-    if is_export(Path(path)):
-        if checkpoint != "best":
-            raise UserError(
-                "an exported folder contains a single checkpoint",
-                at="--checkpoint",
-                fix="pass --checkpoint to nmt-export, or translate the run folder",
-            )
-        return _load(Path(path), device, str(path), workers, reverse)
-    original = Translator.load(path, "cpu", checkpoint)
-    check_supported(original.transformer.config)
-    with tempfile.TemporaryDirectory(prefix="nmt-export-") as folder:
-        write_folder(original, Path(folder), None)
-        return _load(Path(folder), device, original.info.source, workers, reverse)
 
+    def read(model: Model) -> Translator:
+        codec, info = codec_of(model.require_translation()), info_of(model)
+        with engine_folder(model) as (folder, files):
+            digest = files.files["model.bin"].sha256
+            try:
+                tokens = json.loads(read_text(folder / "shared_vocabulary.json", LARGE))
+                engine = CTranslate2Engine(folder, model, codec, device, workers, digest)
+                if tokens != engine.tokens:
+                    raise ValueError("vocab.txt and shared_vocabulary.json differ")
+            except (OSError, ValueError, RuntimeError, RecursionError) as error:
+                raise UserError(
+                    f"CTranslate2's model cannot be read: {error}",
+                    at=str(folder),
+                    fix="delete this folder, or export the model again",
+                ) from error
+            if files.quantization:
+                print(
+                    f"note: the weights are stored in {files.quantization}; CTranslate2 computes "
+                    f"in {engine.translator.compute_type} on this {engine.device}",
+                    file=sys.stderr,
+                )
+        # the only stop rule of CTranslate2
+        decode = info.decode.model_copy(update={"stop_rule": "count"})
+        return Translator(engine, codec, replace(info, decode=decode), reverse)
 
-def _load(
-    folder: Path, device: str, source: str | None, workers: int, reverse: Translator | None
-) -> Translator:
-    """Load an exported folder, which may be deleted afterwards."""
-    weights_hash = verify_files(folder)
-    metadata = read_metadata(folder)
-    codec = TextCodec(
-        load_segmenter(folder),
-        Vocab.load(folder),
-        metadata.src,
-        metadata.tgt,
-        UsualLine(**metadata.usual_line),
-        metadata.tag_targets,
-    )
-    try:
-        tokens = json.loads(read_text(folder / "shared_vocabulary.json", LARGE))
-        engine = CTranslate2Engine(folder, codec, metadata, device, workers, weights_hash)
-        if tokens != engine.tokens:
-            raise ValueError("vocab.txt and shared_vocabulary.json differ")
-    except (OSError, ValueError, RuntimeError, RecursionError) as error:
-        raise UserError(
-            f"CTranslate2's model cannot be read: {error}",
-            at=str(folder),
-            fix="export the run again with nmt-export",
-        ) from error
-    if metadata.quantization:
-        print(
-            f"note: the weights are stored in {metadata.quantization}; CTranslate2 computes "
-            f"in {engine.translator.compute_type} on this {engine.device}",
-            file=sys.stderr,
-        )
-    # the only stop rule of CTranslate2
-    decode = metadata.decode_config.model_copy(update={"stop_rule": "count"})
-    info = ModelInfo(
-        decode,
-        source,
-        metadata.always_tagged,
-        metadata.sources,
-        metadata.tgt_tag_required,
-        metadata.default_tags,
-    )
-    return Translator(engine, codec, info, reverse)
+    return read_model(path, read)
 
 
 def load_translator(
     run: Runs,
     device: str = "auto",
-    checkpoint: str = "best",
     precision: str = "fp32",
     workers: int = 1,
     engine: str | None = None,
     reverse: Runs | None = None,
 ) -> Translator:
-    """Load a run folder, several as an ensemble, or an exported folder.
+    """Load a model or the best model of a run, or several as an ensemble.
 
     Args:
-        run: a run folder from nmt-train; several, for an ensemble; or an exported folder from
-            nmt-export, which CTranslate2 searches without torch.
-        device, checkpoint, precision, workers: see ``Translator.load``.
+        run: a model, which nmt-convert, nmt-average or nmt-export wrote, or a run folder; several,
+            for an ensemble. CTranslate2 searches without torch.
+        device, precision, workers: see ``Translator.load``.
         engine: library that searches: torch; ctranslate2; or auto, which uses ctranslate2 if it
             finds the same translations (beam 1, or stop_rule count). None = ctranslate2 for an
-            exported folder, else torch.
-        reverse: see ``Translator.load``; a run folder, also with engine ctranslate2.
+            export without weights, else torch.
+        reverse: see ``Translator.load``; also with engine ctranslate2.
 
     Raises:
         UserError: the engine is unknown or does not support what is asked for, or a folder cannot
@@ -437,20 +370,15 @@ def load_translator(
     """
     if engine not in (*ENGINES, None):
         raise UserError(f"engine: {engine!r} is not one of {', '.join(ENGINES)}", fix="choose one")
-    for folder in listed(reverse):
-        if is_export(Path(folder)):
-            raise UserError(
-                "an exported folder cannot be the reverse model",
-                at=str(folder),
-                fix="pass the run folder from nmt-train",
-            )
     runs = listed(run)
-    exported = [folder for folder in runs if is_export(Path(folder))]
-    if engine == "ctranslate2" or (exported and engine != "torch"):
+    models = [Model.open(path).require_translation() for path in runs]
+    if engine == "ctranslate2" or (
+        engine != "torch" and len(runs) == 1 and not models[0].has_weights
+    ):
         if len(runs) != 1:
             raise UserError(
-                "CTranslate2 does not support ensembles" if runs else "no folder is given",
-                fix="pass one folder, or only run folders from nmt-train",
+                "CTranslate2 does not support ensembles" if runs else "no model is given",
+                fix="pass one model, or choose engine torch",
             )
         if precision != "fp32":
             raise UserError(
@@ -458,14 +386,9 @@ def load_translator(
                 fix="run nmt-export with --quantization, and translate with the exported folder",
             )
         back = None if reverse is None else Translator.load(reverse, device)
-        return load_exported(runs[0], device, checkpoint, workers, back)
-    if exported:
-        raise UserError(
-            "an exported folder has no weights for torch",
-            at=str(exported[0]),
-            fix="pass the run folder from nmt-train, or choose engine ctranslate2",
-        )
-    translator = Translator.load(runs, device, checkpoint, precision, workers, reverse)
+        return load_exported(runs[0], device, workers, back)
+    translator = Translator.load(runs, device, precision, workers, reverse)
     if engine != "auto":
         return translator
-    return Translator(AutoEngine(translator), translator.codec, translator.info, translator.reverse)
+    auto = AutoEngine(translator, runs)
+    return Translator(auto, translator.codec, translator.info, translator.reverse)

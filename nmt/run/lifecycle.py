@@ -13,7 +13,7 @@ from nmt.run import lock
 from nmt.run.folder import RunFolder, children
 from nmt.run.lock import FolderLock
 from nmt.run.results import read_summary
-from nmt.runtime.files import OTHER_RUN, TEMPORARY, disk_errors, write_atomic
+from nmt.runtime.files import OTHER_RUN, TEMPORARY, clear_leftovers, disk_errors, write_atomic
 
 # Keys that a resumed run may change: they decide how long, where and how exactly it runs.
 # The content of corpora is compared separately, so the paths of their entries may change.
@@ -146,6 +146,13 @@ class TrainingFolder(RunFolder):
         if self._fresh:
             return
         if not self.checkpoints():
+            if self.best() is not None:
+                raise UserError(
+                    "the run has a model, but no checkpoint to continue from",
+                    at=str(self.path),
+                    fix="add --fresh to rename it and start a new run, or out=PATH to train in "
+                    "another folder",
+                )
             self.notes.append(f"the run in {self.path} has no checkpoint: starting it again")
             return
         summary = read_summary(self)
@@ -193,7 +200,8 @@ class TrainingFolder(RunFolder):
         return renamed
 
     def _remove_drafts(self) -> None:
-        """Remove what a killed ``write_atomic`` left."""
+        """Remove what a killed ``write_atomic`` or ``write_run_model`` left."""
+        clear_leftovers(self.path, self.model_dir.name)
         for folder in (self.path, self.dev_dir):
             for draft in folder.glob(f"{TEMPORARY}*"):
                 if draft.is_file():

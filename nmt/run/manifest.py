@@ -1,7 +1,7 @@
-"""The JSON files of a checkpoint, which are read without torch: its manifest and its state.
+"""Read files that must have a known size and SHA-256; the manifest and the state of a checkpoint.
 
-A checkpoint may come from another person, so nothing in it is trusted. Sizes and SHA-256 must
-match; links, unknown files and non-finite tensors are refused.
+A checkpoint or a model may come from another person, so nothing in it is trusted. Sizes and SHA-256
+must match; links, unknown files and non-finite tensors are refused. torch is not imported.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from pydantic import ConfigDict, Field, TypeAdapter, ValidationError
 from nmt.data.sentences import UsualLine
 from nmt.data.text import quantity
 from nmt.errors import UserError
-from nmt.runtime.files import SMALL, disk_errors, read_file
+from nmt.runtime.files import SMALL, disk_errors, file_digest, read_file
 from nmt.runtime.memory import require_room
 from nmt.version import __version__
 
@@ -28,7 +28,7 @@ MODEL = "model.safetensors"
 OPTIMIZER = "optimizer.safetensors"
 STATE = "state.json"
 MANIFEST = "manifest.json"
-RESTORE = "restore the checkpoint from a copy, or use another checkpoint of the run"
+RESTORE = "restore the file from a copy of its folder"
 _CONFIG = ConfigDict(strict=True, ser_json_inf_nan="constants")
 
 
@@ -141,7 +141,7 @@ _STATE = TypeAdapter(TrainState)
 
 
 class NewerFormat(UserError):
-    """A later version of this toolkit wrote the checkpoint, which is not damaged."""
+    """A later version of this toolkit wrote the folder, which is not damaged."""
 
 
 def read_state(path: Path) -> TrainState:
@@ -159,7 +159,7 @@ def read_manifest(path: Path) -> Manifest:
     if not stat.S_ISDIR(_file_mode(path)):
         raise foreign(path, "a checkpoint is a folder")
     try:
-        manifest = MANIFEST_TYPE.validate_json(_read_file(path / MANIFEST, SMALL))
+        manifest = MANIFEST_TYPE.validate_json(read_small(path / MANIFEST))
     except ValidationError as error:
         raise foreign(path / MANIFEST, "its content is not a manifest") from error
     if manifest.format > FORMAT:
@@ -187,42 +187,68 @@ def parse_state(path: Path, manifest: Manifest) -> TrainState:
 
 
 def read_verified(path: Path, entry: FileEntry, limit: int | None = None) -> bytes:
-    """Return the content of a file of a checkpoint, which must have size and hash of ``entry``.
+    """Return the content of a file, which must have size and hash of ``entry``.
 
     Args:
         limit: bytes that it may have; None = as many as the memory holds.
+
+    Raises:
+        UserError: the file is missing, a link, larger, or another one.
+        MachineError: it cannot be read, or does not fit in memory.
     """
     data = _read_file(path, limit, entry.bytes)
-    if hashlib.sha256(data).hexdigest() != entry.sha256:
-        raise UserError(
-            f"damaged: its SHA-256 is not the one in {MANIFEST}", at=str(path), fix=RESTORE
-        )
+    _require_digest(path, hashlib.sha256(data).hexdigest(), entry)
     return data
+
+
+def require_verified(path: Path, entry: FileEntry) -> None:
+    """Read a file, without keeping it, as ``read_verified``."""
+    _require_file(path, None, entry.bytes)
+    with disk_errors(path):
+        _require_digest(path, file_digest(path), entry)
+
+
+def read_small(path: Path) -> bytes:
+    """Return the content of a file of settings, which has no known hash."""
+    return _read_file(path, SMALL)
+
+
+def _require_digest(path: Path, digest: str, entry: FileEntry) -> None:
+    if digest != entry.sha256:
+        what = "damaged or edited: its SHA-256 is not the one that was stored with it"
+        raise UserError(what, at=str(path), fix=RESTORE)
 
 
 def _read_file(path: Path, limit: int | None, expected: int | None = None) -> bytes:
     """Read a regular file of at most ``limit`` and exactly ``expected`` bytes."""
+    size = _require_file(path, limit, expected)
+    with disk_errors(path):
+        return read_file(path, size)
+
+
+def _require_file(path: Path, limit: int | None, expected: int | None) -> int:
+    """Return the size of a file that can be read; see ``read_verified`` for errors."""
     if not stat.S_ISREG(_file_mode(path)):
         raise foreign(path, "links and special files are refused")
     with disk_errors(path):
         size = path.stat().st_size
-        if expected is not None and size != expected:
-            what = f"damaged: it has {size} bytes, not {expected}"
-            raise UserError(what, at=str(path), fix=RESTORE)
-        if limit is not None and size > limit:
-            raise foreign(path, f"over {limit} bytes")
-        require_room(path, size)
-        return read_file(path, size)
+    if expected is not None and size != expected:
+        what = f"damaged or edited: it has {size} bytes, not {expected}"
+        raise UserError(what, at=str(path), fix=RESTORE)
+    if limit is not None and size > limit:
+        raise foreign(path, f"over {limit} bytes")
+    require_room(path, size)
+    return size
 
 
 def _file_mode(path: Path) -> int:
     try:
         return os.lstat(path).st_mode
     except (FileNotFoundError, NotADirectoryError):
-        what = "missing: not a complete checkpoint of this toolkit"
+        what = "missing: the folder is not complete"
         raise UserError(what, at=str(path), fix=RESTORE) from None
 
 
 def foreign(path: Path, why: str) -> UserError:
-    """Return the error of a file or folder that cannot be part of a checkpoint."""
-    return UserError(f"not a checkpoint of this toolkit ({why})", at=str(path), fix=RESTORE)
+    """Return the error of a file or folder that this toolkit did not write."""
+    return UserError(f"not written by this toolkit ({why})", at=str(path), fix=RESTORE)

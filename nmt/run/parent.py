@@ -1,7 +1,6 @@
 """The parent that a run starts from (``init.from``): its folder, segmentation and vocabulary.
 
-A parent is any run folder. This module reads its small files; ``nmt.training.init`` reads its
-weights.
+This module reads its small files; ``nmt.training.init`` reads its weights.
 """
 
 from __future__ import annotations
@@ -15,15 +14,14 @@ from typing import Any, final
 from pydantic import ValidationError
 
 from nmt.config.errors import format_value
-from nmt.config.recipe import ModelConfig, Recipe, SegmentConfig
+from nmt.config.recipe import ModelConfig, Recipe, SegmentConfig, stacks_of
 from nmt.data.adapt import Adaptation, adapt
 from nmt.data.cache import NOISE_KEYS
 from nmt.data.segmenters import Segmenter, load_segmenter
 from nmt.data.vocab import Vocab
 from nmt.errors import UserError
-from nmt.run.folder import RunFolder, children, is_average, update_of
-
-ANOTHER_PARENT = "set init.from to a run folder that nmt-train wrote"
+from nmt.run.folder import RunFolder
+from nmt.store.model import Description, Model
 
 
 @final
@@ -40,9 +38,9 @@ class TextOfParent:
     adaptation: Adaptation = Adaptation()  # noqa: RUF009  it cannot change
 
     @classmethod
-    def of(cls, parent: RunFolder) -> TextOfParent:
-        """Read it from the folder of the parent."""
-        return cls(load_segmenter(parent.path), Vocab.load(parent.path))
+    def of(cls, parent: Model) -> TextOfParent:
+        """Read it from the parent."""
+        return cls(parent.segmenter, parent.vocab)
 
     def for_recipe(self, recipe: Recipe, progress: bool = True) -> TextOfParent | None:
         """Choose the text processing that a run takes from it; None with ``init.vocab: new``.
@@ -64,7 +62,7 @@ class TextOfParent:
         """Read it from the run itself, which has a copy; None if the recipe does not use it."""
         if recipe.init.vocab == "new":
             return None
-        return cls(load_segmenter(run.path), Vocab.load(run.parent_dir))
+        return cls(load_segmenter(run.text_dir), Vocab.load(run.parent_dir))
 
     def save(self, run: RunFolder) -> None:
         """Store what a run needs to be resumed without its parent.
@@ -76,41 +74,24 @@ class TextOfParent:
         self.vocab.save(run.parent_dir)
 
 
-def open_parent(recipe: Recipe) -> RunFolder:
-    """Return the run folder that ``init.from`` names.
+def open_parent(recipe: Recipe) -> Model:
+    """Open the model that ``init.from`` names.
 
     Raises:
-        UserError: it is not a run with checkpoints, or it is the folder to train in.
+        UserError: it is no model, or the run to train.
     """
     assert recipe.init.parent is not None
     path = Path(recipe.init.parent)
-    if os.path.realpath(path) == os.path.realpath(recipe.out):
+    if os.path.realpath(recipe.out) in map(os.path.realpath, (path, path.parent)):
         raise UserError(
-            f"{path} is the folder that this run is written to, so it cannot be its parent",
+            f"{path} is in the folder that this run is written to, so it cannot be its parent",
             at="init.from",
             fix="train in another folder with out=PATH, or use --resume to continue that run",
         )
     try:
-        return RunFolder.open(path)
+        return Model.open(path)
     except UserError as error:
-        no_run = "no such run" in error.what
-        fix = f"{error.fix}; {ANOTHER_PARENT}" if no_run else error.fix
-        raise UserError(f"{error.at}: {error.what}", at="init.from", fix=fix) from error
-
-
-def checkpoint_of_parent(run: RunFolder, wanted: str) -> str:
-    """Return ``wanted``; for ``avg``, the name of the newest average, which must exist."""
-    if wanted != "avg":
-        return wanted
-    folders = [folder for folder in children(run.checkpoints_dir) if folder.is_dir()]
-    averages = [folder.name for folder in folders if is_average(folder.name)]
-    if not averages:
-        raise UserError(
-            f"avg: {run.path} has no average of checkpoints",
-            at="init.checkpoint",
-            fix=f"make one with: nmt-average {run.path} --last 5; or set init.checkpoint=best",
-        )
-    return max(averages, key=lambda name: (update_of(name), name))
+        raise UserError(f"{error.at}: {error.what}", at="init.from", fix=error.fix) from error
 
 
 # keys of ``model`` that do not decide what weights compute or how many there are, and the preset
@@ -135,15 +116,17 @@ def with_keys_of_parent(recipe: Recipe, resume: bool) -> Recipe:
     if recipe.init.parent is None:
         return recipe
     own = RunFolder(recipe.out)
+    source: Recipe | Description
     if resume and own.config_file.is_file() and own.checkpoints():
-        source = own.recipe()
-        if source.init.parent is None:  # refused later, as a changed key
+        before = source = own.recipe()
+        if before.init.parent is None:  # refused later, as a changed key
             return recipe
+        new = before.init.vocab == "new"
     else:
-        resume, source = False, open_parent(recipe).recipe()
+        new, source = False, open_parent(recipe).about
     resolved = recipe.model_copy(update={"model": _model_of(recipe, source)})
     # another init.vocab than that of the run to resume is refused later, as a changed key
-    if recipe.init.vocab != "new" and not (resume and source.init.vocab == "new"):
+    if recipe.init.vocab != "new" and not new:
         resolved = _with_segment(resolved, source)
     try:  # config.yaml stores these keys, and must be a valid recipe
         Recipe.model_validate(resolved.model_dump(by_alias=True))
@@ -158,10 +141,10 @@ def with_keys_of_parent(recipe: Recipe, resume: bool) -> Recipe:
     return resolved
 
 
-def _model_of(recipe: Recipe, source: Recipe) -> ModelConfig:
+def _model_of(recipe: Recipe, source: Recipe | Description) -> ModelConfig:
     taken = set(ModelConfig.model_fields) - recipe.model.model_fields_set - OWN_MODEL_KEYS
     for stack, key in (("encoder", "enc_layers"), ("decoder", "dec_layers")):
-        if stack not in recipe.stacks or stack not in source.stacks:
+        if stack not in recipe.stacks or stack not in stacks_of(source.task):
             taken.discard(key)
     if recipe.task != source.task:  # another task may have other embeddings
         taken.discard("tie")
@@ -169,7 +152,7 @@ def _model_of(recipe: Recipe, source: Recipe) -> ModelConfig:
     return recipe.model.model_copy(update=values)
 
 
-def _with_segment(recipe: Recipe, source: Recipe) -> Recipe:
+def _with_segment(recipe: Recipe, source: Recipe | Description) -> Recipe:
     """Return a recipe with the segmentation of its parent, except noise, and what it learns from.
 
     UserError if the recipe sets other values.

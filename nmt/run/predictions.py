@@ -49,6 +49,6 @@ def not_comparable(what: str, differ: Sequence[str]) -> str:
 def _vocabularies(runs: Iterable[RunFolder]) -> Iterator[frozenset[str]]:
     for run in runs:
         with contextlib.suppress(UserError):
-            vocab = Vocab.load(run.path)
+            vocab = Vocab.load(run.text_dir)
             types = vocab.pieces(range(len(vocab)))
             yield frozenset(types).difference(vocab.pieces(vocab.reserved_ids))

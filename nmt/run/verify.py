@@ -1,20 +1,26 @@
 """Check that the files of a run folder belong together, before their content is used.
 
-A checkpoint has hashes of its own files, of vocabulary and segmenter, and the recipe. ``best`` has
-the hash of the best weights, and summary.json those of the translations that were scored.
+A checkpoint has hashes of its own files, of vocabulary and segmenter, and the recipe; model.json
+has what the recipe says of the model; and summary.json the hashes of the translations that were
+scored.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 from nmt.config.errors import format_value
+from nmt.data.segmenters import Segmenter, text_hash
+from nmt.data.vocab import Vocab
 from nmt.errors import UserError
 from nmt.run.folder import CHECKPOINT_NAME, RunFolder
 from nmt.run.lifecycle import fixed_values
-from nmt.run.manifest import TrainState, read_state, weights_hash
+from nmt.run.manifest import TrainState
 from nmt.run.results import read_summary
 from nmt.runtime.files import file_digest
+from nmt.store.model import Description, Model
 
 SCORED = "files"  # key of summary.json
 
@@ -25,29 +31,34 @@ def require_recipe(run: RunFolder, state: TrainState, checkpoint: Path) -> None:
     Keys that a resumed run may change, such as paths and the device, may differ.
     """
     now = fixed_values(run.recipe()) if state.recipe else {}
+    require_equal(run, f"checkpoint {checkpoint.name}", state.recipe, now)
+
+
+def require_text(run: RunFolder, state: TrainState, vocab: Vocab, segmenter: Segmenter) -> None:
+    """Raise UserError if vocabulary or segmenter are not those that a run began with."""
+    if state.text_hash not in ("", text_hash(vocab, segmenter)):
+        raise UserError(
+            "vocab.txt or segmenter.json is not the one that this run began with",
+            at=str(run.text_dir),
+            fix="restore the files that nmt-train wrote, or train in another folder with out=PATH",
+        )
+
+
+def require_equal(
+    run: RunFolder, what: str, before: Mapping[str, Any], now: Mapping[str, Any]
+) -> None:
+    """Raise UserError if keys of config.yaml have other values than before."""
     changes = [
         f"{key}: {format_value(value)} -> {format_value(now[key])}"
-        for key, value in state.recipe.items()
+        for key, value in before.items()
         if key in now and now[key] != value  # another version may have other keys
     ]
     if changes:
         raise UserError(
-            f"differs from the recipe of checkpoint {checkpoint.name} (checkpoint -> config.yaml): "
-            + "; ".join(changes),
+            f"differs from the recipe of {what} (before -> config.yaml): " + "; ".join(changes),
             at=str(run.config_file),
             fix="set these keys back; to translate with other decode keys, pass options such as "
             "--beam",
-        )
-
-
-def require_best(run: RunFolder, checkpoint: Path, digest: str) -> None:
-    """Raise UserError if the SHA-256 in the file ``best`` is not that of its checkpoint."""
-    if digest and weights_hash(checkpoint) != digest:
-        raise UserError(
-            f"checkpoint {checkpoint.name} does not have the weights with the SHA-256 of this file",
-            at=str(run.best_file),
-            fix="restore the file; or write only the name of a checkpoint into it, to choose that "
-            "checkpoint",
         )
 
 
@@ -57,11 +68,10 @@ def require_scored(run: RunFolder, *files: Path) -> None:
     Args:
         files: translations of the run; those that summary.json names must be as they were scored.
     """
-    name, digest = run.best_and_hash()
-    best = run.checkpoints_dir / (name or "")
-    if name is not None and best.is_dir():  # scores outlive checkpoints that the user deletes
-        require_best(run, best, digest)
-        require_recipe(run, read_state(best), best)
+    if run.best() is not None:
+        model = Model.open(run.path)
+        before, now = model.about.of_recipe(), Description.of(run.recipe(), "", None).of_recipe()
+        require_equal(run, f"{model.path.name} of the run", before, now)
     hashes = read_summary(run).get(SCORED, {})
     for file in files:
         expected = hashes.get(file.relative_to(run.path).as_posix())

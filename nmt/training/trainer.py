@@ -9,7 +9,7 @@ from __future__ import annotations
 import contextlib
 import math
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import torch
@@ -18,9 +18,9 @@ from torch import Tensor
 from nmt.data.batches import FlatBatch, UpdateBatches, updates
 from nmt.data.bitext import Split
 from nmt.data.report import usual_line
+from nmt.data.segmenters import text_hash
 from nmt.data.text import quantity
 from nmt.data.workers import Prefetcher
-from nmt.decoding.codec import text_hash
 from nmt.errors import Diverged
 from nmt.model.base import ModelBase
 from nmt.model.cpu import kernels
@@ -31,6 +31,7 @@ from nmt.run.checkpoint import (
     checkpoint_name,
     checkpoints_to_keep,
     save_checkpoint,
+    write_run_model,
 )
 from nmt.run.folder import RunFolder
 from nmt.run.lifecycle import fixed_values
@@ -315,7 +316,7 @@ class Trainer:
     # --- one validation -------------------------------------------------------------------------
 
     def validate(self) -> None:
-        """Score dev, update the best checkpoint, and write a log line, the output and a checkpoint.
+        """Score dev; write a log line, the output, a checkpoint and, if it is better, the model.
 
         Raises:
             Stopped: a stop was requested meanwhile; nothing is kept of the validation.
@@ -397,4 +398,11 @@ class Trainer:
             state.loss_scale, state.loss_scale_updates = self.loss_scaler.state()
         self.interval.store()
         keep = checkpoints_to_keep(self.recipe.train)
-        save_checkpoint(self.run_folder, state, weights, moments, keep)
+        path = save_checkpoint(self.run_folder, state, weights, moments, keep)
+        if state.best_update == state.update:
+            self.publish(path.name, weights, dict(state.history).get(state.update))
+
+    def publish(self, name: str, weights: Mapping[str, Tensor], score: float | None) -> None:
+        """Make the weights of a checkpoint, or an average, the model of the run."""
+        vocab, segmenter = self.task.prepared.vocab, self.task.prepared.segmenter
+        write_run_model(self.run_folder, name, self.state, weights, vocab, segmenter, score)

@@ -38,8 +38,7 @@ from nmt.decoding.codec import Translation, UnknownPieces
 from nmt.decoding.engine import ModelInfo
 from nmt.decoding.options import SearchOptions, as_flag, search_options
 from nmt.errors import Terminated, UserError
-from nmt.export.folder import export
-from tests.export.cases import made
+from tests.export.cases import exported, made
 
 # The command without torch: its translator returns each line in capitals and hangs at "wait".
 PROGRAM = """
@@ -55,9 +54,6 @@ class Hypothesis:
         self.text = text
 
 class Translator:
-    def load(*args):
-        return Translator()
-
     engine = types.SimpleNamespace(
         device="cpu", precision="fp32", model_hash=lambda: "capitals"
     )
@@ -76,10 +72,8 @@ class Translator:
             progress(1)
             yield [Hypothesis(line.upper())] * (n_best or 1)
 
-module = types.ModuleType("nmt.decoding.translator")
-module.Translator = Translator
-sys.modules[module.__name__] = module
 from nmt.cli import translate
+translate._load = lambda args: Translator()
 assert "torch" not in sys.modules  # which takes seconds to import
 sys.exit(translate.main(sys.argv[1:]))
 """
@@ -354,7 +348,7 @@ def test_a_note_names_the_compute_type_of_a_quantized_export(
     (tmp_path / "in").write_text("a b\n")
     for quantization, note in ((None, ""), ("int8", "note: the weights are stored in int8; ")):
         folder = tmp_path / f"export-{quantization}"
-        export(made(), folder, quantization)
+        exported(made(), folder, quantization)
         argv = [str(folder), "--device", "cpu", "--input", str(tmp_path / "in")]
         assert translate.main(argv) == 0
         err = capsys.readouterr().err

@@ -15,7 +15,7 @@ from nmt.decoding.codec import MAX_SOURCE_PIECES
 from nmt.decoding.translator import Translator
 from nmt.errors import UserError
 from tests.decoding.untrained import LINES, PAIRS, learned, untrained
-from tests.export.cases import run_folder
+from tests.export.cases import model_folder
 
 
 def model(
@@ -185,7 +185,7 @@ def test_models_of_raw_and_of_tokenized_text_do_not_fit():
 
 @pytest.fixture
 def runs(plain: Translator, reverse: Translator, tmp_path: Path) -> tuple[Path, Path]:
-    return run_folder(plain, tmp_path / "gl-en"), run_folder(reverse, tmp_path / "en-gl")
+    return model_folder(plain, tmp_path / "gl-en"), model_folder(reverse, tmp_path / "en-gl")
 
 
 @pytest.fixture
@@ -221,7 +221,7 @@ def test_an_output_is_resumed_with_the_same_reverse_model(
     first, *_ = complete.splitlines(keepends=True)
     (tmp_path / "out.part").write_text(first)
     (tmp_path / "out").unlink()
-    other = run_folder(model("en", "gl", seed=9), tmp_path / "other")
+    other = model_folder(model("en", "gl", seed=9), tmp_path / "other")
     different = {
         "another reverse model": ["--reverse", other],
         "reverse-weight 0.5 (now 2.0)": ["--reverse", back, "--reverse-weight", "2"],
@@ -250,7 +250,7 @@ def test_a_corpus_of_a_reverse_model_is_not_complete_without_it(runs, nmt_transl
         ("--reverse-weight 2", "--reverse-weight requires --reverse"),
         ("--reverse-tag <2gl>", "--reverse-tag requires --reverse"),
         ("--candidates 4", "--candidates requires --mbr or --reverse"),
-        ("--reverse nowhere", "nowhere: no such run folder"),
+        ("--reverse nowhere", "nowhere: no such model or run folder"),
         ("--score-target in --reverse run", "--reverse does not apply to given translations"),
     ],
 )

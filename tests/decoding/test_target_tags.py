@@ -17,9 +17,9 @@ from nmt.decoding.torch_engine import TorchEngine
 from nmt.decoding.translator import Translator
 from nmt.errors import UserError
 from nmt.export.engines import load_exported
-from nmt.export.folder import export
 from tests.decoding.exhaustive import Prefix, slow_beam_search
 from tests.decoding.untrained import LINES, translator_of, untrained
+from tests.export.cases import model_folder
 from tests.model_cases import batch_of, log_probs
 
 ES, FR, SRC = "<es>", "<fr>", "<gl>"
@@ -146,8 +146,7 @@ def test_the_longest_output_of_an_export_has_positions(tmp_path):
     piece = translator.codec.vocab.ids(translator.codec.target_pieces("the"))[0]
     with torch.no_grad():
         translator.transformer.out_bias[piece] = 100.0
-    export(translator, tmp_path / "model")
-    exported = load_exported(tmp_path / "model", "cpu")
+    exported = load_exported(model_folder(translator, tmp_path / "model"), "cpu")
     source = np.full(MAX_SOURCE_PIECES + 1, piece)
     for offset, fits in ((1533, True), (1534, False)):
         options = {"beam": 1, "max_len_offset": offset, "tgt_tag": ES}

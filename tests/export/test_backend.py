@@ -10,15 +10,16 @@ import numpy as np
 import pytest
 
 from nmt.config.recipe import DecodeConfig
-from nmt.data.vocab import EOS
+from nmt.data.vocab import EOS, SPECIALS, Vocab
 from nmt.decoding.codec import MAX_SOURCE_PIECES
 from nmt.decoding.engine import Hypothesis, ModelInfo, SearchInput, ignore
 from nmt.decoding.options import SearchOptions
 from nmt.decoding.translator import Translator
 from nmt.errors import UserError
 from nmt.export.engines import CTranslate2Engine, load_exported
-from nmt.export.folder import export, read_metadata
-from tests.export.cases import ids, made, their_search
+from nmt.export.folder import engine_folder
+from nmt.store.model import Model
+from tests.export.cases import ids, made, model_folder, text, their_search
 
 pytest.importorskip("ctranslate2")
 pytestmark = pytest.mark.cpu
@@ -33,9 +34,9 @@ def translator() -> Translator:
 
 @pytest.fixture(scope="module")
 def engine(translator: Translator, tmp_path_factory: pytest.TempPathFactory) -> CTranslate2Engine:
-    folder = tmp_path_factory.mktemp("export") / "model"
-    export(translator, folder)
-    return CTranslate2Engine(folder, translator.codec, read_metadata(folder), "cpu")
+    model = Model.open(model_folder(translator, tmp_path_factory.mktemp("model") / "model"))
+    with engine_folder(model) as (folder, _):
+        return CTranslate2Engine(folder, model, translator.codec, "cpu")
 
 
 def search(
@@ -110,8 +111,7 @@ def test_the_longest_output_has_positions(tmp_path, offset):
     translator = made(dim=4, heads=1, enc_layers=1, dec_layers=1)
     translator.transformer.out_bias.data[ids()[0][1][0]] = 100
     translator.info = ModelInfo(DecodeConfig(max_len_offset=offset))
-    export(translator, tmp_path / "model")
-    exported = load_exported(tmp_path / "model", "cpu")
+    exported = load_exported(model_folder(translator, tmp_path / "model"), "cpu")
     largest = max(1533, offset)
     source = np.full(MAX_SOURCE_PIECES + 1, EOS + 2)
     (found,) = exported.translate_ids([source], beam=1, max_len_offset=largest)
@@ -122,13 +122,12 @@ def test_the_longest_output_has_positions(tmp_path, offset):
 
 
 def test_a_beam_wider_than_the_number_of_hypotheses(tmp_path):
-    translator = made()
-    translator.transformer.allowed[:] = False
-    translator.transformer.allowed[[EOS, 7]] = True
-    export(translator, tmp_path / "model")
-    metadata = read_metadata(tmp_path / "model")
-    engine = CTranslate2Engine(tmp_path / "model", translator.codec, metadata, "cpu")
-    (found,) = search(engine, INPUTS[:1], SearchOptions(beam=6, max_len_offset=1, n_best=6))
+    segmenter, vocab = text()
+    counts = np.array([[1, token == 7] for token in range(len(SPECIALS), len(vocab))])
+    translator = made(words=(segmenter, Vocab(vocab.types, counts)))
+    engine = load_exported(model_folder(translator, tmp_path / "model"), "cpu").engine
+    options = SearchOptions(beam=6, max_len_offset=1, n_best=6)
+    (found,) = search(engine, INPUTS[:1], options)
     assert 1 <= len(found) <= 6
     assert {i for f in found for i in f.ids} <= {7}
 

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import errno
+import os
+import shutil
 from pathlib import Path
 
 import pytest
@@ -11,8 +14,9 @@ from nmt.decoding.options import SearchOptions
 from nmt.decoding.translator import Translator
 from nmt.errors import UserError
 from nmt.export import engines
-from nmt.export.engines import cache_folder, load_translator
-from tests.export.cases import made, pairs, run_folder
+from nmt.export.engines import load_translator
+from tests.export.cases import made, model_folder, pairs
+from tests.run_cases import flip
 
 pytest.importorskip("ctranslate2")
 LINES = ["", *(line for line, _ in pairs()[:10]), "o"]
@@ -21,13 +25,7 @@ NOTE = "note: engine ctranslate2 for greedy search and stop rule count\n"
 
 @pytest.fixture(scope="module")
 def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return run_folder(made(), tmp_path_factory.mktemp("run") / "run")
-
-
-@pytest.fixture(autouse=True)
-def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    return tmp_path / "cache/nmt/ctranslate2"
+    return model_folder(made(), tmp_path_factory.mktemp("run") / "run")
 
 
 @pytest.mark.slow
@@ -59,7 +57,7 @@ def test_an_ensemble_is_for_torch(run, capsys):
     ],
     ids=lambda value: "-".join(value) or "beam" if isinstance(value, dict) else "",
 )
-def test_each_search_gives_the_translations_of_torch(run, cache, options, exports, capsys):
+def test_each_search_gives_the_translations_of_torch(run, options, exports, capsys):
     auto = load_translator(run, "cpu", engine="auto")
     capsys.readouterr()
     expected = [of[0] for of in Translator.load(run, "cpu").stream(LINES, **options)]
@@ -68,7 +66,6 @@ def test_each_search_gives_the_translations_of_torch(run, cache, options, export
         assert [one.text for one in found] == [one.text for one in expected]
         assert [one.alignment for one in found] == [one.alignment for one in expected]
     assert capsys.readouterr().err == NOTE * exports  # said once
-    assert len(list(cache.glob("*"))) == exports
 
 
 def test_a_length_limit_above_that_of_the_export_is_for_torch(run, capsys):
@@ -79,43 +76,52 @@ def test_a_length_limit_above_that_of_the_export_is_for_torch(run, capsys):
         assert capsys.readouterr().err == note
 
 
-def test_another_process_may_make_the_export_meanwhile(run, monkeypatch, capsys):
-    export = engines.export
+def test_the_model_for_ctranslate2_is_kept_and_belongs_to_the_weights(tmp_path):
+    def search(path: Path) -> tuple[list[str], int]:
+        found = load_translator(path, "cpu", engine="ctranslate2").translate(LINES, beam=1)
+        return found, (path / "ctranslate2" / "model.bin").stat().st_mtime_ns
 
-    def export_after_another(translator: Translator, output: Path, force: bool) -> None:
-        export(translator, output)
-        export(translator, output, force=force)
-
-    monkeypatch.setattr(engines, "export", export_after_another)
-    auto = load_translator(run, "cpu", engine="auto")
-    capsys.readouterr()
-    auto.translate(LINES, beam=1)
-    assert capsys.readouterr().err == NOTE
+    model = model_folder(made(), tmp_path / "model")
+    first = search(model)
+    assert search(model) == first
+    other = model_folder(made(seed=2), tmp_path / "other")
+    shutil.copytree(model / "ctranslate2", other / "ctranslate2")
+    assert search(other)[0] == Translator.load(other, "cpu").translate(LINES, beam=1) != first[0]
 
 
-def test_the_export_is_kept_and_belongs_to_the_weights(run, cache):
-    def search() -> set[tuple[str, int]]:
-        load_translator(run, "cpu", engine="auto").translate(LINES, beam=1)
-        return {(path.name, path.stat().st_mtime_ns) for path in cache.iterdir()}
+@pytest.mark.parametrize("damage", ["flipped", "missing", "not a folder", "a link"])
+def test_a_damaged_model_for_ctranslate2_is_made_again(damage, tmp_path):
+    model = model_folder(made(), tmp_path / "model")
+    expected = load_translator(model, "cpu", engine="ctranslate2").translate(LINES, beam=1)
+    folder = model / "ctranslate2"
+    if damage == "flipped":
+        flip(folder / "model.bin")
+    elif damage == "missing":
+        (folder / "config.json").unlink()
+    else:
+        shutil.move(folder, tmp_path / "moved")
+        folder.touch() if damage == "not a folder" else folder.symlink_to(tmp_path / "moved")
+    assert load_translator(model, "cpu", engine="ctranslate2").translate(LINES, beam=1) == expected
 
-    assert cache_folder() == cache
-    first = search()
-    assert search() == first
-    other = run_folder(made(seed=2), cache.parent / "other")
-    load_translator(other, "cpu", engine="auto").translate(LINES, beam=1)
-    assert len(list(cache.iterdir())) == 2
+
+def test_a_model_that_cannot_be_written_gets_a_temporary_one(tmp_path, monkeypatch):
+    model = model_folder(made(), tmp_path / "model")
+    expected = Translator.load(model, "cpu").translate(LINES, beam=1)
+    real = os.mkdir
+
+    def refuse(path, *arguments, **named):
+        if Path(path).parent == model:
+            raise OSError(errno.EROFS, "Read-only file system")
+        return real(path, *arguments, **named)
+
+    monkeypatch.setattr(os, "mkdir", refuse)
+    before = list(model.iterdir())
+    assert load_translator(model, "cpu", engine="ctranslate2").translate(LINES, beam=1) == expected
+    assert list(model.iterdir()) == before
 
 
 def test_a_model_that_cannot_be_exported_is_searched_by_torch_with_a_note(tmp_path, capsys):
-    run = run_folder(made(ffn_norm=True), tmp_path / "run")
-    expected = Translator.load(run, "cpu").translate(LINES, beam=1)
-    assert load_translator(run, "cpu", engine="auto").translate(LINES, beam=1) == expected
-    assert "note: engine torch, because " in capsys.readouterr().err
-
-
-def test_a_cache_that_cannot_be_written_is_not_an_error(run, cache, capsys):
-    cache.parent.parent.mkdir()
-    cache.parent.touch()  # a file where the folder would be
+    run = model_folder(made(ffn_norm=True), tmp_path / "run")
     expected = Translator.load(run, "cpu").translate(LINES, beam=1)
     assert load_translator(run, "cpu", engine="auto").translate(LINES, beam=1) == expected
     assert "note: engine torch, because " in capsys.readouterr().err

@@ -11,6 +11,7 @@ from nmt.errors import RunError, UserError
 from nmt.run.checkpoint import (
     TrainState,
     average_checkpoints,
+    find_checkpoint,
     load_checkpoint,
     read_checkpoint,
     save_checkpoint,
@@ -44,14 +45,6 @@ def test_a_saved_checkpoint_loads_bit_for_bit(tmp_path):
     assert same(loaded.model, model)
     assert same(loaded.optimizer, optimizer)
     assert loaded.model["half"].dtype == torch.bfloat16
-
-
-def test_translation_does_not_read_the_optimizer(tmp_path):
-    run = trained(tmp_path / "run", 1)
-    (run.checkpoints()[0] / "optimizer.safetensors").unlink()
-    loaded = load_checkpoint(run, with_optimizer=False)
-    assert loaded.optimizer == {}
-    assert same(loaded.model, weights(1))
 
 
 def test_state_keeps_exact_floats_and_nan():
@@ -90,10 +83,8 @@ def test_rotation_keeps_the_newest_and_the_best(tmp_path):
         for update, best in ((1, 1), (2, 2), (3, 2), (4, 2), (5, 2)):
             save(run, update, best, keep=2)
         assert names(run) == ["u000002", "u000004", "u000005"]
-        assert run.best() == "u000002"
         save(run, 6, 6, keep=2)
         assert names(run) == ["u000005", "u000006"]
-    assert load_checkpoint(run, "best").state.update == 6
 
 
 def test_updates_beyond_six_digits_stay_in_order(tmp_path):
@@ -112,19 +103,12 @@ def test_saving_the_same_update_replaces_its_checkpoint(tmp_path):
     assert load_checkpoint(run).state.history == [(5, 31.4)]
 
 
-def test_best_before_the_first_validation_is_the_latest_with_a_note(tmp_path):
-    notes: list[str] = []
+def test_checkpoints_are_found_by_name_and_other_names_refused(tmp_path):
     run = trained(tmp_path / "run", 1, 2)
-    assert load_checkpoint(run, "best", note=notes.append).state.update == 2
-    assert "no best checkpoint yet" in notes[0]
-
-
-def test_checkpoints_are_loaded_by_name_and_other_names_refused(tmp_path):
-    run = trained(tmp_path / "run", 1, 2)
-    assert load_checkpoint(run, "u000001").state.update == 1
+    assert find_checkpoint(run, "u000001") == run.checkpoints()[0]
     for name in ("u000009", "../run", "", "/etc/passwd", "u000001/../u000002"):
         with pytest.raises(UserError, match=r"the run has: u000001, u000002"):
-            load_checkpoint(run, name)
+            find_checkpoint(run, name)
 
 
 def test_average_is_the_mean_of_the_models(tmp_path):
@@ -141,31 +125,6 @@ def test_a_checkpoint_between_validations_does_not_count_as_kept(tmp_path):
             save_checkpoint(run, now, weights(update), moments(update), keep=2)
             assert run.checkpoints()[-1].name == f"u{update:06d}"
         assert names(run) == ["u000004", "u000008", "u000012"]
-
-
-def test_the_best_checkpoint_stays_next_to_an_average(tmp_path):
-    with TrainingFolder(tmp_path / "run", RECIPE) as run:
-        save(run, 1, best=1)
-        save(run, 2, best=1)
-        for _ in range(2):
-            run.set_best(save_checkpoint(run, state(2, 1), weights(2), {}, 1, average="avg2").name)
-        assert names(run) == ["u000001", "u000002", "u000002-avg2"]
-        save(run, 3, best=1)
-        assert run.best() == "u000001"
-
-
-def test_an_averaged_checkpoint_is_neither_resumed_nor_removed(tmp_path):
-    with TrainingFolder(tmp_path / "run", RECIPE) as run:
-        save(run, 4, keep=2)
-        save(run, 5, keep=2)
-        mean = average_checkpoints(map(read_checkpoint, run.checkpoints()))
-        path = save_checkpoint(run, state(5, 4), mean, {}, keep=2, average="avg2")
-        run.set_best(path.name)
-        assert names(run) == ["u000004", "u000005", "u000005-avg2"]
-        assert same(load_checkpoint(run, "best").model, mean)
-        assert load_checkpoint(run).path.name == "u000005"
-        save(run, 6, keep=1)
-        assert "u000005-avg2" in names(run)
 
 
 def test_averaging_different_models_is_refused(tmp_path):
@@ -186,7 +145,6 @@ def test_a_non_finite_tensor_is_not_written(tmp_path):
         with pytest.raises(RunError, match=r"out_bias\.exp_avg"):
             save_checkpoint(run, state(2, best=2), weights(2), bad, keep=1)
         assert names(run) == ["u000001"]
-        assert run.best() == "u000001"
 
 
 def test_the_tensors_are_written_as_safetensors_writes_them(tmp_path):

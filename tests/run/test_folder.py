@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 
 import pytest
 
@@ -10,7 +11,7 @@ from nmt.run.checkpoint import load_checkpoint
 from nmt.run.folder import RunFolder
 from nmt.run.lifecycle import TrainingFolder
 from nmt.run.results import read_summary, write_summary
-from tests.run_cases import RECIPE, recipe, same, save, trained, weights
+from tests.run_cases import RECIPE, recipe, same, save, trained, update_of_model, weights
 
 
 def content(folder):
@@ -106,6 +107,17 @@ def test_a_resumed_run_may_change_duration_and_place(tmp_path, override):
         assert run.recipe() == new
 
 
+def test_a_model_without_checkpoints_is_not_trained_over(tmp_path):
+    with TrainingFolder(tmp_path / "run", RECIPE) as run:
+        save(run, 1, best=1)
+    shutil.rmtree(run.checkpoints()[0])
+    for flags in ({}, {"resume": True}):
+        with pytest.raises(UserError, match="a model, but no checkpoint") as caught:
+            TrainingFolder(run.path, RECIPE, **flags)
+        assert caught.value.at == str(run.path)
+    assert update_of_model(RunFolder.open(run.path)) == 1
+
+
 def test_fresh_renames_the_old_run(tmp_path):
     old = content(trained(tmp_path / "run", 1).path)
     for number in (1, 2):
@@ -185,5 +197,5 @@ def test_open_explains_what_is_wrong(tmp_path):
     trained(tmp_path / "run", 1)
     with pytest.raises(UserError, match=f"did you mean {run.path}"):
         RunFolder.open(run.checkpoints()[0])
-    with pytest.raises(UserError, match=f"pass a run folder in it: {run.path}$"):
+    with pytest.raises(UserError, match=f"pass a folder in it: {run.path}$"):
         RunFolder.open(tmp_path)

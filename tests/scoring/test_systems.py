@@ -172,13 +172,3 @@ def test_the_error_of_an_unfinished_run_says_what_gives_it_hypotheses(tmp_path, 
         from_runs([str(run)], "test")
     assert error.value.at == str(run / "test.hyp")
     assert step in error.value.fix
-
-
-def test_the_error_of_a_converted_run_asks_for_files(tmp_path):
-    run = make_run(tmp_path, PLAIN, None, {}, "u000100")
-    (run / "converted.json").write_text("{}", encoding="utf-8")
-    for split in ("test", "dev"):
-        with pytest.raises(UserError) as error:
-            from_runs([str(run)], split)
-        assert "--hyp" in error.value.fix
-        assert "--resume" not in error.value.fix

@@ -97,11 +97,11 @@ def parser() -> argparse.ArgumentParser:
         "--engine",
         choices=["auto", "torch", "ctranslate2"],
         default="auto",
-        help="library that searches; auto = ctranslate2 for an exported folder and for greedy "
+        help="library that searches; auto = ctranslate2 for an export and for greedy "
         "search or decode.stop_rule count, where it finds the same translations faster; default: "
         "%(default)s",
     )
-    often = "run", "glossary", "host", "port", "api_key_file", "checkpoint", "device", "precision"
+    often = "run", "glossary", "host", "port", "api_key_file", "device", "precision"
     shorten_help(p, *often)
     return p
 
@@ -114,7 +114,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 def body(args: argparse.Namespace) -> None:
     """Check the arguments, load the models, and serve them."""
     from nmt.data.glossary import read_glossary
-    from nmt.run.folder import RunFolder, is_export
+    from nmt.store.model import Model
 
     limit_onednn_cache(COMPILED_PRODUCTS)
     limits = _limits(args)
@@ -138,8 +138,7 @@ def body(args: argparse.Namespace) -> None:
             "--host",
         )
     for path in args.run:  # report a bad folder before torch is imported, which takes seconds
-        if not is_export(Path(path)):
-            RunFolder.open(path).require_translation()
+        Model.open(path).require_translation()
     corrections = CorrectionsFile(Path(args.corrections)) if args.corrections else None
     opened = listen(args.host, args.port)
     translators = {name: _load(path, args) for name, path in model_names(args.run).items()}
@@ -203,14 +202,14 @@ def _api_key(args: argparse.Namespace) -> str | None:
 def model_names(runs: Sequence[str]) -> dict[str, str]:
     """Return the name of each model in requests -> its folder.
 
-    A name is that of the folder. An export inside a run folder also has the name of the run.
+    A name is that of the folder. A model inside a run folder also has the name of the run.
     """
-    from nmt.run.folder import RunFolder, is_export
+    from nmt.run.folder import RunFolder
 
     names: dict[str, str] = {}
     for run in runs:
         path = Path(run).absolute()
-        inside = is_export(path) and RunFolder(path.parent).config_file.is_file()
+        inside = RunFolder(path.parent).config_file.is_file()
         name = unused = f"{path.parent.name}/{path.name}" if inside else path.name
         number = 1
         while unused in names:
@@ -224,9 +223,7 @@ def _load(path: str, args: argparse.Namespace) -> tuple[Translator, str]:
     """Return the translator of a folder, ready for the first request, and its engine."""
     import nmt
 
-    translator = nmt.load_translator(
-        path, args.device, args.checkpoint, args.precision, engine=args.engine
-    )
+    translator = nmt.load_translator(path, args.device, args.precision, engine=args.engine)
     engine = translator.engine.name
     if engine != "ctranslate2":
         from nmt.model.cpu import kernels

@@ -130,11 +130,9 @@ def _check_options(args: argparse.Namespace) -> None:
 def _languages(args: argparse.Namespace) -> tuple[str, str]:
     from nmt.config.recipe import DecodeConfig
     from nmt.decoding.options import as_flag, search_options
-    from nmt.export.folder import read_metadata
-    from nmt.run.folder import RunFolder, is_export
+    from nmt.store.model import Model
 
-    run = Path(args.run[0])
-    trained = read_metadata(run) if is_export(run) else RunFolder.open(run).recipe()
+    trained = Model.open(args.run[0]).about.trained
     # checked here, because they decide the names of files
     given = {name: getattr(args, name) for name in ("src", "tag", "tgt_tag")}
     options = search_options(DecodeConfig(), given, spell=as_flag)

@@ -90,7 +90,7 @@ def test_perplexities_of_other_vocabularies_are_noted(folder, tmp_path, capsys):
     argv = ["--table", str(folder / "v.yaml"), "--runs", str(tmp_path)]
     assert report.main(argv) == 0
     assert capsys.readouterr().err == ""
-    vocab = tmp_path / "wild" / "vocab.txt"
+    vocab = tmp_path / "wild" / "checkpoints" / "text" / "vocab.txt"
     vocab.write_text(vocab.read_text() + "other\t1\t1\n")
     assert report.main(argv) == 0
     out, err = capsys.readouterr()

@@ -15,7 +15,7 @@ from nmt.apps.serve.limits import Limits
 from nmt.decoding.translator import Translator
 from tests.apps.serve.process import Process
 from tests.decoding.untrained import untrained
-from tests.export.cases import run_folder
+from tests.export.cases import model_folder
 
 KEY = "0123456789abcdef"
 LOCAL, ELSEWHERE = "http://localhost:8000", "http://nmt.example.org"
@@ -77,7 +77,7 @@ def problem(answer: Any) -> tuple[int, str]:
 
 @pytest.fixture(scope="module")
 def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return run_folder(untrained(), tmp_path_factory.mktemp("serve") / "run")
+    return model_folder(untrained(), tmp_path_factory.mktemp("serve") / "run")
 
 
 @pytest.fixture

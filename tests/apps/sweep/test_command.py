@@ -384,11 +384,13 @@ def test_a_vocabulary_of_other_training_text_is_noticed(folder, capsys):
     assert sweep.main([variants("a", "b")]) == 0
     for name, types in (("a", ["1", "2"]), ("b", ["1", "2", " <bt>"])):
         lines = "".join(f"{piece}\t3\t3\n" for piece in types)
-        Path(f"runs/v/{name}.seed-1/vocab.txt").write_text(lines)
+        text = Path(f"runs/v/{name}.seed-1/checkpoints/text")
+        text.mkdir()
+        (text / "vocab.txt").write_text(lines)
     capsys.readouterr()
     assert sweep.main(["v.yaml", "--results"]) == 0
     assert "does not compare" not in capsys.readouterr().out
-    Path("runs/v/b.seed-1/vocab.txt").write_text("1\t3\t3\n3\t3\t3\n")
+    (text / "vocab.txt").write_text("1\t3\t3\n3\t3\t3\n")
     assert sweep.main(["v.yaml", "--results"]) == 0
     assert "the variants differ in vocabulary: they predict other tokens" in capsys.readouterr().out
 
