@@ -24,17 +24,6 @@ from nmt.decoding.translator import Translator
 from nmt.errors import Diverged, MachineError, NmtError, RunError, Terminated, UserError
 from nmt.export.folder import engine_folder
 from nmt.model.base import ModelBase
-from nmt.run.checkpoint import (
-    checkpoints_to_keep,
-    replace_damaged_best,
-    space_needed,
-    write_run_model,
-)
-from nmt.run.folder import RunFolder
-from nmt.run.lifecycle import TrainingFolder
-from nmt.run.metrics_log import Logger, MetricsLog, require_trackers, trackers_of
-from nmt.run.parent import TextOfParent, with_keys_of_parent
-from nmt.run.results import read_metrics, read_summary
 from nmt.runtime.cpus import limit_processes
 from nmt.runtime.device import emulation_note, resolve_device, resolve_precision
 from nmt.runtime.distributed import World
@@ -48,7 +37,18 @@ from nmt.runtime.memory import (
 )
 from nmt.runtime.signals import StopRequest, stop_signals
 from nmt.scoring.systems import set_file, words_file
+from nmt.store.checkpoint import (
+    checkpoints_to_keep,
+    replace_damaged_best,
+    space_needed,
+    write_run_model,
+)
+from nmt.store.folder import RunFolder
+from nmt.store.lifecycle import TrainingFolder
+from nmt.store.metrics_log import Logger, MetricsLog, require_trackers, trackers_of
 from nmt.store.model import Model, save_text
+from nmt.store.parent import TextOfParent, with_keys_of_parent
+from nmt.store.results import read_metrics, read_summary
 from nmt.store.tensors import shapes_of
 from nmt.training.ending import finish, write_diverged
 from nmt.training.evaluation import Stopped

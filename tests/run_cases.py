@@ -19,7 +19,8 @@ from nmt.config.recipe import Recipe
 from nmt.data.segmenters.base import Whitespace
 from nmt.data.tokenizer import Moses
 from nmt.data.vocab import Vocab
-from nmt.run.checkpoint import (
+from nmt.runtime import files
+from nmt.store.checkpoint import (
     Checkpoint,
     TrainState,
     load_checkpoint,
@@ -27,9 +28,8 @@ from nmt.run.checkpoint import (
     save_checkpoint,
     write_run_model,
 )
-from nmt.run.folder import RunFolder, update_of
-from nmt.run.lifecycle import TrainingFolder
-from nmt.runtime import files
+from nmt.store.folder import RunFolder, update_of
+from nmt.store.lifecycle import TrainingFolder
 from nmt.store.model import WEIGHTS, Model
 from nmt.store.tensors import read_tensors
 

@@ -26,7 +26,6 @@ FLOORS = {
     "nmt.runtime": 1,
     "nmt.config": 2,
     "nmt.data": 3,
-    "nmt.run": 4,
     "nmt.store": 4,
     "nmt.training.loss": 4,
     "nmt.scoring": 5,
@@ -41,8 +40,8 @@ FLOORS = {
 }
 NO_TORCH = [
     "nmt.cli.common", "nmt.cli.prepare", "nmt.config.load", "nmt.data.prepare",
-    "nmt.data.segmenters", "nmt.data.vocab", "nmt.data.encoded", "nmt.run.lifecycle",
-    "nmt.run.metrics_log", "nmt.run.results", "nmt.runtime.distributed", "nmt.runtime.files",
+    "nmt.data.segmenters", "nmt.data.vocab", "nmt.data.encoded", "nmt.store.lifecycle",
+    "nmt.store.metrics_log", "nmt.store.results", "nmt.runtime.distributed", "nmt.runtime.files",
     "nmt.runtime.signals", "nmt.store.model",
 ]  # fmt: skip
 

@@ -15,8 +15,8 @@ from nmt.apps.plot import live_curve
 from nmt.apps.plot.live_curve import LiveCurve, live_view
 from nmt.config.load import dump_recipe
 from nmt.errors import Diverged, RunError, UserError
-from nmt.run.checkpoint import TrainState
-from nmt.run.results import read_summary
+from nmt.store.checkpoint import TrainState
+from nmt.store.results import read_summary
 from nmt.training.progress import LiveLine, Progress, Validation
 from tests.toy import toy_corpus, toy_recipe
 
@@ -136,7 +136,7 @@ def test_wrong_recipes_raise_user_errors(recipe, tmp_path, changes, message):
 
 
 def test_a_missing_tracker_is_reported_before_the_data_is_read(recipe, tmp_path, monkeypatch):
-    monkeypatch.setattr("nmt.run.metrics_log.importlib.util.find_spec", lambda name: None)
+    monkeypatch.setattr("nmt.store.metrics_log.importlib.util.find_spec", lambda name: None)
     values = values_of(recipe, out=str(tmp_path / "run"), data={"train": "none", "dev": "none"})
     with pytest.raises(UserError, match=r"train\.wandb: the package wandb is not installed"):
         nmt.train(values, ["train.wandb=toy"], quiet=True)
@@ -189,7 +189,7 @@ def test_a_diverged_training_raises(recipe, tmp_path):
     with pytest.raises(Diverged, match=message) as diverged:
         nmt.train(recipe, [f"out={run}", *rate, *more, "model.fixnorm=false"], quiet=True)
     assert max(map(len, str(diverged.value).splitlines())) < 250  # numbers are readable
-    summary = read_summary(nmt.run.folder.RunFolder(run))
+    summary = read_summary(nmt.store.folder.RunFolder(run))
     assert (summary["status"], summary["updates"]) == ("diverged", 4)
     with pytest.raises(RunError, match="diverged"):
         nmt.TrainingResult.read(run)

@@ -47,14 +47,14 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def body(args: argparse.Namespace) -> None:
     """Average the checkpoints, and print their dev scores and a command that uses the model."""
-    from nmt.run.folder import RunFolder
+    from nmt.store.folder import RunFolder
     from nmt.store.model import check_output
 
     run, output = RunFolder.open(args.run), Path(args.output)
     check_output(output, args.force)
-    from nmt.run.checkpoint import MODEL, average, dev_scores, find_checkpoint
-    from nmt.run.results import as_score
     from nmt.runtime.files import AGAIN, disk_errors
+    from nmt.store.checkpoint import MODEL, average, dev_scores, find_checkpoint
+    from nmt.store.results import as_score
 
     enable_gc()
     paths = [find_checkpoint(run, name) for name in dict.fromkeys(args.checkpoints)]

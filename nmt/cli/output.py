@@ -180,7 +180,7 @@ def _model_folder(output: Path) -> Path | None:
     Its files are those at its top and below SUBFOLDERS, except reports, figures, tables and
     packages; in other folders that a user makes there, anything may be replaced.
     """
-    from nmt.run.folder import MODEL_JSON, RunFolder
+    from nmt.store.folder import MODEL_JSON, RunFolder
 
     if output.suffix.lower() in NO_MODEL_FILES:
         return None

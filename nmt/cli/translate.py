@@ -400,8 +400,8 @@ def _signature(
 
     An input that cannot be read again, such as a pipe, is None.
     """
-    from nmt.run.folder import RunFolder
     from nmt.runtime.files import file_digest
+    from nmt.store.folder import RunFolder
 
     engine, parallel = translator.engine, _parallel_files(args)
     inputs = [args.input, *parallel.values()]

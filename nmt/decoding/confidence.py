@@ -23,8 +23,8 @@ from nmt.data.text import quantity
 from nmt.decoding.codec import BLANK, Translation
 from nmt.decoding.options import SearchOptions
 from nmt.errors import UserError
-from nmt.run.folder import RunFolder
 from nmt.runtime.files import read_text
+from nmt.store.folder import RunFolder
 from nmt.store.model import Model
 
 BEST = 100.0  # chrF of a blank line, which needs no review

@@ -43,8 +43,8 @@ from nmt.export.spec import (
     length_penalty_formula,
     require_ctranslate2,
 )
-from nmt.run.manifest import FileEntry, foreign, read_small, require_verified
 from nmt.runtime.files import atomic_folder, file_digest, write_synced
+from nmt.store.manifest import FileEntry, foreign, read_small, require_verified
 from nmt.store.model import (
     Description,
     Model,

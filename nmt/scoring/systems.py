@@ -15,11 +15,11 @@ from nmt.data.report import OtherForm
 from nmt.data.text import find_side, is_blank, read_lines
 from nmt.data.tokenizer import Moses
 from nmt.errors import UserError
-from nmt.run.folder import RunFolder
-from nmt.run.results import read_result
-from nmt.run.verify import require_scored
 from nmt.scoring.language import bleu_tokenizer, language_of_files, language_of_text
 from nmt.scoring.metrics import MODEL_WORDS, check_lines
+from nmt.store.folder import RunFolder
+from nmt.store.results import read_result
+from nmt.store.verify import require_scored
 
 if TYPE_CHECKING:
     from nmt.config.entries import HeldOutEntry

@@ -34,9 +34,9 @@ from nmt.data.text import quantity
 from nmt.data.vocab import FILE as VOCAB
 from nmt.data.vocab import Vocab
 from nmt.errors import UserError
-from nmt.run.folder import CONFIG, MODEL_JSON, RunFolder, require_translation, wrong_folder
-from nmt.run.manifest import FileEntry, NewerFormat, foreign, read_small, require_verified
 from nmt.runtime.files import REPLACED, atomic_folder, file_digest, read_text, write_synced
+from nmt.store.folder import CONFIG, MODEL_JSON, RunFolder, require_translation, wrong_folder
+from nmt.store.manifest import FileEntry, NewerFormat, foreign, read_small, require_verified
 from nmt.version import __version__
 
 FORMAT = 1

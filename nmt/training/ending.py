@@ -13,7 +13,8 @@ from typing import Any
 import torch
 
 from nmt.errors import UserError
-from nmt.run.checkpoint import (
+from nmt.runtime.memory import parameter_count
+from nmt.store.checkpoint import (
     Checkpoint,
     average_checkpoints,
     checkpoint_name,
@@ -22,11 +23,10 @@ from nmt.run.checkpoint import (
     read_fitting,
     replace_damaged_best,
 )
-from nmt.run.manifest import TrainState
-from nmt.run.results import as_score, format_number, write_summary
-from nmt.run.verify import SCORED, require_recipe, scored_hashes
-from nmt.runtime.memory import parameter_count
+from nmt.store.manifest import TrainState
+from nmt.store.results import as_score, format_number, write_summary
 from nmt.store.tensors import shapes_of
+from nmt.store.verify import SCORED, require_recipe, scored_hashes
 from nmt.training.evaluation import Evaluation
 from nmt.training.stopping import reason_to_finish
 from nmt.training.trainer import Trainer

@@ -32,10 +32,10 @@ from nmt.data.vocab import SPECIALS, TAG_MARK, UNK, Vocab
 from nmt.errors import UserError
 from nmt.model.linear import Linear
 from nmt.model.lora import add_lora, merge_lora
-from nmt.run.folder import RunFolder
-from nmt.run.parent import TextOfParent, open_parent, shown_differences
 from nmt.runtime.files import read_text, write_atomic
+from nmt.store.folder import RunFolder
 from nmt.store.model import Description, Model, read_model
+from nmt.store.parent import TextOfParent, open_parent, shown_differences
 from nmt.store.tensors import read_weights
 
 EMBED, SRC_EMBED, OUT_EMBED = "embed.weight", "src_embed.weight", "out_embed.weight"

@@ -13,19 +13,19 @@ from nmt.data.prepare import Prepared, prepare
 from nmt.data.segmenters import Segmenter, load_segmenter, text_hash
 from nmt.data.vocab import Vocab
 from nmt.errors import MachineError, UserError
-from nmt.run.checkpoint import (
+from nmt.runtime.device import resolve_precision
+from nmt.store.checkpoint import (
     MODEL,
     OPTIMIZER,
     Checkpoint,
     TrainState,
     load_checkpoint,
 )
-from nmt.run.folder import RunFolder
-from nmt.run.lifecycle import TrainingFolder
-from nmt.run.parent import TextOfParent
-from nmt.run.verify import require_text
-from nmt.runtime.device import resolve_precision
+from nmt.store.folder import RunFolder
+from nmt.store.lifecycle import TrainingFolder
+from nmt.store.parent import TextOfParent
 from nmt.store.tensors import require_fit, shapes_of
+from nmt.store.verify import require_text
 from nmt.training.init import require_same_parent
 from nmt.training.optimizer import optimizer_shapes
 from nmt.training.tasks import model_without_memory

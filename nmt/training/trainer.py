@@ -25,7 +25,9 @@ from nmt.errors import Diverged
 from nmt.model.base import ModelBase
 from nmt.model.cpu import kernels
 from nmt.model.cpu.matmul import onednn_matmul
-from nmt.run.checkpoint import (
+from nmt.runtime.distributed import World
+from nmt.runtime.memory import cached_products, limit_onednn_cache
+from nmt.store.checkpoint import (
     Checkpoint,
     TrainState,
     checkpoint_name,
@@ -33,12 +35,10 @@ from nmt.run.checkpoint import (
     save_checkpoint,
     write_run_model,
 )
-from nmt.run.folder import RunFolder
-from nmt.run.lifecycle import fixed_values
-from nmt.run.metrics_log import Logger
-from nmt.run.results import as_score
-from nmt.runtime.distributed import World
-from nmt.runtime.memory import cached_products, limit_onednn_cache
+from nmt.store.folder import RunFolder
+from nmt.store.lifecycle import fixed_values
+from nmt.store.metrics_log import Logger
+from nmt.store.results import as_score
 from nmt.training.cuda_graphs import Capture, CudaCapture, CudaGraphs
 from nmt.training.evaluation import Evaluation, Stopped
 from nmt.training.init import Transfer, choose_trained

@@ -23,9 +23,9 @@ from nmt.decoding.torch_engine import TorchEngine
 from nmt.decoding.translator import Translator
 from nmt.decoding.worker_pool import all_cores
 from nmt.model.transformer import Transformer
-from nmt.run.results import format_number
 from nmt.scoring.language import language_of_text
 from nmt.scoring.metrics import MODEL_WORDS, RESAMPLES, score, tokenized_bleu
+from nmt.store.results import format_number
 from nmt.training.evaluation import Evaluation, Stopped, score_line
 from nmt.training.task import Task
 

@@ -12,9 +12,9 @@ from nmt.cli.average import main
 from nmt.config.load import dump_recipe
 from nmt.config.recipe import Recipe
 from nmt.data.segmenters import text_hash
-from nmt.run.checkpoint import TrainState, save_checkpoint
-from nmt.run.folder import RunFolder
-from nmt.run.lifecycle import TrainingFolder
+from nmt.store.checkpoint import TrainState, save_checkpoint
+from nmt.store.folder import RunFolder
+from nmt.store.lifecycle import TrainingFolder
 from nmt.store.model import WEIGHTS, Model, save_text
 from nmt.store.tensors import read_tensors
 from tests.run_cases import RECIPE, SEGMENTER, VOCAB, flip, moments, same, weights

@@ -15,8 +15,8 @@ from nmt.cli.average import main as average
 from nmt.cli.translate import main as translate
 from nmt.decoding.codec import BLANK, Translation
 from nmt.decoding.confidence import Calibration, monotone_points, read_calibration
-from nmt.run.folder import RunFolder
 from nmt.scoring.metrics import sentence_scores
+from nmt.store.folder import RunFolder
 
 
 def translations(count: int, seed: int) -> tuple[list[Translation], np.ndarray]:

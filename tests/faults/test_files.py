@@ -14,13 +14,13 @@ from pathlib import Path
 import pytest
 
 from nmt.errors import MachineError, UserError
-from nmt.run import checkpoint as module
-from nmt.run.folder import RunFolder, update_of
-from nmt.run.lifecycle import TrainingFolder
-from nmt.run.metrics_log import MetricsLog
-from nmt.run.results import read_summary, write_summary
 from nmt.runtime import files
+from nmt.store import checkpoint as module
+from nmt.store.folder import RunFolder, update_of
+from nmt.store.lifecycle import TrainingFolder
+from nmt.store.metrics_log import MetricsLog
 from nmt.store.model import WEIGHTS, read_model
+from nmt.store.results import read_summary, write_summary
 from nmt.store.tensors import read_tensors
 from tests.run_cases import (
     FILES,

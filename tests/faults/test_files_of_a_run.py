@@ -17,12 +17,12 @@ from nmt.apps.evaluate import command as score
 from nmt.cli import average, train
 from nmt.errors import MachineError, UserError
 from nmt.export.engines import load_translator
-from nmt.run.checkpoint import load_checkpoint
-from nmt.run.folder import RunFolder
-from nmt.run.manifest import NewerFormat
-from nmt.run.results import read_summary
 from nmt.runtime import memory
+from nmt.store.checkpoint import load_checkpoint
+from nmt.store.folder import RunFolder
+from nmt.store.manifest import NewerFormat
 from nmt.store.model import WEIGHTS
+from nmt.store.results import read_summary
 from tests.run_cases import edit_model, flip
 
 

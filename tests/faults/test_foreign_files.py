@@ -13,8 +13,8 @@ import safetensors.torch
 import torch
 
 from nmt.errors import UserError
-from nmt.run import manifest as files
-from nmt.run.results import read_summary
+from nmt.store import manifest as files
+from nmt.store.results import read_summary
 from tests.run_cases import FILES, holds, load, resign, trained, weights
 
 

@@ -18,12 +18,12 @@ from nmt.cli.train import main
 from nmt.data import checks
 from nmt.data.segmenters import bpe
 from nmt.errors import MachineError
-from nmt.run import checkpoint as checkpoint_module
-from nmt.run.checkpoint import Checkpoint
-from nmt.run.folder import RunFolder
-from nmt.run.lifecycle import TrainingFolder
-from nmt.run.results import read_summary, write_summary
 from nmt.runtime import files
+from nmt.store import checkpoint as checkpoint_module
+from nmt.store.checkpoint import Checkpoint
+from nmt.store.folder import RunFolder
+from nmt.store.lifecycle import TrainingFolder
+from nmt.store.results import read_summary, write_summary
 from nmt.training import resume
 from nmt.training.trainer import Trainer
 from tests.run_cases import flip, resign

@@ -21,10 +21,10 @@ from nmt.data.tokenizer import Moses
 from nmt.data.vocab import Vocab
 from nmt.errors import UserError
 from nmt.export.engines import load_exported
-from nmt.run.folder import RunFolder
-from nmt.run.metrics_log import MetricsLog
-from nmt.run.results import read_metrics, read_summary
 from nmt.runtime.files import SMALL, file_digest
+from nmt.store.folder import RunFolder
+from nmt.store.metrics_log import MetricsLog
+from nmt.store.results import read_metrics, read_summary
 from nmt.training.init import require_same_parent
 from tests.run_cases import trained
 from tests.toy import toy_corpus, toy_recipe

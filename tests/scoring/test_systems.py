@@ -10,9 +10,9 @@ import pytest
 from sacremoses import MosesDetokenizer
 
 from nmt.errors import UserError
-from nmt.run.folder import RunFolder
 from nmt.scoring.metrics import tokenized_bleu
 from nmt.scoring.systems import Systems, from_files, from_runs
+from nmt.store.folder import RunFolder
 from tests.scoring.runs import make_run, write_lines
 
 PLAIN = ['He said, "it\'s fine."', "Rock & roll (50%), isn't it?", "A well-known fact.", "Yes!"]

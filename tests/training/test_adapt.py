@@ -20,8 +20,8 @@ from nmt.config.model import model_config
 from nmt.data.vocab import SPECIALS, UNK
 from nmt.errors import UserError
 from nmt.model.transformer import Transformer
-from nmt.run.checkpoint import load_checkpoint
-from nmt.run.folder import RunFolder
+from nmt.store.checkpoint import load_checkpoint
+from nmt.store.folder import RunFolder
 from nmt.store.model import Model
 from nmt.training.trainer import Trainer
 from tests.test_resume import terminate_after

@@ -12,8 +12,8 @@ import nmt
 from nmt.cli import average
 from nmt.cli.train import main
 from nmt.errors import UserError
-from nmt.run.checkpoint import load_checkpoint, read_checkpoint
-from nmt.run.folder import RunFolder
+from nmt.store.checkpoint import load_checkpoint, read_checkpoint
+from nmt.store.folder import RunFolder
 from nmt.store.model import Model
 from nmt.store.tensors import read_weights
 from nmt.training import loss

@@ -25,10 +25,10 @@ from nmt.data.segmenters import load_segmenter, segmenter_hash
 from nmt.data.vocab import BOS, EOS, PAD, UNK, Vocab
 from nmt.errors import UserError
 from nmt.model.transformer import Transformer
-from nmt.run.checkpoint import load_checkpoint
-from nmt.run.folder import RunFolder
-from nmt.run.parent import TextOfParent, with_keys_of_parent
+from nmt.store.checkpoint import load_checkpoint
+from nmt.store.folder import RunFolder
 from nmt.store.model import Description, Model
+from nmt.store.parent import TextOfParent, with_keys_of_parent
 from nmt.store.tensors import read_weights
 from nmt.training.init import Parent, Transfer, freeze, make_transfer
 from nmt.training.trainer import Trainer
@@ -499,7 +499,7 @@ def test_model_keys_that_a_recipe_does_not_set_are_those_of_the_parent(digits, t
 
 def test_each_model_key_either_belongs_to_the_parent_or_to_the_run():
     """A key that decides what weights compute, or the shape of the model, is the parent's."""
-    from nmt.run.parent import OWN_MODEL_KEYS
+    from nmt.store.parent import OWN_MODEL_KEYS
     from nmt.training.init import ADDITIONS, SAME_FUNCTION
 
     assert OWN_MODEL_KEYS.isdisjoint({*SAME_FUNCTION, *ADDITIONS, "enc_layers", "dec_layers"})

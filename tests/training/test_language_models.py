@@ -24,12 +24,12 @@ from nmt.cli.train import main
 from nmt.config.load import load_recipe
 from nmt.data.prepare import prepare
 from nmt.errors import UserError
-from nmt.run.checkpoint import Checkpoint, load_checkpoint
-from nmt.run.folder import RunFolder
-from nmt.run.lifecycle import TrainingFolder
-from nmt.run.metrics_log import MetricsLog
-from nmt.run.results import read_result, read_summary
 from nmt.runtime.distributed import World
+from nmt.store.checkpoint import Checkpoint, load_checkpoint
+from nmt.store.folder import RunFolder
+from nmt.store.lifecycle import TrainingFolder
+from nmt.store.metrics_log import MetricsLog
+from nmt.store.results import read_result, read_summary
 from nmt.training.tasks import make_task
 from nmt.training.trainer import Trainer
 from tests.export.cases import model_folder

@@ -19,19 +19,19 @@ from nmt.data.batches import PlannedBatch, UpdateBatches, collate
 from nmt.decoding.translator import Translator
 from nmt.errors import Diverged
 from nmt.model.cpu.active_rows import ActiveRows
-from nmt.run import checkpoint as checkpoint_module
-from nmt.run.checkpoint import (
+from nmt.runtime import memory
+from nmt.scoring.metrics import Score
+from nmt.store import checkpoint as checkpoint_module
+from nmt.store.checkpoint import (
     Checkpoint,
     average_checkpoints,
     load_checkpoint,
     read_checkpoint,
 )
-from nmt.run.folder import RunFolder
-from nmt.run.manifest import IntervalState
-from nmt.run.results import format_number, read_metrics, read_result, read_summary
-from nmt.runtime import memory
-from nmt.scoring.metrics import Score
+from nmt.store.folder import RunFolder
+from nmt.store.manifest import IntervalState
 from nmt.store.model import Model
+from nmt.store.results import format_number, read_metrics, read_result, read_summary
 from nmt.store.tensors import read_weights
 from nmt.training import progress as progress_module
 from nmt.training import trainer as trainer_module

@@ -15,11 +15,11 @@ from nmt.data.bitext import held_out_entries
 from nmt.data.text import is_blank, quantity
 from nmt.decoding.confidence import LIMITS, Calibration, search_settings
 from nmt.errors import UserError
-from nmt.run.folder import RunFolder
 from nmt.runtime.files import AGAIN, write_atomic
 from nmt.runtime.progress import progress_bar
 from nmt.scoring.metrics import sentence_scores
 from nmt.scoring.systems import from_runs
+from nmt.store.folder import RunFolder
 from nmt.store.model import Model
 
 GOOD = (30, 50, 70)  # chrF that a line should reach

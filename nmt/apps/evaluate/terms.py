@@ -11,9 +11,9 @@ from nmt.data.bitext import read_in_form
 from nmt.data.glossary import Term
 from nmt.data.text import find_side
 from nmt.decoding.glossary import glossary_of, has_form
-from nmt.run.folder import RunFolder
 from nmt.runtime.progress import progress_bar
 from nmt.scoring.systems import Systems, find_set
+from nmt.store.folder import RunFolder
 
 REFERENCE = "reference"
 

@@ -11,7 +11,7 @@ from io import BytesIO
 from typing import Any
 
 from nmt.apps.plot.figures import COLORS, STYLE
-from nmt.run.results import as_score
+from nmt.store.results import as_score
 from nmt.training.progress import LiveLine, LiveView, Progress
 
 SHARE = 0.02  # of the time between validations may be spent on drawing

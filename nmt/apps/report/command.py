@@ -114,7 +114,7 @@ def _print_table(args: argparse.Namespace) -> None:
     from nmt.apps.sweep.results import predictions_by_group
     from nmt.apps.sweep.variants import load_variants
     from nmt.apps.tables import tsv
-    from nmt.run.predictions import not_comparable
+    from nmt.store.predictions import not_comparable
 
     if len(args.paths) > 1:
         raise UserError("--table takes one file of variants", fix="name one file")
@@ -146,7 +146,7 @@ def _print_table(args: argparse.Namespace) -> None:
 
 
 def _row(variant: Variant, runs: str | None, run: Path) -> dict[str, Cell]:
-    from nmt.run.results import read_result
+    from nmt.store.results import read_result
 
     printed = {f"{name}_printed": variant.paper.get(name) for name in ("dev", "ppl", "test")}
     names = {"variant": variant.name, "about": variant.about, "runs": runs}

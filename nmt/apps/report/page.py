@@ -28,11 +28,11 @@ from nmt.apps.report.recipes import key_rows
 from nmt.apps.report.runs import ReportedRun
 from nmt.data.text import quantity
 from nmt.errors import NmtError
-from nmt.run.predictions import different_predictions, not_comparable
 from nmt.runtime.files import AGAIN, replace_surrogates, write_atomic
 from nmt.runtime.progress import counted
 from nmt.scoring.metrics import METRICS, RESAMPLES, SIGNIFICANCE_LEVEL, Comparison, Score
 from nmt.store.model import read_parent
+from nmt.store.predictions import different_predictions, not_comparable
 from nmt.version import __version__
 
 TEMPLATES = Path(__file__).parent / "templates"

@@ -204,7 +204,7 @@ def model_names(runs: Sequence[str]) -> dict[str, str]:
 
     A name is that of the folder. A model inside a run folder also has the name of the run.
     """
-    from nmt.run.folder import RunFolder
+    from nmt.store.folder import RunFolder
 
     names: dict[str, str] = {}
     for run in runs:

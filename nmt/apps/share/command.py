@@ -61,7 +61,7 @@ def requested(
 def _write(model: Model, output: Path, args: argparse.Namespace) -> None:
     if args.hub:
         from nmt.apps.share.hub import export_hub
-        from nmt.run.folder import RunFolder
+        from nmt.store.folder import RunFolder
 
         run = RunFolder(args.run) if model.path != Path(args.run) else None
         export_hub(model, run, output, args.quantization, args.force, args.license, args.example)

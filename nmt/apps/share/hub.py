@@ -23,10 +23,10 @@ from nmt.data.text import find_side, read_lines
 from nmt.errors import RunError, UserError
 from nmt.export.folder import packages, write_export
 from nmt.export.spec import check_supported, require_ctranslate2
-from nmt.run.folder import RunFolder
-from nmt.run.results import read_summary
 from nmt.runtime.files import read_text
+from nmt.store.folder import RunFolder
 from nmt.store.model import Model, check_output, output_folder
+from nmt.store.results import read_summary
 from nmt.store.tensors import read_weights
 
 EXAMPLES = 3

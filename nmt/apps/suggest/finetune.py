@@ -40,10 +40,10 @@ from nmt.data.languages import base_language
 from nmt.data.text import quantity
 from nmt.data.vocab import SPECIALS
 from nmt.errors import UserError
-from nmt.run.parent import TextOfParent, with_keys_of_parent
 from nmt.runtime.files import human_bytes
 from nmt.runtime.memory import free_memory, memory_to_train, parameter_count
 from nmt.store.model import Description, Model
+from nmt.store.parent import TextOfParent, with_keys_of_parent
 from nmt.training.tasks import model_without_memory
 
 PASSES = 5  # over the training data, at most: not measured

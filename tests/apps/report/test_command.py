@@ -11,9 +11,9 @@ import pytest
 from nmt.apps.report import command as report
 from nmt.apps.sweep.variants import load_variants
 from nmt.cli import train
-from nmt.run.folder import RunFolder
-from nmt.run.lifecycle import TrainingFolder
-from nmt.run.results import RunResult, read_result, read_summary
+from nmt.store.folder import RunFolder
+from nmt.store.lifecycle import TrainingFolder
+from nmt.store.results import RunResult, read_result, read_summary
 from tests.toy import toy_corpus, toy_recipe
 
 FILE = """\

@@ -22,8 +22,8 @@ from nmt.apps.report.outputs import Outputs, text_direction
 from nmt.apps.report.page import _title, relative_paths, render
 from nmt.apps.report.runs import read_runs
 from nmt.cli import train
-from nmt.run.folder import RunFolder
-from nmt.run.results import read_summary, write_summary
+from nmt.store.folder import RunFolder
+from nmt.store.results import read_summary, write_summary
 from tests import final_reports
 from tests.apps.report.conftest import HEBREW, HOSTILE
 from tests.apps.report.page import Page

@@ -19,8 +19,8 @@ from nmt.data.text import find_side
 from nmt.decoding.translator import Translator
 from nmt.errors import UserError
 from nmt.export.engines import load_translator
-from nmt.run.folder import RunFolder
-from nmt.run.results import read_summary
+from nmt.store.folder import RunFolder
+from nmt.store.results import read_summary
 from tests.toy import lines_of_digits, toy_corpus, toy_recipe
 
 pytest.importorskip("ctranslate2")

@@ -22,9 +22,9 @@ from nmt.apps.sweep import command as sweep
 from nmt.apps.sweep import pool
 from nmt.apps.sweep.plan import PlannedRun
 from nmt.apps.sweep.pool import Display
-from nmt.run.lock import FolderLock
 from nmt.runtime.signals import PARENT
 from nmt.scoring.metrics import score
+from nmt.store.lock import FolderLock
 from tests.apps.sweep import forked
 from tests.text_toy import text_corpus, text_recipe
 from tests.toy import toy_corpus, toy_recipe

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 import torch
 
-from nmt.run.lifecycle import TrainingFolder
-from nmt.run.metrics_log import MetricsLog
+from nmt.store.lifecycle import TrainingFolder
+from nmt.store.metrics_log import MetricsLog
 from tests.run_cases import RECIPE
 
 

@@ -7,7 +7,7 @@ and JSON, without pickle::
     u000123/manifest.json       sizes and SHA-256 of these files, versions that wrote them
 
 It is written under a temporary name, flushed and renamed, so each name is complete. It may come
-from another person, so nothing in it is trusted (see ``nmt.run.manifest``).
+from another person, so nothing in it is trusted (see ``nmt.store.manifest``).
 """
 
 from __future__ import annotations
@@ -30,8 +30,19 @@ from nmt.data.segmenters import Segmenter, load_segmenter
 from nmt.data.vocab import Vocab
 from nmt.errors import RunError, UserError, printable
 from nmt.model.lora import merge_lora
-from nmt.run.folder import RunFolder, update_of
-from nmt.run.manifest import (
+from nmt.runtime.files import (
+    REPLACED,
+    TEMPORARY,
+    atomic_folder,
+    clear_leftovers,
+    disk_errors,
+    require_space,
+    temporary,
+    write_synced,
+)
+from nmt.runtime.progress import counted
+from nmt.store.folder import RunFolder, update_of
+from nmt.store.manifest import (
     FORMAT,
     MANIFEST,
     MANIFEST_TYPE,
@@ -46,19 +57,6 @@ from nmt.run.manifest import (
     read_manifest,
     read_state,
 )
-from nmt.run.results import as_score
-from nmt.run.verify import require_recipe, require_text
-from nmt.runtime.files import (
-    REPLACED,
-    TEMPORARY,
-    atomic_folder,
-    clear_leftovers,
-    disk_errors,
-    require_space,
-    temporary,
-    write_synced,
-)
-from nmt.runtime.progress import counted
 from nmt.store.model import (
     WEIGHTS,
     Description,
@@ -68,6 +66,7 @@ from nmt.store.model import (
     read_parent,
     save_text,
 )
+from nmt.store.results import as_score
 from nmt.store.tensors import (
     Shapes,
     non_finite,
@@ -77,6 +76,7 @@ from nmt.store.tensors import (
     shapes_of,
     write_tensors,
 )
+from nmt.store.verify import require_recipe, require_text
 from nmt.version import __version__
 
 

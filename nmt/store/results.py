@@ -12,8 +12,8 @@ from typing import Annotated, Any, TypeAlias
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from nmt.run.folder import RunFolder, is_average
 from nmt.runtime.files import LARGE, read_text, write_atomic
+from nmt.store.folder import RunFolder, is_average
 
 SEAL = "sha256"  # key of summary.json: of its other values
 LOWER_IS_BETTER = ("ppl", "word_ppl", "ter")

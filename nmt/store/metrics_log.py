@@ -16,8 +16,8 @@ from tqdm import tqdm
 
 from nmt.config.recipe import Recipe, TrainConfig
 from nmt.errors import MachineError, UserError, install_fix, printable
-from nmt.run.folder import RunFolder
 from nmt.runtime.files import LARGE, append_line, disk_errors, read_text, write_atomic
+from nmt.store.folder import RunFolder
 
 
 class Logger:

@@ -10,7 +10,7 @@ from nmt.config.load import changed_keys
 from nmt.data.cache import NOISE_KEYS
 from nmt.data.vocab import Vocab
 from nmt.errors import UserError
-from nmt.run.folder import RunFolder
+from nmt.store.folder import RunFolder
 
 # keys that decide what a model predicts, besides the group segment
 PREDICTIONS = ("task", "data.block", "data.tokenized", "data.normalize")

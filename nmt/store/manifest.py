@@ -88,7 +88,7 @@ class TrainState:
         epoch: number of the batch plan, which is the number of completed passes over the data.
         next_batch: index in that plan of the first batch not used yet.
         history: (update, dev score) of each validation; schedules replay it. Higher is better: a
-            perplexity is negated (``nmt.run.results.as_score``).
+            perplexity is negated (``nmt.store.results.as_score``).
         best_update: update of the best dev score.
         seconds: training time of all starts together.
         target_tokens: target tokens trained on, EOS included.

@@ -20,7 +20,7 @@ from nmt.data.cache import NOISE_KEYS
 from nmt.data.segmenters import Segmenter, load_segmenter
 from nmt.data.vocab import Vocab
 from nmt.errors import UserError
-from nmt.run.folder import RunFolder
+from nmt.store.folder import RunFolder
 from nmt.store.model import Description, Model
 
 

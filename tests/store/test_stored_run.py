@@ -17,8 +17,8 @@ from nmt.apps.evaluate import command as score
 from nmt.cli import train
 from nmt.decoding.translator import Translator
 from nmt.errors import UserError
-from nmt.run.folder import RunFolder
-from nmt.run.results import read_result
+from nmt.store.folder import RunFolder
+from nmt.store.results import read_result
 
 pytestmark = pytest.mark.cpu  # scores, translations and losses of another processor
 

@@ -26,9 +26,9 @@ from pathlib import Path
 from nmt.config.load import stored_recipe
 from nmt.config.recipe import Recipe
 from nmt.errors import UserError
-from nmt.run.lock import FolderLock
 from nmt.runtime.files import REPLACED, disk_errors, read_text
 from nmt.runtime.missing import missing_fix
+from nmt.store.lock import FolderLock
 
 CHECKPOINT_NAME = re.compile(r"u(\d{6,12})(-avg\d{1,4})?")
 CONFIG, MODEL_JSON = MARKERS = ("config.yaml", "model.json")

@@ -9,9 +9,9 @@ from typing import Any, ClassVar
 import pytest
 
 from nmt.errors import MachineError, UserError
-from nmt.run import metrics_log
-from nmt.run.lifecycle import TrainingFolder
-from nmt.run.metrics_log import TensorBoard, WeightsAndBiases, require_trackers, trackers_of
+from nmt.store import metrics_log
+from nmt.store.lifecycle import TrainingFolder
+from nmt.store.metrics_log import TensorBoard, WeightsAndBiases, require_trackers, trackers_of
 from tests.run_cases import RECIPE, recipe
 
 

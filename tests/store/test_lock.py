@@ -9,8 +9,8 @@ import filelock
 import pytest
 
 from nmt.errors import MachineError
-from nmt.run.lock import FolderLock
 from nmt.runtime.files import write_atomic
+from nmt.store.lock import FolderLock
 
 
 def hold_in_child(folder) -> int:

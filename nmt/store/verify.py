@@ -15,12 +15,12 @@ from nmt.config.errors import format_value
 from nmt.data.segmenters import Segmenter, text_hash
 from nmt.data.vocab import Vocab
 from nmt.errors import UserError
-from nmt.run.folder import CHECKPOINT_NAME, RunFolder
-from nmt.run.lifecycle import fixed_values
-from nmt.run.manifest import TrainState
-from nmt.run.results import read_summary
 from nmt.runtime.files import file_digest
+from nmt.store.folder import CHECKPOINT_NAME, RunFolder
+from nmt.store.lifecycle import fixed_values
+from nmt.store.manifest import TrainState
 from nmt.store.model import Description, Model
+from nmt.store.results import read_summary
 
 SCORED = "files"  # key of summary.json
 

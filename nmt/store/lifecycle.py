@@ -9,11 +9,11 @@ from typing import Any
 from nmt.config.load import changed_keys, dump_recipe, recipe_values
 from nmt.config.recipe import Recipe
 from nmt.errors import MachineError, UserError
-from nmt.run import lock
-from nmt.run.folder import RunFolder, children
-from nmt.run.lock import FolderLock
-from nmt.run.results import read_summary
 from nmt.runtime.files import OTHER_RUN, TEMPORARY, clear_leftovers, disk_errors, write_atomic
+from nmt.store import lock
+from nmt.store.folder import RunFolder, children
+from nmt.store.lock import FolderLock
+from nmt.store.results import read_summary
 
 # Keys that a resumed run may change: they decide how long, where and how exactly it runs.
 # The content of corpora is compared separately, so the paths of their entries may change.

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from nmt.run.folder import RunFolder
-from nmt.run.lifecycle import TrainingFolder
-from nmt.run.results import read_result, write_summary
+from nmt.store.folder import RunFolder
+from nmt.store.lifecycle import TrainingFolder
+from nmt.store.results import read_result, write_summary
 from tests.run_cases import RECIPE, recipe, trained
 
 DEV = [

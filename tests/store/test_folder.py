@@ -7,10 +7,10 @@ import pytest
 
 from nmt.config.load import dump_recipe
 from nmt.errors import UserError
-from nmt.run.checkpoint import load_checkpoint
-from nmt.run.folder import RunFolder
-from nmt.run.lifecycle import TrainingFolder
-from nmt.run.results import read_summary, write_summary
+from nmt.store.checkpoint import load_checkpoint
+from nmt.store.folder import RunFolder
+from nmt.store.lifecycle import TrainingFolder
+from nmt.store.results import read_summary, write_summary
 from tests.run_cases import RECIPE, recipe, same, save, trained, update_of_model, weights
 
 

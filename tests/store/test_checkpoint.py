@@ -8,7 +8,7 @@ import safetensors.torch
 import torch
 
 from nmt.errors import RunError, UserError
-from nmt.run.checkpoint import (
+from nmt.store.checkpoint import (
     TrainState,
     average_checkpoints,
     find_checkpoint,
@@ -17,9 +17,9 @@ from nmt.run.checkpoint import (
     save_checkpoint,
     space_needed,
 )
-from nmt.run.folder import RunFolder
-from nmt.run.lifecycle import TrainingFolder
-from nmt.run.manifest import IntervalState
+from nmt.store.folder import RunFolder
+from nmt.store.lifecycle import TrainingFolder
+from nmt.store.manifest import IntervalState
 from tests.run_cases import RECIPE, moments, same, save, state, trained, weights
 
 
