@@ -488,10 +488,10 @@ class DecodeConfig(ConfigBase):
     fairseq, transformers and CTranslate2, where n counts a target tag too"""
     max_len_offset: int = key(50, "V, A", ge=1, le=10_000)
     """maximum length of a translation in subwords: length of the source plus this"""
-    stop_rule: Literal["bound", "count"] = key("bound", "A")
-    """when the search of a sentence ends: bound = when no unfinished hypothesis can become the
-    best; count = when as many hypotheses as the beam size have ended, as in fairseq and
-    CTranslate2"""
+    stop_rule: Literal["bound", "count"] = key("count", "O, A")
+    """when the search of a sentence ends: count = when as many hypotheses as the beam size have
+    ended, as in fairseq and CTranslate2; bound = when no unfinished hypothesis can become the
+    best"""
     allow_unk: bool = key(False, "A")
     """true = translations may contain UNK"""
     batch_tokens: int = key(16384, "O", ge=1, le=1_000_000_000)

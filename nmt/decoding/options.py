@@ -127,8 +127,6 @@ EXCLUDES = {
     ("sample", "glossary"): "required phrases need a beam search",
     ("mbr", "reverse_weight"): "both choose among the candidates",
     ("stop_rule", "sample"): "samples end by themselves",
-    ("stop_rule", "require"): "required phrases always end by the rule bound",
-    ("stop_rule", "glossary"): "required phrases always end by the rule bound",
 }
 # the options of given translations, which are not searched
 SCORING_OPTIONS = {

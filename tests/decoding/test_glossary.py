@@ -262,7 +262,6 @@ def test_other_constraints_and_terms_hold_together():
         ([("pan", "▁x")], {}, r"U\+2581"),
         ([("pan",)], {}, "glossary"),
         ([("pan", "x")], {"sample": True}, "sample cannot be combined with glossary"),
-        ([("pan", "x")], {"stop_rule": "count"}, "stop_rule cannot be combined with glossary"),
     ],
 )
 def test_wrong_glossaries(glossary, options, message):

@@ -127,8 +127,7 @@ def from_translator(translator: Translator, **options: Any) -> Translate:
     """
     checked = translator.check_options(options)
     can_align = _is_allowed(lambda: translator.check_options({**options, "align": True}))
-    bound = {**options, "stop_rule": "bound"}  # the rule of a search with required phrases
-    can_require = _is_allowed(lambda: translator.check_options(bound, {"require"}))
+    can_require = _is_allowed(lambda: translator.check_options(options, {"require"}))
     codec, target_codec = translator.codec, translator.codec.for_tag(checked.target_tag)
 
     def result(line: str, best: Translation, align: bool) -> Translated:
@@ -146,7 +145,7 @@ def from_translator(translator: Translator, **options: Any) -> Translate:
         if require is not None:
             if not can_require:
                 return None
-            given = {**given, "stop_rule": "bound", "require": require}
+            given = {**given, "require": require}
         found = translator.stream(lines, **given)
         return [result(line, best[0], align) for line, best in zip(lines, found, strict=True)]
 

@@ -232,7 +232,7 @@ def _through_queue(document: Document, limits: Limits, stop: Callable[[], None])
             some = short[start : start + size]
             options = dict(document.options)
             if require is not None:
-                options |= {"stop_rule": "bound", "require": [require[index] for index in some]}
+                options["require"] = [require[index] for index in some]
             if align and model.align:
                 options["align"] = True
             results = search([lines[index] for index in some], options)

@@ -40,7 +40,7 @@ class ServedModel:
         self.name, self.translator, self.engine = name, translator, engine
         self.scores, self.align = (self._supports({key: True}) for key in ("token_scores", "align"))
         self.glossary = self._supports({"glossary": [("a", "b")]})
-        self.require = self._supports({"stop_rule": "bound"}, {"require"})
+        self.require = self._supports({}, {"require"})
         self.batcher = Batcher(self.translate, limits.batch, limits.queue, observe)
 
     def _supports(self, given: dict[str, Any], constraints: Set[str] = frozenset()) -> bool:

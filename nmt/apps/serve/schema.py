@@ -27,8 +27,8 @@ MEANINGS = {
     "n^length_alpha. Default: that of the model.",
     "max_len_offset": "A translation has at most as many subwords as its source and this number. "
     f"Allowed: an integer of at least 1 and at most {HIGHEST_OFFSET}.",
-    "stop_rule": "When the search ends. bound: when no unfinished hypothesis can become the best. "
-    "count: when as many hypotheses as the beam size have ended. Default: bound.",
+    "stop_rule": "When the search ends. count: when as many hypotheses as the beam size have "
+    "ended. bound: when no unfinished hypothesis can become the best. Default: that of the model.",
     "allow_unk": "Whether a translation may contain UNK.",
     "n_best": "Number of translations of each line. Default: 1.",
     "sample": "Sample each token from the distribution of the model, instead of searching. "
