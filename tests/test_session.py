@@ -197,7 +197,6 @@ def test_a_diverged_training_raises(recipe, tmp_path):
 
 def test_nothing_is_forked_unless_asked(recipe, tmp_path, monkeypatch):
     from nmt.data import workers
-    from nmt.decoding import torch_engine
 
     def refuse() -> int:
         raise AssertionError("a process was forked")
@@ -205,9 +204,6 @@ def test_nothing_is_forked_unless_asked(recipe, tmp_path, monkeypatch):
     monkeypatch.setattr(workers, "MIN_PARALLEL_CHUNKS", 1)
     monkeypatch.setattr(workers, "CHUNK", 10)
     monkeypatch.setattr(workers, "available_cpus", lambda: 2)
-    monkeypatch.setattr("nmt.decoding.worker_pool.available_cpus", lambda: 2)
-    monkeypatch.setattr("nmt.decoding.worker_pool.num_threads", lambda: 2)
-    monkeypatch.setattr(torch_engine, "MIN_PARALLEL_SIZE", 1)
     monkeypatch.setattr(os, "fork", refuse)
     values = values_of(recipe, out=str(tmp_path / "one" / "run"))
     nmt.train(values, ["train.max_validations=1"], quiet=True)

@@ -1,25 +1,26 @@
-"""The engine of this toolkit: search and scores with torch, in batches that fit in memory.
+"""The reference engine: search and scores with torch, in batches that fit in memory.
 
-``load_model`` and ``check_same_text`` load what a translator needs of models.
+``load_engine`` loads it for one or several models.
 """
 
 from __future__ import annotations
 
-import contextlib
 import functools
 import hashlib
-from collections.abc import Generator, Sequence, Set
+import sys
+from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
-from typing import TypeAlias
 
 import torch
 
 from nmt.data.batches import collate_sources
 from nmt.data.segmenters import segmenter_hash, text_hash
 from nmt.data.vocab import BOS, PAD, UNK
-from nmt.decoding.batching import HalvingBatcher, balanced_batches
+from nmt.decoding.batching import HalvingBatcher
 from nmt.decoding.codec import TextCodec, codec_of
 from nmt.decoding.engine import (
+    MAX_TARGET_PIECES,
     EncodedPair,
     Hypothesis,
     ModelInfo,
@@ -28,26 +29,19 @@ from nmt.decoding.engine import (
     SearchInput,
     Stop,
     TokenScores,
-    ignore,
     info_of,
 )
 from nmt.decoding.ensemble import Ensemble
-from nmt.decoding.forced import MAX_TARGET_PIECES, forced_decode
+from nmt.decoding.forced import forced_decode
 from nmt.decoding.logits_processors import logits_processors
 from nmt.decoding.options import SearchOptions
 from nmt.decoding.search import beam_search
 from nmt.decoding.strategies import selection_strategy
-from nmt.decoding.worker_pool import CAN_FORK, WorkerPool, check_workers
 from nmt.errors import UserError
-from nmt.model.cpu import kernels
 from nmt.model.transformer import Transformer
+from nmt.runtime.device import DTYPES, emulation_note, resolve_device, resolve_precision
 from nmt.store.model import Model, read_model
 from nmt.store.tensors import empty_model, read_weights
-
-Job: TypeAlias = tuple[Sequence[SearchInput], SearchOptions]
-BatchResults: TypeAlias = Generator[tuple[range, list[list[Hypothesis]]], None, None]
-
-MIN_PARALLEL_SIZE = 4096  # pieces x beam of a call for which it pays to start worker processes
 
 
 class TorchEngine:
@@ -55,8 +49,6 @@ class TorchEngine:
 
     Args:
         model: on the device.
-        workers: processes that search on a CPU; 1 = only this one. More are forked, on Linux. They
-            live as long as this object if the weights cannot change, else for one call.
     """
 
     name = "torch"
@@ -67,19 +59,17 @@ class TorchEngine:
         codec: TextCodec,
         device: torch.device,
         precision: str = "fp32",
-        workers: int = 1,
     ) -> None:
-        self.model, self.codec, self.device = model, codec, device
-        self.precision, self.workers = precision, check_workers(workers)
+        self.model, self.codec, self.device, self.precision = model, codec, device, precision
         positions = MAX_TARGET_PIECES if model.longest is None else model.longest - 2  # tag, EOS
         self.longest_target = min(MAX_TARGET_PIECES, positions)
         self._allowed_ids = model.allowed.nonzero()[:, 0]
         self._search_batcher = HalvingBatcher(device)
         self._forced_batcher = HalvingBatcher(device)
-        self._pool: WorkerPool[Job, list[list[Hypothesis]]] = WorkerPool()
 
-    def check_options(self, options: SearchOptions, constraints: Set[str]) -> None:
-        """Allow all options."""
+    def lacks(self, options: SearchOptions) -> list[str]:
+        """Support all options."""
+        return []
 
     def model_hash(self) -> str:
         """Compute the SHA-256 of the weights, the vocabulary and the segmenter."""
@@ -102,7 +92,7 @@ class TorchEngine:
     ) -> list[list[Hypothesis]]:
         """Search inputs in batches of similar length, the longest first.
 
-        ``stop`` is called between two positions, and while worker processes search.
+        ``stop`` is called between two positions.
         """
         if self.model.training:  # the call visits every module, which takes time for each sentence
             self.model.eval()
@@ -110,47 +100,14 @@ class TorchEngine:
         results: list[list[Hypothesis]] = [[] for _ in inputs]
         ordered = [inputs[row] for row in order]
         sizes = [(len(sentence.ids) + 1) * options.beam for sentence in ordered]
-        on_cpu, size = self.device.type == "cpu", sum(sizes)
-        if on_cpu:
-            kernels.load_if_worthwhile(size)
-        in_workers = on_cpu and self.workers > 1 and CAN_FORK
-        if in_workers and len(inputs) > 1 and size >= MIN_PARALLEL_SIZE:
-            batches = self._search_in_workers(ordered, sizes, options, stop)
-        else:
-            search = functools.partial(self._search_batch, options=options, stop=stop)
-            batches = self._search_batcher.map(search, ordered, sizes, options.batch_tokens)
-        with contextlib.closing(batches):
-            for batch, batch_hypotheses in batches:
-                rows = order[batch.start : batch.stop]
-                for row, hypotheses in zip(rows, batch_hypotheses, strict=True):
-                    results[row] = hypotheses
-                progress(sum(inputs[row].part == 0 for row in rows))
+        search = functools.partial(self._search_batch, options=options, stop=stop)
+        batches = self._search_batcher.map(search, ordered, sizes, options.batch_tokens)
+        for batch, batch_hypotheses in batches:
+            rows = order[batch.start : batch.stop]
+            for row, hypotheses in zip(rows, batch_hypotheses, strict=True):
+                results[row] = hypotheses
+            progress(sum(inputs[row].part == 0 for row in rows))
         return results
-
-    def _search_in_workers(
-        self,
-        inputs: Sequence[SearchInput],
-        sizes: Sequence[int],
-        options: SearchOptions,
-        stop: Stop,
-    ) -> BatchResults:
-        kernels.load()  # once, not in each process
-        batches = balanced_batches(sizes, options.batch_tokens, self.workers)
-        jobs = [(inputs[batch.start : batch.stop], options) for batch in batches]
-        keep = bool(self.model.for_inference)
-        results = self._pool.map(
-            self._search_job,
-            jobs,
-            self.workers if keep else min(self.workers, len(jobs)),
-            known=(self.model, self.codec),
-            keep=keep,
-            stop=stop,
-        )
-        with contextlib.closing(results):
-            yield from zip(batches, results, strict=True)
-
-    def _search_job(self, job: Job) -> list[list[Hypothesis]]:
-        return self._search_batch(*job, stop=ignore)  # the parent kills the worker instead
 
     def _search_batch(
         self, inputs: Sequence[SearchInput], options: SearchOptions, stop: Stop
@@ -196,6 +153,22 @@ class TorchEngine:
 
 
 # ---------------------------------------------------------------- models
+
+
+def load_engine(
+    runs: Sequence[str | Path], device: str, precision: str
+) -> tuple[TorchEngine, TextCodec, ModelInfo]:
+    """Load a model, or several as an ensemble; see ``Translator.load``."""
+    resolved = resolve_device(device)
+    precision = resolve_precision(precision, resolved)
+    if note := emulation_note(precision, resolved):
+        print(f"note: {note}", file=sys.stderr)
+    loaded, codecs, infos = zip(*map(load_model, runs), strict=True)
+    check_same_text(runs, codecs)
+    models = [m.to(resolved).prepare_for_inference(DTYPES[precision]) for m in loaded]
+    model = models[0] if len(models) == 1 else Ensemble(models)
+    info = replace(infos[0], source=", ".join(str(info.source) for info in infos))
+    return TorchEngine(model, codecs[0], resolved, precision), codecs[0], info
 
 
 def load_model(path: str | Path) -> tuple[Transformer, TextCodec, ModelInfo]:

@@ -18,6 +18,7 @@ import contextlib
 import hashlib
 import json
 import shutil
+import sys
 import tempfile
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -30,20 +31,22 @@ from nmt.config.model import model_config
 from nmt.data import unicode
 from nmt.data.languages import base_language
 from nmt.data.segmenters import Segmenter
-from nmt.data.vocab import BOS, PAD
+from nmt.decoding.codec import TextCodec, codec_of
+from nmt.decoding.ctranslate2_engine import CTranslate2Engine
+from nmt.decoding.engine import ModelInfo, info_of
 from nmt.errors import UserError
 from nmt.export.spec import (
     LONGEST_SOURCE,
-    SPECIALS,
     TYPICAL_LENGTH,
-    build_spec,
     check_supported,
     ctranslate2_length_penalty,
+    hidden_tokens,
     largest_offset,
     length_penalty_formula,
     require_ctranslate2,
+    save_model,
 )
-from nmt.runtime.files import atomic_folder, file_digest, write_synced
+from nmt.runtime.files import LARGE, atomic_folder, file_digest, read_text, write_synced
 from nmt.store.manifest import FileEntry, foreign, read_small, require_verified
 from nmt.store.model import (
     Description,
@@ -51,6 +54,7 @@ from nmt.store.model import (
     check_output,
     complete,
     output_folder,
+    read_model,
     save_text,
 )
 
@@ -144,15 +148,11 @@ def write_engine(
     """
     import torch
 
-    from nmt.export.fold import fold
     from nmt.store.tensors import read_weights
 
-    allowed = torch.from_numpy(model.allowed)
-    config, weights = fold(read_weights(model), model_config(about.model), allowed)
-    types = model.vocab.pieces(range(len(SPECIALS), len(model.vocab)))
-    spec = build_spec(config, weights, types, LONGEST_SOURCE + largest_offset(about.decode, config))
-    spec.optimize(quantization)
-    spec.save(str(folder))
+    config, allowed = model_config(about.model), torch.from_numpy(model.allowed)
+    weights = read_weights(model)
+    save_model(folder, weights, config, allowed, model.vocab, about.decode, quantization)
     files = {
         n: FileEntry((folder / n).stat().st_size, file_digest(folder / n)) for n in ENGINE_FILES
     }
@@ -160,12 +160,45 @@ def write_engine(
     write_synced(folder / MANIFEST, _ENGINE_FILES.dump_json(known, indent=1) + b"\n")
 
 
-def hidden_tokens(model: Model) -> list[str]:
-    """Return the tokens for CTranslate2 that no output shows, but that the model could produce."""
-    vocab, allowed = model.vocab, model.allowed
-    hidden = {i: SPECIALS[i] for i in (PAD, BOS)}
-    hidden |= dict(zip(vocab.reserved_ids, vocab.pieces(vocab.reserved_ids), strict=True))
-    return [name for i, name in hidden.items() if allowed[i]]
+def load_engine(
+    path: str | Path, device: str, workers: int
+) -> tuple[CTranslate2Engine, TextCodec, ModelInfo]:
+    """Load a model, or the best model of a run, for CTranslate2.
+
+    Args:
+        device: auto, cpu, cuda or cuda:N, as CTranslate2 numbers them.
+
+    Raises:
+        UserError: CTranslate2 is not installed or does not support the model, or the folder is no
+            model, or a file of it is missing or damaged.
+    """
+
+    def read(model: Model) -> tuple[CTranslate2Engine, TextCodec, ModelInfo]:
+        about, codec = model.require_translation().about, codec_of(model)
+        hidden = hidden_tokens(model.vocab, model.allowed)
+        offset = largest_offset(about.decode, model_config(about.model))
+        with engine_folder(model) as (folder, files):
+            digest = files.files["model.bin"].sha256
+            try:
+                tokens = json.loads(read_text(folder / "shared_vocabulary.json", LARGE))
+                engine = CTranslate2Engine(folder, codec, hidden, offset, device, workers, digest)
+                if tokens != engine.tokens:
+                    raise ValueError("vocab.txt and shared_vocabulary.json differ")
+            except (OSError, ValueError, RuntimeError, RecursionError) as error:
+                raise UserError(
+                    f"CTranslate2's model cannot be read: {error}",
+                    at=str(folder),
+                    fix="delete this folder, or export the model again",
+                ) from error
+            if files.quantization:
+                print(
+                    f"note: the weights are stored in {files.quantization}; CTranslate2 computes "
+                    f"in {engine.translator.compute_type} on this {engine.device}",
+                    file=sys.stderr,
+                )
+        return engine, codec, info_of(model)
+
+    return read_model(path, read)
 
 
 # --- for other programs -------------------------------------------------------------------------
@@ -198,7 +231,7 @@ def write_export(model: Model, folder: Path, quantization: str | None) -> None:
     directions = about.trained
     languages = {about.src, about.tgt, *directions.sources, *directions.tag_targets.values()}
     settings = {
-        "suppressed_tokens": hidden_tokens(model),
+        "suppressed_tokens": hidden_tokens(model.vocab, model.allowed),
         "segmentation": {
             "kind": segmenter.kind,
             "tokenized": segmenter.moses.tokenized,

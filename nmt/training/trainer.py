@@ -23,8 +23,6 @@ from nmt.data.text import quantity
 from nmt.data.workers import Prefetcher
 from nmt.errors import Diverged
 from nmt.model.base import ModelBase
-from nmt.model.cpu import kernels
-from nmt.model.cpu.matmul import onednn_matmul
 from nmt.runtime.distributed import World
 from nmt.runtime.memory import cached_products, limit_onednn_cache
 from nmt.store.checkpoint import (
@@ -132,8 +130,6 @@ class Trainer:
         graphs = recipe.graphs == "auto" and not recipe.train.recompute
         if graphs and device.type == "cuda" and not shard:
             self.use_cuda_graphs(CudaCapture())
-        if device.type == "cpu":
-            kernels.load()  # before the first validation, so that all compute the same
         self.interval = LogInterval(state)
         self.progress = Progress(recipe, state, task.has_test)
         self.started = time.monotonic() - state.seconds
@@ -253,9 +249,8 @@ class Trainer:
         Returns:
             [2], the sums of the smoothed loss and of the cross-entropy.
         """
-        with onednn_matmul(self.device):
-            sums = self.task.loss(self.model, batch)
-            self.loss_scaler.scale(sums.smoothed / tokens).backward()
+        sums = self.task.loss(self.model, batch)
+        self.loss_scaler.scale(sums.smoothed / tokens).backward()
         return torch.stack([sums.smoothed.detach(), sums.nll])
 
     def _step(self, norm: Tensor) -> None:

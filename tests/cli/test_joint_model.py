@@ -129,7 +129,7 @@ def test_the_source_language_chooses_the_rules_of_the_tokenizer(run):
 
 def test_the_words_that_nmt_serve_returns_are_those_of_the_source_language(run):
     """The alignment counts them."""
-    served = ServedModel("m", nmt.Translator.load(run), "torch", Limits())
+    served = ServedModel("m", nmt.Translator.load(run), Limits())
     line = "dell'anno 1"
     for src, expected in (("it", ["dell'", "anno", "1"]), (None, ["dell'anno", "1"])):
         [result] = served.translate([line], {"align": True, "src": src}, 0, lambda: None)
@@ -205,7 +205,7 @@ def test_the_tag_chooses_the_rules_of_the_target_language(to_two, tmp_path):
 
     pytest.importorskip("ctranslate2")
     export(Model.open(to_two), tmp_path / "model")
-    assert nmt.load_translator(tmp_path / "model").codec.for_tag("<2fr>").tgt == "fr"
+    assert nmt.Translator.load(tmp_path / "model").codec.for_tag("<2fr>").tgt == "fr"
     program = runpy.run_path(str(tmp_path / "model" / "translate.py"))
     alone = program["Translator"](tmp_path / "model", device="cpu")
     found = SimpleNamespace(hypotheses=[["l&apos;", "homme"]])

@@ -55,7 +55,7 @@ class Hypothesis:
 
 class Translator:
     engine = types.SimpleNamespace(
-        device="cpu", precision="fp32", model_hash=lambda: "capitals"
+        name="capitals", device="cpu", precision="fp32", model_hash=lambda: "capitals"
     )
     info = types.SimpleNamespace(always_tagged=False)
     unknown = types.SimpleNamespace(share=0.0, lines=7, lines_all_unknown=0)
@@ -63,6 +63,12 @@ class Translator:
 
     def check_options(self, given, constraints):
         return search_options(DecodeConfig(), given, constraints)
+
+    def engine_for(self, options):
+        return self.engine
+
+    def why_torch(self, options, constraints):
+        return ""
 
     def stream(self, lines, skip, progress, ready, n_best=None, **options):
         for line in itertools.islice(lines, skip, None):
@@ -363,13 +369,21 @@ def test_a_note_names_the_compute_type_of_a_quantized_export(
 class Capitals:
     """A translator that returns each line in capitals and fails at "fail"."""
 
-    engine = SimpleNamespace(device="cpu", precision="fp32", model_hash=lambda: "capitals")
+    engine = SimpleNamespace(
+        name="capitals", device="cpu", precision="fp32", model_hash=lambda: "capitals"
+    )
     info = ModelInfo(DecodeConfig())
     unknown = UnknownPieces()
     codec = SimpleNamespace(usual=UsualLine())
 
     def check_options(self, given: dict[str, Any], constraints: Any) -> SearchOptions:
         return search_options(DecodeConfig(), given, constraints)
+
+    def engine_for(self, options: SearchOptions) -> Any:
+        return self.engine
+
+    def why_torch(self, options: SearchOptions, constraints: Any) -> str:
+        return ""
 
     def stream(self, lines: Iterator[str], skip: int = 0, **options: Any) -> Iterator[Any]:
         for line in itertools.islice(lines, skip, None):

@@ -9,7 +9,6 @@ import pytest
 
 from nmt.decoding.translator import Translator
 from nmt.errors import UserError
-from nmt.export.engines import load_translator
 from tests.run_cases import edit_model
 
 FIXTURES = Path(__file__).parents[1] / "fixtures" / "runs"
@@ -24,7 +23,7 @@ def test_a_run_twice_translates_as_once():
 @pytest.mark.parametrize("engine", ["torch", "auto", "ctranslate2"])
 def test_an_empty_list_of_runs_is_an_error(engine):
     with pytest.raises(UserError, match="no model is given"):
-        load_translator([], engine=engine)
+        Translator.load([], engine=engine)
 
 
 @pytest.mark.parametrize("what", ["vocabulary", "languages"])

@@ -12,7 +12,6 @@ import torch
 from nmt.cli.export import QUANTIZATIONS
 from nmt.data.vocab import EOS
 from nmt.decoding.translator import Translator
-from nmt.export.engines import load_exported
 from nmt.export.spec import SPECIALS
 from tests.export.cases import COUNT, GRID, OTHERS, exported, ids, made, their_search
 from tests.model_cases import batch_of, log_probs, short
@@ -167,7 +166,7 @@ def test_a_quantized_trained_model_still_translates_on_this_cpu(kind, trained, t
     other = Exported(translator, tmp_path / "other", quantization=kind)
     difference = other.score(sources, targets) - exact.score(sources, targets)
     assert np.abs(difference).mean() < 0.25
-    found = load_exported(tmp_path / "other", "cpu").translate(lines)
+    found = Translator.load(tmp_path / "other", "cpu").translate(lines)
     assert np.mean([text == reverse(line) for text, line in zip(found, lines, strict=True)]) > 0.9
 
 

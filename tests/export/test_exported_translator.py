@@ -18,7 +18,6 @@ from nmt.decoding.codec import MAX_SOURCE_PIECES
 from nmt.decoding.engine import ModelInfo
 from nmt.decoding.translator import Translator
 from nmt.errors import UserError
-from nmt.export.engines import load_exported, load_translator
 from tests.export.cases import made, model_folder, pairs
 from tests.toy import lines_of_digits
 from tests.trained import LONGEST
@@ -76,7 +75,7 @@ def test_both_kinds_of_folder_give_the_text_of_torch(translator, run, exported, 
 
 
 def test_an_export_can_be_moved_and_its_run_deleted(translator, exported, tmp_path):
-    moved = load_exported(shutil.copytree(exported, tmp_path / "elsewhere"), "cpu")
+    moved = Translator.load(shutil.copytree(exported, tmp_path / "elsewhere"), "cpu")
     shutil.rmtree(tmp_path / "elsewhere")
     assert moved.translate(LINES) == translator.translate(LINES)
 
@@ -113,14 +112,14 @@ def test_unsupported_options_are_named(exported, monkeypatch, nmt_translate):
     code, _, error = nmt_translate(exported, "--sample", "--temperature", "0.7")
     assert code == 2
     assert "does not support sample, temperature" in error
-    moved = load_exported(exported, "cpu")
-    with pytest.raises(UserError, match="does not support stop-rule bound"):
-        moved.translate(LINES, beam=2, stop_rule="bound")
-    supported = {"beam", "max_len_offset", "stop_rule"}
-    monkeypatch.setattr("nmt.export.engines.SUPPORTED_OPTIONS", supported)
-    moved.translate(LINES, beam=2)
-    with pytest.raises(UserError, match=r"does not support length-alpha, n-best"):
-        moved.stream(LINES, n_best=2, length_alpha=1)
+    moved = Translator.load(exported, "cpu")
+    for options, lacking in (
+        ({"beam": 2, "stop_rule": "bound"}, "stop_rule bound"),
+        ({"glossary": [("a", "b")], "forbid_all": ["a"]}, "forbid_all, glossary"),
+        ({"require": [["a"]] * len(LINES)}, "require"),
+    ):
+        with pytest.raises(UserError, match=f"does not support {lacking}"):
+            moved.stream(LINES, **options)
 
 
 def test_a_model_that_ctranslate2_cannot_express_is_an_error(tmp_path, nmt_translate):
@@ -146,7 +145,7 @@ def test_a_damaged_export_is_an_error(name, change, exported, tmp_path):
     else:
         (folder / name).write_bytes(change((folder / name).read_bytes()))
     with pytest.raises(UserError) as refused:
-        load_exported(folder, "cpu")
+        Translator.load(folder, "cpu")
     assert refused.value.at == str(folder / name)
 
 
@@ -162,10 +161,10 @@ def test_a_reverse_model_chooses_among_the_candidates_of_an_export(run, exported
     folder = model_folder(other, tmp_path / "reverse")
     reverse = Translator.load(folder, "cpu")
     options = {"candidates": 4, "reverse_weight": 2}
-    both = load_translator(exported, "cpu", reverse=folder)
+    both = Translator.load(exported, "cpu", reverse=folder)
     lines = [line for line in LINES if line.strip()]
     for line, found in zip(lines, both.n_best(lines, 4, **options), strict=True):
-        (candidates,) = load_translator(exported, "cpu").n_best([line], 4)
+        (candidates,) = Translator.load(exported, "cpu").n_best([line], 4)
         sums = [one.score + 2 * reverse.score([one.text], [line])[0].score for one in candidates]
         pieces = [one.pieces for one in candidates]
         order = [pieces.index(one.pieces) for one in found]
@@ -173,5 +172,3 @@ def test_a_reverse_model_chooses_among_the_candidates_of_an_export(run, exported
         # other batches round in another way, so nearly equal sums may change places
         expected = pytest.approx(sorted(sums, reverse=True), rel=1e-4)
         assert [sums[index] for index in order] == expected
-    with pytest.raises(UserError, match="no weights for torch"):
-        load_translator(run, "cpu", reverse=exported)

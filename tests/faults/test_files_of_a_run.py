@@ -15,8 +15,8 @@ import torch
 
 from nmt.apps.evaluate import command as score
 from nmt.cli import average, train
+from nmt.decoding.translator import Translator
 from nmt.errors import MachineError, UserError
-from nmt.export.engines import load_translator
 from nmt.runtime import memory
 from nmt.store.checkpoint import load_checkpoint
 from nmt.store.folder import RunFolder
@@ -83,15 +83,14 @@ def test_every_command_that_reads_the_recipe_refuses_a_changed_key(
 def test_a_model_does_not_need_its_run(run, tmp_path, capsys):
     """It can be copied, renamed and read without the run, of which nothing is read."""
     lines = ["3 1 4", "1 5"]
-    expected = load_translator(run).translate(lines)
+    expected = Translator.load(run).translate(lines)
     model = Path(shutil.copytree(run / "model", tmp_path / "renamed"))
     for path in run.iterdir():
         if path.name != "model":
             shutil.rmtree(path) if path.is_dir() else path.unlink()
-    shutil.rmtree(model / "ctranslate2")
     before = {path: path.stat().st_mtime_ns for path in model.iterdir()}
-    assert load_translator(run).translate(lines) == expected
-    assert load_translator(model).translate(lines) == expected
+    assert Translator.load(run).translate(lines) == expected
+    assert Translator.load(model).translate(lines) == expected
     assert {path: path.stat().st_mtime_ns for path in model.iterdir()} == before
 
 
@@ -133,7 +132,7 @@ def test_tensors_of_another_type_are_refused(run):
     files = json.loads((model / "model.json").read_text())["files"]
     edit_model(model, files=files | {WEIGHTS: entry})
     with pytest.raises(UserError, match=r"embed\.weight has type float16; expected type float32"):
-        load_translator(run)
+        Translator.load(run)
 
 
 def test_a_model_larger_than_its_weights_is_never_allocated(run, monkeypatch):
@@ -150,16 +149,16 @@ def test_a_model_larger_than_its_weights_is_never_allocated(run, monkeypatch):
 
     monkeypatch.setattr(torch.nn.Parameter, "__new__", counted)
     with pytest.raises(UserError, match="expected shape"):
-        load_translator(run)
+        Translator.load(run)
     assert sum(made) < 1e6
 
 
 def test_a_sparse_file_larger_than_the_memory_is_refused(run, model, monkeypatch):
     monkeypatch.setattr(memory, "_free_host_memory", lambda: 12_000)
     with pytest.raises(MachineError, match=r"weights\.safetensors: has .* of memory are free"):
-        load_translator(run)
+        Translator.load(run, engine="torch")
     with pytest.raises(MachineError, match=r"model\.bin: has .* of memory are free"):
-        load_translator(model, "cpu")
+        Translator.load(model, "cpu")
 
 
 HASHED = ["vocab.txt", "segmenter.json", "translate.json", "ctranslate2/model.bin",
@@ -179,7 +178,7 @@ def test_a_damaged_file_of_a_model_is_refused_by_name(name, damage, model):
         if damage == "a link":
             path.symlink_to(model / "moved")
     with pytest.raises(UserError) as refused:
-        load_translator(model, "cpu")
+        Translator.load(model, "cpu")
     assert refused.value.at == str(path)
 
 
@@ -190,7 +189,7 @@ def test_a_damaged_file_of_a_model_is_refused_by_name(name, damage, model):
 def test_a_description_with_other_values_is_refused(values, run):
     edit_model(run / "model", **values)
     with pytest.raises(UserError) as refused:
-        load_translator(run)
+        Translator.load(run)
     assert refused.value.at == str(run / "model" / "model.json")
     assert isinstance(refused.value, NewerFormat) == ("format" in values)
 
@@ -200,11 +199,11 @@ def test_an_edited_description_is_used_without_its_seal(run):
     text = path.read_text()
     path.write_text(text.replace('"beam": 2', '"beam": 1'))
     with pytest.raises(UserError, match="delete the key sha256") as refused:
-        load_translator(run)
+        Translator.load(run)
     assert refused.value.at == str(path)
     path.write_text(text)
     edit_model(run / "model", decode={"beam": 1})
-    assert load_translator(run).info.decode.beam == 1
+    assert Translator.load(run).info.decode.beam == 1
 
 
 def test_the_program_of_an_export_refuses_a_changed_or_missing_file(model):

@@ -19,8 +19,8 @@ from nmt.data.segmenters.sentencepiece import SentencePiece
 from nmt.data.text import read_lines
 from nmt.data.tokenizer import Moses
 from nmt.data.vocab import Vocab
+from nmt.decoding.translator import Translator
 from nmt.errors import UserError
-from nmt.export.engines import load_exported
 from nmt.runtime.files import SMALL, file_digest
 from nmt.store.folder import RunFolder
 from nmt.store.metrics_log import MetricsLog
@@ -121,5 +121,5 @@ def test_a_special_file_of_an_export_is_refused_by_name(name, put, short_export,
     (model / name).unlink()
     put(model / name)
     with pytest.raises(UserError) as refused:
-        load_exported(model, "cpu")
+        Translator.load(model, "cpu")
     assert refused.value.at == str(model / name if name != "model.json" else model)

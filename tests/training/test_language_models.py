@@ -14,7 +14,7 @@ import pytest
 import torch
 from torch.nn import functional as F
 
-from nmt import Translator, load_translator
+from nmt import Translator
 from nmt.apps.evaluate import command as score
 from nmt.apps.plot import command as plot
 from nmt.apps.report import command as report
@@ -396,7 +396,7 @@ def test_no_translation_has_the_mask_of_the_parent(tmp_path):
         translator.transformer.out_bias[translator.codec.vocab.reserved_ids] = 100.0
     assert "<mask>" not in translator.translate(["1 2 3"])[0]
     model = model_folder(translator, tmp_path / "model")
-    exported = load_translator(model, "cpu", engine="ctranslate2")
+    exported = Translator.load(model, "cpu", engine="ctranslate2")
     assert "<mask>" not in exported.translate(["1 2 3"])[0]
 
 

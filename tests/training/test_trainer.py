@@ -18,7 +18,6 @@ from nmt.cli.train import main
 from nmt.data.batches import PlannedBatch, UpdateBatches, collate
 from nmt.decoding.translator import Translator
 from nmt.errors import Diverged
-from nmt.model.cpu.active_rows import ActiveRows
 from nmt.runtime import memory
 from nmt.scoring.metrics import Score
 from nmt.store import checkpoint as checkpoint_module
@@ -185,10 +184,6 @@ def test_a_model_that_exceeds_memory_is_refused_before_writing(
     assert main([str(recipe), f"out={tmp_path / 'run'}"]) == 4
     assert "cpu has 1000 B free" in capsys.readouterr().err
     assert not (tmp_path / "run").exists()
-
-
-def test_validations_on_a_cpu_use_the_kernels(start):
-    assert start().model.step_layout == ActiveRows.of
 
 
 def test_the_summary_names_device_and_versions(start):
@@ -406,19 +401,6 @@ def test_a_resumed_run_counts_the_updates_that_were_skipped_before(start):
     resumed.run()
     assert [r["skipped_updates"] for r in records(resumed.run_folder.path, "train")] == [2]
     assert load_checkpoint(resumed.run_folder).state.skipped_updates == 3
-
-
-def test_forward_and_backward_use_onednn(start, monkeypatch):
-    monkeypatch.setattr("nmt.model.cpu.matmul.onednn_is_exact", lambda: True)
-    products, seen = torch.backends.mkldnn.matmul, []
-    trainer = start()
-    layer = trainer.model.encoder.layers[0]
-    layer.register_forward_hook(lambda *_: seen.append(products.fp32_precision))
-    weight = next(layer.parameters())
-    weight.register_hook(lambda gradient: seen.append(products.fp32_precision))
-    first_update(trainer)
-    assert seen == ["bf16", "bf16"]
-    assert products.fp32_precision != "bf16"
 
 
 def test_a_learning_rate_below_min_lr_ends_the_run(start):

@@ -105,7 +105,7 @@ def calibrate(folder: str, split: str) -> tuple[Path, Calibration, Quality]:
             at=systems.ref_name,
             fix="train with a larger dev set; some hundred lines are needed for a good fit",
         )
-    translator = nmt.load_translator(folder)
+    translator = nmt.Translator.load(folder)
     tag, tgt_tag = entry.tags(RunFolder(folder).recipe())
     given: dict[str, Any] = {"tag": tag, "tgt_tag": tgt_tag}
     options = translator.check_options(dict(given))

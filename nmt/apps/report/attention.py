@@ -42,7 +42,7 @@ def load_translators(runs: Sequence[ReportedRun]) -> dict[str, nmt.Translator | 
     loaded: dict[str, nmt.Translator | str] = {}
     for run in runs:
         try:
-            loaded[run.name] = nmt.Translator.load(run.folder.path, "cpu")
+            loaded[run.name] = nmt.Translator.load(run.folder.path, "cpu", engine="torch")
         except NmtError as error:
             loaded[run.name] = error.summary
     return loaded

@@ -14,7 +14,6 @@ from nmt.apps.serve.limits import Limits
 from nmt.cli.common import add_model_options, enable_gc, run_command
 from nmt.cli.parsers import command_parser, shorten_help
 from nmt.errors import UserError, install_fix
-from nmt.runtime.memory import limit_onednn_cache
 
 if TYPE_CHECKING:
     from nmt import Translator
@@ -23,7 +22,6 @@ if TYPE_CHECKING:
 KEY_VARIABLE = "NMT_SERVE_API_KEY"
 SHORTEST_KEY = 16  # characters
 NEW_KEY = 'python -c "import secrets; print(secrets.token_urlsafe())"'
-COMPILED_PRODUCTS = 128  # matrix products kept, of up to a megabyte; more are seldom used again
 EXAMPLES = """\
 examples:
   %(prog)s runs/gl-en                            # http://localhost:8000
@@ -95,11 +93,10 @@ def parser() -> argparse.ArgumentParser:
     add_model_options(model)
     model.add_argument(
         "--engine",
-        choices=["auto", "torch", "ctranslate2"],
+        choices=["auto", "ctranslate2", "torch"],
         default="auto",
-        help="library that searches; auto = ctranslate2 for an export and for greedy "
-        "search or decode.stop_rule count, where it finds the same translations faster; default: "
-        "%(default)s",
+        help="library that searches; auto = ctranslate2 on a CPU, and torch on a GPU and for what "
+        "ctranslate2 does not support; default: %(default)s",
     )
     often = "run", "glossary", "host", "port", "api_key_file", "device", "precision"
     shorten_help(p, *often)
@@ -116,7 +113,6 @@ def body(args: argparse.Namespace) -> None:
     from nmt.data.glossary import read_glossary
     from nmt.store.model import Model
 
-    limit_onednn_cache(COMPILED_PRODUCTS)
     limits = _limits(args)
     key = _api_key(args)
     glossary = [] if args.glossary is None else read_glossary(Path(args.glossary))
@@ -143,7 +139,7 @@ def body(args: argparse.Namespace) -> None:
     opened = listen(args.host, args.port)
     translators = {name: _load(path, args) for name, path in model_names(args.run).items()}
     if glossary:
-        _check_glossary([translator for translator, _ in translators.values()], glossary)
+        _check_glossary([*translators.values()], glossary)
     enable_gc()
     run(Service(translators, limits, key, glossary, corrections), opened)
 
@@ -167,7 +163,7 @@ def _check_glossary(translators: Sequence[Translator], glossary: Sequence[Term])
         )
     for translator in translators:
         options = search_options(translator.info.decode, {"glossary": glossary})
-        translator.engine.check_options(options, frozenset())
+        translator.require_supported(options)
 
 
 def _limits(args: argparse.Namespace) -> Limits:
@@ -219,18 +215,13 @@ def model_names(runs: Sequence[str]) -> dict[str, str]:
     return names
 
 
-def _load(path: str, args: argparse.Namespace) -> tuple[Translator, str]:
-    """Return the translator of a folder, ready for the first request, and its engine."""
+def _load(path: str, args: argparse.Namespace) -> Translator:
+    """Return the translator of a folder, ready for the first request."""
     import nmt
 
-    translator = nmt.load_translator(path, args.device, args.precision, engine=args.engine)
-    engine = translator.engine.name
-    if engine != "ctranslate2":
-        from nmt.model.cpu import kernels
-
-        kernels.load()  # for many short searches the compiled loops pay
+    translator = nmt.Translator.load(path, args.device, args.precision, engine=args.engine)
     translator.translate(["1"])  # the first search is slow: libraries are loaded and set up
-    return translator, engine
+    return translator
 
 
 if __name__ == "__main__":

@@ -233,7 +233,7 @@ def _through_queue(document: Document, limits: Limits, stop: Callable[[], None])
             options = dict(document.options)
             if require is not None:
                 options["require"] = [require[index] for index in some]
-            if align and model.align:
+            if align:
                 options["align"] = True
             results = search([lines[index] for index in some], options)
             for index, result in zip(some, results, strict=True):

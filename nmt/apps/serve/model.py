@@ -25,7 +25,6 @@ class ServedModel:
 
     Args:
         translator: only the thread of the queue uses it.
-        engine: the library that computes, for people.
         observe: called with the number of lines of each batch.
     """
 
@@ -33,12 +32,10 @@ class ServedModel:
         self,
         name: str,
         translator: nmt.Translator,
-        engine: str,
         limits: Limits,
         observe: Callable[[int], None] = lambda lines: None,
     ) -> None:
-        self.name, self.translator, self.engine = name, translator, engine
-        self.scores, self.align = (self._supports({key: True}) for key in ("token_scores", "align"))
+        self.name, self.translator = name, translator
         self.glossary = self._supports({"glossary": [("a", "b")]})
         self.require = self._supports({}, {"require"})
         self.batcher = Batcher(self.translate, limits.batch, limits.queue, observe)
@@ -46,7 +43,7 @@ class ServedModel:
     def _supports(self, given: dict[str, Any], constraints: Set[str] = frozenset()) -> bool:
         options = search_options(self.translator.info.decode, given, constraints)
         try:
-            self.translator.engine.check_options(options, constraints)
+            self.translator.require_supported(options, constraints)
         except UserError:
             return False
         return True
@@ -69,7 +66,8 @@ class ServedModel:
             "tgt": codec.tgt,
             "src_name": language_name(codec.src),
             "tgt_name": language_name(codec.tgt),
-            "engine": self.engine,
+            "engine": self.translator.engine.name,
+            "why_torch": self.translator.obstacle,
             "device": str(self.translator.engine.device),
             "precision": self.translator.engine.precision,
             "beam": info.decode.beam,
@@ -79,8 +77,6 @@ class ServedModel:
             "tgt_names": {
                 tag: language_name(codec.for_tag(tag).tgt) for tag in ("", *codec.vocab.tgt_tags)
             },
-            "token_scores": self.scores,
-            "align": self.align,
             "glossary": self.glossary,
         }
 

@@ -129,7 +129,8 @@ class ModelDescription(BaseModel):
     tgt: str
     src_name: str = Field(description="name of the language in English")
     tgt_name: str
-    engine: str
+    engine: str = Field(description="library that searches: ctranslate2 or torch")
+    why_torch: str = Field(description="why it is torch, if that was not chosen")
     device: str
     precision: str
     beam: int = Field(description="beam size, if the request does not have one")
@@ -137,8 +138,6 @@ class ModelDescription(BaseModel):
     tgt_tags: list[str]
     tgt_tag_required: bool = Field(description="whether a request must choose one of tgt_tags")
     tgt_names: dict[str, str] = Field(description="names of the languages of tgt_tags, and of none")
-    token_scores: bool = Field(description="whether it supports the option token_scores")
-    align: bool = Field(description="whether it supports the option align")
     glossary: bool = Field(description="whether it supports the option glossary")
 
 

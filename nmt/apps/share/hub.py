@@ -1,6 +1,6 @@
 """Write a folder ready for a model hub: an exported model with a model card.
 
-The folder is a model: nmt-translate, nmt-serve and ``nmt.load_translator`` read it. In addition::
+The folder is a model: nmt-translate, nmt-serve and ``nmt.Translator`` read it. In addition::
 
     DIR/README.md       the model card, from card.py
     DIR/USAGE.md        the README.md of an export: packages, files, differences

@@ -18,8 +18,8 @@ from nmt.apps.serve import command as serve
 from nmt.apps.serve.command import KEY_VARIABLE, model_names
 from nmt.apps.serve.guard import is_loopback
 from nmt.apps.serve.server import listen
+from nmt.decoding.translator import Translator
 from nmt.errors import UserError
-from nmt.export.engines import load_exported
 from tests.apps.serve.conftest import KEY
 from tests.apps.serve.process import SECONDS, Process
 from tests.decoding.untrained import untrained
@@ -173,7 +173,7 @@ def test_an_exported_folder_is_served_without_torch_until_ctrl_c(
     with_key = {"X-API-Key": KEY}
     answer = server.send("o can", headers=with_key).getresponse()
     (line,) = json.loads(answer.read())["lines"]
-    expected = load_exported(tmp_path / "model", "cpu").translate(["o can"])
+    expected = Translator.load(tmp_path / "model", "cpu").translate(["o can"])
     assert [one["text"] for one in line["translations"]] == expected
     # the client has the answer a moment before the server stops counting the request
     deadline = time.monotonic() + SECONDS

@@ -18,7 +18,6 @@ from nmt.cli import train, translate
 from nmt.data.text import find_side
 from nmt.decoding.translator import Translator
 from nmt.errors import UserError
-from nmt.export.engines import load_translator
 from nmt.store.folder import RunFolder
 from nmt.store.results import read_summary
 from tests.toy import lines_of_digits, toy_corpus, toy_recipe
@@ -89,7 +88,7 @@ def test_the_example_of_the_card_prints_what_the_card_says(hub):
     )
     assert ran.stdout == shown
     assert len(shown.splitlines()) == 2
-    lines = load_translator(hub).translate(["1 2 3", "7"])
+    lines = Translator.load(hub).translate(["1 2 3", "7"])
     assert shown == "".join(f"{line}\n" for line in lines)
 
 
@@ -128,7 +127,7 @@ def test_the_example_and_the_command_have_the_source_language_of_the_dev_set(tmp
 
 def test_commands_and_library_read_the_folder(trained, hub, monkeypatch, capsys):
     lines = lines_of_digits(20, seed=9)
-    loaded = load_translator(hub)
+    loaded = Translator.load(hub)
     assert loaded.engine.name == "ctranslate2"
     found = loaded.translate(lines, beam=1)
     assert found == Translator.load(trained, "cpu").translate(lines, beam=1)
@@ -138,19 +137,17 @@ def test_commands_and_library_read_the_folder(trained, hub, monkeypatch, capsys)
     assert translate.main([str(hub), "--beam", "1"]) == 0
     assert capsys.readouterr().out.splitlines() == found
     with pytest.raises(UserError, match="no weights for torch"):
-        load_translator([hub, trained])
+        Translator.load([hub, trained])
     with pytest.raises(UserError, match="CTranslate2"):
-        load_translator(hub, precision="bf16")
+        Translator.load(hub, precision="bf16")
 
 
 def test_an_export_is_not_searched_by_torch(hub, capsys):
     assert translate.main([str(hub), "--engine", "torch"]) == 2
     assert "no weights for torch" in capsys.readouterr().err
     with pytest.raises(UserError, match="no weights for torch"):
-        load_translator(hub, engine="torch")
-    assert load_translator(hub, engine="ctranslate2").engine.name == "ctranslate2"
-    with pytest.raises(UserError, match="no weights for torch"):
-        Translator.load(hub)
+        Translator.load(hub, engine="torch")
+    assert Translator.load(hub, engine="ctranslate2").engine.name == "ctranslate2"
 
 
 def test_files_of_the_folder(hub):
