@@ -13,8 +13,8 @@ from nmt.config.recipe import Recipe
 from nmt.data.batches import collate
 from nmt.data.prepare import Prepared
 from nmt.data.vocab import PAD
-from nmt.run.folder import RunFolder
-from nmt.run.metrics_log import Logger
+from nmt.store.folder import RunFolder
+from nmt.store.metrics_log import Logger
 from nmt.training.loss import label_smoothed_loss
 from nmt.training.tasks import make_task
 from nmt.training.trainer import Trainer

@@ -24,7 +24,6 @@ from nmt.decoding.options import SearchOptions
 from nmt.decoding.search import beam_search
 from nmt.decoding.translator import Translator
 from nmt.model.config import ModelConfig
-from nmt.model.cpu.attention import use_kernels
 from nmt.model.layout import Layout
 from nmt.model.transformer import Transformer
 
@@ -40,8 +39,8 @@ class PrefixState:
         self.memory = [part for part in parts for _ in range(beam)]
         self.prefix = torch.empty(layout.shape[0], beam, 0, dtype=torch.int64)
 
-    def advance(self, tokens: Tensor, needed: Tensor) -> Tensor:
-        """Return the logits after the needed prefixes: [B, K] -> [R, V]."""
+    def advance(self, tokens: Tensor) -> Tensor:
+        """Return the logits after the prefixes: [B, K] -> [B * K, V]."""
         self.prefix = torch.cat([self.prefix, tokens[..., None]], dim=-1)
         batch, beam, length = self.prefix.shape
         layout = Layout.of([length] * (batch * beam))
@@ -50,7 +49,7 @@ class PrefixState:
         memory_layout = Layout.of([len(part) for part in self.memory])
         states = self.model.decoder(x, layout, torch.cat(self.memory), memory_layout)
         last = states.view(batch * beam, length, -1)[:, -1]
-        return self.model.logits(last[needed.flatten()], self.out_table).float()
+        return self.model.logits(last, self.out_table).float()
 
     def select(self, parents: Tensor) -> None:
         index = parents[..., None].expand_as(self.prefix)
@@ -124,7 +123,6 @@ def _setup(args: argparse.Namespace) -> tuple[Transformer, list[np.ndarray], int
     model = Transformer(
         ModelConfig(dim=256, ffn_dim=1024, heads=4, enc_layers=3, dec_layers=3), 8000
     )
-    use_kernels(model)
     rng = np.random.default_rng(1)
     lengths = np.clip(rng.normal(25, 6, args.sentences), 5, 45).astype(int)
     return model.eval(), [rng.integers(4, 8000, n) for n in lengths], 0

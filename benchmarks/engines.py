@@ -1,19 +1,18 @@
 """How many sentences per second do this toolkit and other engines translate with one model?
 
     python -m benchmarks.engines RUN --input FILE [--beam 5 1] [--lines 1000] [--rounds 3]
-        [--engines ours "ours bf16" CTranslate2 "CTranslate2 int8" JoeyNMT transformers]
-        [--workers 1 2] [--batch-tokens 512 1024 4096 8192 24576] [--single 100] [--steps 100]
+        [--engines nmt torch "torch bf16" CTranslate2 JoeyNMT transformers]
+        [--workers 1 2] [--batch-tokens 512 1024 4096 8192 24576] [--single 100]
 
-Engines alternate, each in new processes for each round; the table has medians. Ours and CTranslate2
+Engines alternate, each in new processes for each round; the table has medians. nmt and CTranslate2
 use ``--workers`` batches at a time, with the cores divided among them, and the ``--batch-tokens``
-that was fastest in one run of this engine, beam and number of workers. Other engines run as one
+that was fastest in one run of this engine, beam and number of workers. CTranslate2 gets the pieces
+of all lines in one call of its own interface, with nmt's segmenter. Other engines run as one
 process with all cores and as one process for each core, with 64 sentences a batch, the fastest for
-OpenNMT-py at beam 5. Loading and a first pass over all lines are not timed. Ours searches by the
-stop rule count, as CTranslate2 does; "same" is the share of lines with the same translation as
-ours. ``--single N`` measures the first N lines one at a time.
+OpenNMT-py at beam 5. Loading and a first pass over all lines are not timed. "same" is the share of
+lines with the same translation as nmt. ``--single N`` measures the first N lines one at a time.
 
-``--steps N`` reports how many hypotheses ours computes for the first N lines in batches, divided by
-the number it computes for each line alone, which is the minimum. An engine that is not installed or
+An engine that is not installed or
 does not support the model is skipped with a message.
 """
 
@@ -30,45 +29,58 @@ import re
 import statistics
 import subprocess
 import sys
-import tempfile
 import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, TypeAlias
 
-import torch
 from tqdm import tqdm
 
 import nmt
 import nmt.cli
 from nmt.data.text import read_lines
+from nmt.decoding.ctranslate2_engine import CTranslate2Engine
+from nmt.decoding.engine import all_cores
 from nmt.decoding.translator import Translator
-from nmt.decoding.worker_pool import all_cores
 from nmt.errors import UserError
-from nmt.export.engines import load_exported
-from nmt.export.folder import export
-from nmt.model.cpu import active_rows
 from nmt.runtime.device import emulation_note, resolve_device
 
-OURS, OURS_BF16 = "ours", "ours bf16"
-BASELINE, BASELINE_INT8 = "CTranslate2", "CTranslate2 int8"
-NATIVE = (OURS, OURS_BF16, BASELINE, BASELINE_INT8)
+OURS, TORCH, TORCH_BF16, BASELINE = "nmt", "torch", "torch bf16", "CTranslate2"
+NATIVE = (OURS, TORCH, TORCH_BF16, BASELINE)
 TOOLKITS = ("JoeyNMT", "OpenNMT-py", "transformers")
 BATCH_TOKENS = (512, 1024, 4096, 8192, 24576)
 Configuration: TypeAlias = tuple[int, str, int, int]  # beam, engine, processes, workers
 
 
+class Bare:
+    """CTranslate2 by its own interface, with the segmenter of a model."""
+
+    def __init__(self, run: str, workers: int) -> None:
+        self.model = Translator.load(run, "cpu", workers=workers, engine="ctranslate2")
+
+    def translate(self, lines: Sequence[str], beam: int, batch_tokens: int = 1024) -> list[str]:
+        engine, codec = self.model.engine, self.model.codec
+        assert isinstance(engine, CTranslate2Engine)
+        sources = [codec.source_pieces(line) for line in lines]
+        found = engine.translator.translate_batch(
+            sources,
+            beam_size=beam,
+            max_batch_size=max(1, batch_tokens // beam),
+            batch_type="tokens",
+            max_decoding_length=max(map(len, sources), default=0) + 51,
+            length_penalty=self.model.info.decode.length_alpha,
+        )
+        return [codec.segmenter.decode(one.hypotheses[0], codec.tgt) for one in found]
+
+
 def load(engine: str, run: str, workers: int) -> Any:
     """Return an object with ``translate(lines, beam=N)``."""
-    if engine in (OURS, OURS_BF16):
-        precision = "bf16" if engine == OURS_BF16 else "fp32"
-        return Translator.load(run, "cpu", precision=precision, workers=workers)
     if engine == BASELINE:
-        return load_exported(run, "cpu", workers=workers)
-    if engine == BASELINE_INT8:
-        with tempfile.TemporaryDirectory() as folder:
-            export(Translator.load(run, "cpu"), Path(folder) / "int8", "int8")
-            return load_exported(Path(folder) / "int8", "cpu", workers=workers)
+        return Bare(run, workers)
+    if engine in NATIVE:
+        precision, library = "bf16" if engine == TORCH_BF16 else "fp32", engine.partition(" ")[0]
+        library = "auto" if engine == OURS else library
+        return Translator.load(run, "cpu", precision=precision, workers=workers, engine=library)
     from benchmarks.searches import PEERS, PeerTranslator
 
     return PeerTranslator(PEERS[engine], run)
@@ -83,10 +95,8 @@ def serve(
     """
     translator = load(engine, run, workers)
     options: dict[str, Any] = {"beam": beam}
-    if engine in NATIVE:
-        options["stop_rule"] = "count"
-        if batch_tokens:
-            options["batch_tokens"] = batch_tokens
+    if engine in NATIVE and batch_tokens:
+        options["batch_tokens"] = batch_tokens
     translator.translate(source, **options)  # allocates memory, starts workers
     print("ready", flush=True)
     if not sys.stdin.readline():
@@ -152,36 +162,6 @@ def read_line(worker: subprocess.Popen[str], prefix: str) -> str:
     raise UserError(errors[-1] if errors else f"exit code {worker.wait()}")
 
 
-def hypothesis_steps(translator: Translator, lines: Sequence[str], **options: Any) -> int:
-    """Return the number of rows that the first decoder layer computes, over all positions."""
-    steps = 0
-    dim = translator.transformer.config.dim
-
-    def count(layer: Any, inputs: Any) -> None:
-        nonlocal steps
-        steps += inputs[0].numel() // dim
-
-    handle = translator.transformer.decoder.layers[0].register_forward_pre_hook(count)
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)  # otherwise worker processes would do the counting
-    try:
-        translator.translate(lines, **options)
-    finally:
-        torch.set_num_threads(threads)
-        handle.remove()
-    return steps
-
-
-def step_overhead(translator: Translator, lines: Sequence[str], **options: Any) -> float:
-    """Return hypothesis steps in batches, divided by those of single lines without rounding."""
-    multiple, active_rows.ROW_MULTIPLE = active_rows.ROW_MULTIPLE, 1
-    try:
-        alone = sum(hypothesis_steps(translator, [line], **options) for line in lines)
-    finally:
-        active_rows.ROW_MULTIPLE = multiple
-    return hypothesis_steps(translator, lines, **options) / alone
-
-
 def command_of(args: argparse.Namespace, configuration: Configuration, size: int) -> list[str]:
     """Return the command of a process; ``size`` 0 = one sentence at a time."""
     beam, engine, _, workers = configuration
@@ -230,7 +210,6 @@ def main() -> None:
     p.add_argument("--workers", type=int, nargs="+", default=[all_cores()])
     p.add_argument("--batch-tokens", type=int, nargs="+", default=BATCH_TOKENS)
     p.add_argument("--single", type=int, default=0, metavar="N")
-    p.add_argument("--steps", type=int, default=0, metavar="N")
     p.add_argument("--serve", help=argparse.SUPPRESS)
     p.add_argument("--part", type=int, nargs=2, default=[0, 1], help=argparse.SUPPRESS)
     args = p.parse_args()
@@ -244,7 +223,7 @@ def main() -> None:
     configurations: list[Configuration] = []
     skipped: dict[str, str] = {}
     for beam, engine in itertools.product(args.beam, dict.fromkeys([OURS, *args.engines])):
-        if engine == OURS_BF16 and (note := emulation_note("bf16", resolve_device("cpu"))):
+        if engine == TORCH_BF16 and (note := emulation_note("bf16", resolve_device("cpu"))):
             skipped[engine] = note
         elif engine in NATIVE:
             configurations += [(beam, engine, 1, workers) for workers in args.workers]
@@ -287,11 +266,6 @@ def main() -> None:
             print(f"| {beam} | {engine} | {middle:.1f} | {mean:.1f} |")
     for engine, why in skipped.items():
         print(f"{engine} is skipped: {why}")
-    if args.steps:
-        for beam in args.beam:
-            options = {"beam": beam, "batch_tokens": max(args.batch_tokens)}
-            share = step_overhead(Translator.load(args.run, "cpu"), source[: args.steps], **options)
-            print(f"beam {beam}: {share:.3f} x the minimum of hypothesis steps")
 
 
 def machine() -> str:

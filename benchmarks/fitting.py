@@ -32,7 +32,6 @@ from nmt.config.model import model_config
 from nmt.config.recipe import Recipe
 from nmt.data.batches import Batch, collate
 from nmt.data.vocab import BOS, EOS, PAD
-from nmt.model.cpu.attention import use_kernels
 from nmt.model.transformer import Transformer
 from nmt.runtime.memory import keep_freed_memory, parameter_count
 from nmt.training.init import choose_trained
@@ -101,7 +100,6 @@ def ours(keys: dict[str, Any], types: int, precision: str) -> Callable[[list[Pai
     )
     keep_freed_memory()
     model = Transformer(model_config(recipe.model), types)
-    use_kernels(model)
     choose_trained(model, recipe)
     if recipe.train.recompute:
         model.recompute_activations()

@@ -18,13 +18,12 @@ from benchmarks.training.peers import HuggingFace, JoeyNMT, OpenNMT
 from benchmarks.training.workload import Size, Workload
 from nmt.config.model import model_config
 from nmt.config.recipe import ModelConfig
-from nmt.data.segmenters import load_segmenter
-from nmt.data.vocab import BOS, EOS, PAD, UNK, Vocab
-from nmt.decoding.codec import TextCodec
+from nmt.data.vocab import BOS, EOS, PAD, UNK
+from nmt.decoding.codec import codec_of
 from nmt.errors import UserError
 from nmt.model.transformer import Transformer
-from nmt.run.checkpoint import load_checkpoint
-from nmt.run.folder import RunFolder
+from nmt.store.model import Model
+from nmt.store.tensors import read_weights
 
 SENTENCES = 64  # in a batch
 Ids = list[list[int]]
@@ -39,17 +38,15 @@ class PeerTranslator:
     """
 
     def __init__(self, toolkit: type[Peer], run: str) -> None:
-        folder = RunFolder.open(run)
-        recipe, vocab = folder.recipe(), Vocab.load(folder.path)
-        size = _size(recipe.model, run)
-        ours = Transformer(model_config(recipe.model), len(vocab))
-        ours.load_state_dict(load_checkpoint(folder, "best", with_optimizer=False).model)
+        model = Model.open(run)
+        about, vocab = model.about, model.vocab
+        size = _size(about.model, run)
+        ours = Transformer(model_config(about.model), len(vocab))
+        ours.load_state_dict(read_weights(model))
         workload = Workload(size, len(vocab), [], [], [])
         self.peer: Any = toolkit(workload, "fp32", ours)
         self.peer.model.eval()
-        self.decode = recipe.decode
-        segmenter = load_segmenter(folder.path)
-        self.codec = TextCodec(segmenter, vocab, recipe.src, recipe.tgt)
+        self.decode, self.codec = about.decode, codec_of(model)
 
     @torch.no_grad()
     def translate(self, lines: Sequence[str], beam: int) -> list[str]:

@@ -32,10 +32,10 @@ from nmt.config.model import model_config
 from nmt.config.recipe import Recipe
 from nmt.data.prepare import EvalSet, Prepared, prepare
 from nmt.model.transformer import Transformer
-from nmt.run.lifecycle import TrainingFolder
-from nmt.run.metrics_log import MetricsLog
 from nmt.runtime.device import resolve_device, resolve_precision
 from nmt.runtime.memory import cached_products, limit_onednn_cache
+from nmt.store.lifecycle import TrainingFolder
+from nmt.store.metrics_log import MetricsLog
 from nmt.training.ending import finish
 from nmt.training.evaluation import Evaluation
 from nmt.training.tasks import make_task

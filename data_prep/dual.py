@@ -31,17 +31,15 @@ def dual_cross_entropy(forward: float, backward: float) -> float:
 
 
 def check_direction(run: Path, src: str, tgt: str) -> None:
-    """Raise UserError if a folder is not a run that translates one language into the other."""
-    from nmt.run.folder import RunFolder
+    """Raise UserError if a folder is no model that translates one language into the other."""
+    from nmt.store.model import Model
 
-    folder = RunFolder.open(run)
-    folder.require_translation()
-    recipe = folder.recipe()
-    if [*map(base_language, (recipe.src, recipe.tgt))] != [*map(base_language, (src, tgt))]:
+    about = Model.open(run).require_translation().about
+    if [*map(base_language, (about.src, about.tgt))] != [*map(base_language, (src, tgt))]:
         raise UserError(
-            f"this run translates {recipe.src} into {recipe.tgt}, not {src} into {tgt}",
+            f"this model translates {about.src} into {about.tgt}, not {src} into {tgt}",
             at=str(run),
-            fix="give the run from --src-lang into --tgt-lang first, and the reverse run second",
+            fix="give the model from --src-lang into --tgt-lang first, and the reverse one second",
         )
 
 

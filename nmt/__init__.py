@@ -1,6 +1,6 @@
 """Train and use translation models for low-resource languages.
 
-Public names: ``train``, ``TrainingResult``, ``Translator``, ``load_translator``, ``load_recipe``,
+Public names: ``train``, ``TrainingResult``, ``Translator``, ``load_recipe``,
 ``Transformer``, ``model_config`` and ``Recipe``; docs/python-api.md has examples. A name is
 imported when it is first used. So importing the package is fast, and the commands can configure the
 allocator before torch is imported.
@@ -18,7 +18,6 @@ if TYPE_CHECKING:
     from nmt.config.model import model_config as model_config
     from nmt.config.recipe import Recipe as Recipe
     from nmt.decoding.translator import Translator as Translator
-    from nmt.export.engines import load_translator as load_translator
     from nmt.model.transformer import Transformer as Transformer
     from nmt.session import TrainingResult as TrainingResult
     from nmt.session import train as train
@@ -29,7 +28,6 @@ _MODULES = {
     "model_config": "nmt.config.model",
     "Transformer": "nmt.model.transformer",
     "Translator": "nmt.decoding.translator",
-    "load_translator": "nmt.export.engines",
     "train": "nmt.session",
     "TrainingResult": "nmt.session",
 }

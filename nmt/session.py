@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import shutil
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -18,22 +19,11 @@ from nmt.data.bitext import held_out_entries
 from nmt.data.download import obtain_corpus
 from nmt.data.prepare import EvalSet, prepare
 from nmt.data.report import summary as describe_report
-from nmt.data.segmenters import save_segmenter
 from nmt.data.text import quantity
 from nmt.decoding.translator import Translator
-from nmt.errors import Diverged, MachineError, RunError, Terminated, UserError
+from nmt.errors import Diverged, MachineError, NmtError, RunError, Terminated, UserError
+from nmt.export.folder import engine_folder
 from nmt.model.base import ModelBase
-from nmt.run.checkpoint import (
-    checkpoints_to_keep,
-    replace_damaged_best,
-    shapes_of,
-    space_needed,
-)
-from nmt.run.folder import RunFolder
-from nmt.run.lifecycle import TrainingFolder
-from nmt.run.metrics_log import Logger, MetricsLog, require_trackers, trackers_of
-from nmt.run.parent import TextOfParent, with_keys_of_parent
-from nmt.run.results import read_metrics, read_summary
 from nmt.runtime.cpus import limit_processes
 from nmt.runtime.device import emulation_note, resolve_device, resolve_precision
 from nmt.runtime.distributed import World
@@ -47,6 +37,19 @@ from nmt.runtime.memory import (
 )
 from nmt.runtime.signals import StopRequest, stop_signals
 from nmt.scoring.systems import set_file, words_file
+from nmt.store.checkpoint import (
+    checkpoints_to_keep,
+    replace_damaged_best,
+    space_needed,
+    write_run_model,
+)
+from nmt.store.folder import RunFolder
+from nmt.store.lifecycle import TrainingFolder
+from nmt.store.metrics_log import Logger, MetricsLog, require_trackers, trackers_of
+from nmt.store.model import Model, save_text
+from nmt.store.parent import TextOfParent, with_keys_of_parent
+from nmt.store.results import read_metrics, read_summary
+from nmt.store.tensors import shapes_of
 from nmt.training.ending import finish, write_diverged
 from nmt.training.evaluation import Stopped
 from nmt.training.init import Parent, Transfer, make_transfer
@@ -201,6 +204,16 @@ def write_report(run: RunFolder, log: Logger) -> None:
         write(run, log)
 
 
+def _write_engine(run: RunFolder, log: Logger) -> None:
+    """Write the model for CTranslate2; any failure is only a note, as torch can translate."""
+    try:
+        with engine_folder(Model.open(run.path)):
+            pass
+    except (NmtError, OSError, RuntimeError) as error:
+        what = error.what if isinstance(error, NmtError) else str(error)
+        log.text(f"note: {run.model_dir} has no ctranslate2: {what}")
+
+
 def write_missing_report(run: TrainingFolder, quiet: bool = False) -> None:
     """Write the report of a finished run that was killed before it had one."""
     if not run.report_file.exists():
@@ -304,6 +317,8 @@ class Training:
                     raise Stopped
                 log.text(f"training ended: {reason}")
                 test = finish(trainer, reason)
+                if recipe.translates:
+                    _write_engine(run, log)
                 write_report(run, log)
                 self.world.barrier()
             except Stopped:
@@ -379,8 +394,8 @@ class Training:
     def _begin(self, log: MetricsLog) -> None:
         """Write what a new run needs besides checkpoints; check that these fit on the disk."""
         run, prepared = self.run_folder, self.task.prepared
-        save_segmenter(prepared.segmenter, run.path)
-        prepared.vocab.save(run.path)
+        run.text_dir.mkdir(exist_ok=True)
+        save_text(run.text_dir, prepared.vocab, prepared.segmenter)
         kept = checkpoints_to_keep(self.task.recipe.train)
         state = moments(self.trained, self.task.recipe.optim.kind)
         require_space(run.path, space_needed(self.parameters, state, kept))
@@ -400,7 +415,15 @@ class Training:
         if before not in ("", precision):
             log.text(f"note: this run was trained in {before} and continues in {precision}")
         shapes = shapes_of(checkpoint.model)
-        replace_damaged_best(self.run_folder, checkpoint.state, shapes, log.text, checkpoint)
+        run, state = self.run_folder, checkpoint.state
+        best = replace_damaged_best(run, state, shapes, log.text, checkpoint)
+        if best is None:
+            shutil.rmtree(run.model_dir, ignore_errors=True)
+            return
+        # a kill may have left the model of another checkpoint, and an earlier end an average
+        score = dict(state.history).get(best.state.update)
+        text = self.task.prepared
+        write_run_model(run, best.path.name, state, best.model, text.vocab, text.segmenter, score)
 
     def _delete_results(self) -> None:
         """Delete what an earlier end wrote about its best checkpoint."""

@@ -7,17 +7,31 @@ import json
 import os
 import shutil
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from torch import Tensor
 
 from nmt.config.load import recipe_from_text
 from nmt.config.recipe import Recipe
-from nmt.run.checkpoint import Checkpoint, TrainState, load_checkpoint, save_checkpoint
-from nmt.run.folder import RunFolder
-from nmt.run.lifecycle import TrainingFolder
+from nmt.data.segmenters.base import Whitespace
+from nmt.data.tokenizer import Moses
+from nmt.data.vocab import Vocab
 from nmt.runtime import files
+from nmt.store.checkpoint import (
+    Checkpoint,
+    TrainState,
+    load_checkpoint,
+    read_checkpoint,
+    save_checkpoint,
+    write_run_model,
+)
+from nmt.store.folder import RunFolder, update_of
+from nmt.store.lifecycle import TrainingFolder
+from nmt.store.model import WEIGHTS, Model
+from nmt.store.tensors import read_tensors
 
 FILES = ("model.safetensors", "optimizer.safetensors", "state.json", "manifest.json")
 
@@ -28,6 +42,8 @@ def recipe(*overrides: str) -> Recipe:
 
 
 RECIPE = recipe()
+VOCAB = Vocab(["a"], np.array([[1, 1]]))
+SEGMENTER = Whitespace(Moses(True))
 
 
 def weights(update: int) -> dict[str, Tensor]:
@@ -47,7 +63,22 @@ def state(update: int, best: int | None = None) -> TrainState:
 
 
 def save(run: RunFolder, update: int, best: int | None = None, keep: int = 1) -> Path:
-    return save_checkpoint(run, state(update, best), weights(update), moments(update), keep)
+    """Save a checkpoint as a training does; if it is the best, it becomes the model too."""
+    now = state(update, best)
+    path = save_checkpoint(run, now, weights(update), moments(update), keep)
+    if best == update:
+        write_run_model(run, path.name, now, weights(update), VOCAB, SEGMENTER, 0.5)
+    return path
+
+
+def update_of_model(run: RunFolder) -> int:
+    """Return the update of the model of a run, whose files must be intact."""
+    model = Model.open(run.path)
+    assert (model.vocab.hash, model.segmenter.kind) == (VOCAB.hash, "whitespace")
+    update = update_of(model.about.name)
+    tensors = read_tensors(model.path / WEIGHTS, model.entry(WEIGHTS))
+    assert same(tensors, weights(update))
+    return update
 
 
 def trained(path: Path, *updates: int, keep: int = 9, recipe: Recipe = RECIPE) -> RunFolder:
@@ -67,10 +98,12 @@ def reopen(path: Path) -> RunFolder:
     return TrainingFolder(path, RECIPE, resume=True)
 
 
-def load(run: RunFolder, which: str = "latest") -> tuple[Checkpoint, list[str]]:
+def load(run: RunFolder, name: str = "latest") -> tuple[Checkpoint, list[str]]:
     """Return a checkpoint and the notes of loading it."""
     notes: list[str] = []
-    return load_checkpoint(run, which, note=notes.append), notes
+    if name != "latest":
+        return read_checkpoint(run.checkpoints_dir / name), notes
+    return load_checkpoint(run, notes.append), notes
 
 
 def holds(checkpoint: Checkpoint, update: int) -> bool:
@@ -98,13 +131,12 @@ def resign(folder: Path) -> None:
     path.write_text(json.dumps(manifest))
 
 
-def forget_recipe(run: Path) -> None:
-    """Remove the recipe from all checkpoints of a run, as in one of an older version."""
-    for folder in (run / "checkpoints").iterdir():
-        state = json.loads((folder / "state.json").read_text())
-        state.pop("recipe")
-        (folder / "state.json").write_text(json.dumps(state))
-        resign(folder)
+def edit_model(folder: Path, **values: Any) -> None:
+    """Change keys of model.json, and make the seal fit, as an attacker would."""
+    path = folder / "model.json"
+    about = json.loads(path.read_text()) | values
+    del about["sha256"]
+    path.write_text(json.dumps(about))
 
 
 class Steps:
@@ -112,7 +144,7 @@ class Steps:
 
     def __init__(self, monkeypatch, act, at: int | None) -> None:
         self.count, self.act, self.at = 0, act, at
-        for name in ("fsync", "rename", "replace", "mkdir", "unlink"):
+        for name in ("fsync", "rename", "replace", "mkdir", "unlink", "link"):
             monkeypatch.setattr(os, name, self.wrap(getattr(os, name)))
         write = self.wrap(open)
 

@@ -56,4 +56,4 @@ def test_it_trains_translates_and_exports(tmp_path: Path) -> None:
     assert not (run / "report.html").exists()
     assert len(command("translate", str(run), text=f"{line}\n").splitlines()) == 1
     command("export", str(run))
-    assert (run / "ctranslate2" / "model.bin").is_file()
+    assert (run / "export" / "ctranslate2" / "model.bin").is_file()

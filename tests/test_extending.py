@@ -86,7 +86,6 @@ ALIBI = """
 from math import inf
 import torch
 from nmt.model.config import ModelConfig
-from nmt.model.cpu import kernels
 from nmt.model.layout import Layout
 from nmt.model.transformer import Transformer
 
@@ -105,7 +104,6 @@ logits = model(*pair)
 assert not torch.allclose(logits, plain(*pair))
 # dropout that drops nothing selects products instead of torch's fused attention
 torch.testing.assert_close(model.train()(*pair), logits)
-kernels.load()
 for prepare in (model.eval, lambda: model.prepare_for_inference(torch.float32)):
     prepare()
     state = model.start_decoding(*pair[:2], 1, 4)

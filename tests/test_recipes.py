@@ -16,8 +16,8 @@ from nmt.cli.train import main
 from nmt.config.load import load_recipe
 from nmt.config.schedules import InverseSqrt
 from nmt.data.prepare import prepare
-from nmt.run.lifecycle import TrainingFolder
-from nmt.run.metrics_log import MetricsLog
+from nmt.store.lifecycle import TrainingFolder
+from nmt.store.metrics_log import MetricsLog
 from nmt.training.tasks import make_task
 from nmt.training.trainer import Trainer
 from tests.toy import toy_corpus, toy_recipe

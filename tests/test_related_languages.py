@@ -127,13 +127,13 @@ def test_several_sets_are_scored_and_their_mean_selects(learned, capsys):
 
 def test_an_exported_model_takes_the_tag(learned, tmp_path):
     pytest.importorskip("ctranslate2")
-    from nmt.export.engines import load_exported
     from nmt.export.folder import export
+    from nmt.store.model import Model
 
     translator = Translator.load(learned, "cpu")
-    export(translator, tmp_path / "model")
+    export(Model.open(learned), tmp_path / "model")
     lines = ["4 2 7", "1 9"]
-    exported = load_exported(str(tmp_path / "model"), "cpu", "best", 1)
+    exported = Translator.load(tmp_path / "model", "cpu")
     assert exported.translate(lines, tag="<es>") == translator.translate(lines, tag="<es>")
     with pytest.raises(UserError, match="the model has no tag <x>"):
         exported.translate(lines, tag="<x>")

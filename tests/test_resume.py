@@ -62,7 +62,7 @@ def result(run: Path) -> dict[str, Any]:
     for path in [
         *run.glob("dev/*"),
         *run.glob("checkpoints/*/*"),
-        *run.glob("best"),
+        *run.glob("model/*.*"),
         run / "test.hyp",
     ]:
         name = str(path.relative_to(run))

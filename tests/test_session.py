@@ -13,7 +13,7 @@ import yaml
 import nmt
 from nmt.config.load import dump_recipe
 from nmt.errors import Diverged, RunError, UserError
-from nmt.run.results import read_summary
+from nmt.store.results import read_summary
 from nmt.training.progress import Validation
 from tests.toy import toy_corpus, toy_recipe
 
@@ -133,7 +133,7 @@ def test_wrong_recipes_raise_user_errors(recipe, tmp_path, changes, message):
 
 
 def test_a_missing_tracker_is_reported_before_the_data_is_read(recipe, tmp_path, monkeypatch):
-    monkeypatch.setattr("nmt.run.metrics_log.importlib.util.find_spec", lambda name: None)
+    monkeypatch.setattr("nmt.store.metrics_log.importlib.util.find_spec", lambda name: None)
     values = values_of(recipe, out=str(tmp_path / "run"), data={"train": "none", "dev": "none"})
     with pytest.raises(UserError, match=r"train\.wandb: the package wandb is not installed"):
         nmt.train(values, ["train.wandb=toy"], quiet=True)
@@ -186,7 +186,7 @@ def test_a_diverged_training_raises(recipe, tmp_path):
     with pytest.raises(Diverged, match=message) as diverged:
         nmt.train(recipe, [f"out={run}", *rate, *more, "model.fixnorm=false"], quiet=True)
     assert max(map(len, str(diverged.value).splitlines())) < 250  # numbers are readable
-    summary = read_summary(nmt.run.folder.RunFolder(run))
+    summary = read_summary(nmt.store.folder.RunFolder(run))
     assert (summary["status"], summary["updates"]) == ("diverged", 4)
     with pytest.raises(RunError, match="diverged"):
         nmt.TrainingResult.read(run)
@@ -194,7 +194,6 @@ def test_a_diverged_training_raises(recipe, tmp_path):
 
 def test_nothing_is_forked_unless_asked(recipe, tmp_path, monkeypatch):
     from nmt.data import workers
-    from nmt.decoding import torch_engine
 
     def refuse() -> int:
         raise AssertionError("a process was forked")
@@ -202,9 +201,6 @@ def test_nothing_is_forked_unless_asked(recipe, tmp_path, monkeypatch):
     monkeypatch.setattr(workers, "MIN_PARALLEL_CHUNKS", 1)
     monkeypatch.setattr(workers, "CHUNK", 10)
     monkeypatch.setattr(workers, "available_cpus", lambda: 2)
-    monkeypatch.setattr("nmt.decoding.worker_pool.available_cpus", lambda: 2)
-    monkeypatch.setattr("nmt.decoding.worker_pool.num_threads", lambda: 2)
-    monkeypatch.setattr(torch_engine, "MIN_PARALLEL_SIZE", 1)
     monkeypatch.setattr(os, "fork", refuse)
     values = values_of(recipe, out=str(tmp_path / "one" / "run"))
     nmt.train(values, ["train.max_validations=1"], quiet=True)

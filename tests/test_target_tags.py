@@ -29,7 +29,9 @@ from nmt.decoding.options import SearchOptions
 from nmt.errors import UserError
 from nmt.export.folder import export
 from nmt.model.layout import Layout
+from nmt.store.model import Model
 from nmt.training.trainer import Trainer
+from tests.export.cases import model_folder
 from tests.test_resume import difference, result, stop_and_resume
 from tests.toy import lines_of_digits, reverse, toy_recipe, write_lines, write_pairs
 
@@ -161,11 +163,9 @@ def test_pairs_are_named_after_the_language_of_the_tag(learned, corpus, tmp_path
 
 
 def test_a_served_model_takes_the_tag(learned):
-    served = ServedModel("m", nmt.Translator.load(learned, "cpu"), "torch", Limits())
+    served = ServedModel("m", nmt.Translator.load(learned, "cpu"), Limits())
     assert served.description()["tgt_tags"] == [EN, FR]
     assert served.description()["tags"] == []
-    assert served.scores
-    assert served.align
     [one] = served.translate(["4 2"], {"tgt_tag": FR, "token_scores": True}, 0, lambda: None)
     assert one["translations"][0]["text"] == "2 4"
     assert served.target({"tgt_tag": FR}) == "fr"
@@ -200,8 +200,8 @@ def log_probs_without_banned(
 def test_an_exported_model_finds_and_scores_the_same(learned, corpus, tmp_path, capsys):
     pytest.importorskip("ctranslate2")
     translator, folder = nmt.Translator.load(learned, "cpu"), tmp_path / "model"
-    export(translator, folder)
-    exported = nmt.load_translator(folder, "cpu")
+    export(Model.open(learned), folder)
+    exported = nmt.Translator.load(folder, "cpu")
     lines = (corpus / "dev.gl").read_text().splitlines()
     for options in (
         {"tgt_tag": EN, "beam": 1},
@@ -277,11 +277,11 @@ def test_an_export_has_the_defaults(one_way, corpus, tmp_path):
     pytest.importorskip("ctranslate2")
     folder = tmp_path / "model"
     translator = nmt.Translator.load(one_way, "cpu")
-    export(translator, folder)
-    settings = json.loads((folder / "nmt.json").read_text())
+    export(Model.open(one_way), folder)
+    settings = json.loads((folder / "translate.json").read_text())
     assert settings["default_tags"] == {"tag": "<gl>", "tgt_tag": FR}
     lines = (corpus / "dev.gl").read_text().splitlines()
-    exported = nmt.load_translator(folder, "cpu")
+    exported = nmt.Translator.load(folder, "cpu")
     expected = translator.translate(lines, beam=1)
     assert exported.translate(lines, beam=1) == expected
     assert exported.translate(lines, beam=1, tag="<gl>", tgt_tag=FR) == expected
@@ -383,8 +383,8 @@ def test_without_a_logit_mask_the_forced_tag_is_the_only_one(corpus, tmp_path):
         translator.transformer.out_bias[translator.codec.vocab.reserved_ids] = 100.0
     assert "<" not in "".join(translator.translate(["1 2 3"], tgt_tag=FR))
     pytest.importorskip("ctranslate2")
-    export(translator, tmp_path / "model")
-    exported = nmt.load_translator(tmp_path / "model", "cpu")
+    model = model_folder(translator, tmp_path / "model")
+    exported = nmt.Translator.load(model, "cpu", engine="ctranslate2")
     assert "<" not in "".join(exported.translate(["1 2 3"], tgt_tag=FR))
 
 

@@ -15,7 +15,7 @@ COMMANDS = {
     "serve": ("nmt.apps.serve.command", "serve models over HTTP, with a page to try them on"),
     "convert": (
         "nmt.apps.convert.command",
-        "make a run from a public model: OPUS-MT, NLLB-200, M2M-100, mBART-50",
+        "make a model from a public one: OPUS-MT, NLLB-200, M2M-100, mBART-50",
     ),
     "plot": ("nmt.apps.plot.command", "draw learning curves and the papers' figures"),
 }

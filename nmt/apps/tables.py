@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import TypeAlias
 
-from nmt.run.results import format_number
+from nmt.store.results import format_number
 
 Cell: TypeAlias = str | int | float | None
 NOTHING = "-"

@@ -1,4 +1,4 @@
-"""nmt-average: average several checkpoints of a run into a new one."""
+"""nmt-average: make a model of checkpoints of a run."""
 
 from __future__ import annotations
 
@@ -6,34 +6,37 @@ import argparse
 import shlex
 import sys
 from collections.abc import Sequence
+from pathlib import Path
 
 from nmt.cli.common import enable_gc, run_command
 from nmt.cli.parsers import command_parser
-from nmt.errors import UserError
 
 EXAMPLES = """\
 examples:
-  %(prog)s runs/gl-en --last 5
-  %(prog)s runs/gl-en --best 5
-  nmt-translate runs/gl-en --checkpoint u001500-avg5 < test.gl"""
+  %(prog)s runs/gl-en --checkpoints u001300 u001400 u001500 -o average
+  %(prog)s runs/gl-en --checkpoints u001200 -o earlier
+  nmt-translate average < test.gl"""
 
 
 def parser() -> argparse.ArgumentParser:
     """Return the command line of nmt-average."""
     p = command_parser(
         "nmt-average",
-        description="Average the weights of several checkpoints of a run. The result is a new "
-        "checkpoint in the run folder, for example u001500-avg5. Translate with it using "
-        "nmt-translate --checkpoint. The best checkpoint of the run does not change.",
+        usage="%(prog)s RUN --checkpoints NAME [NAME ...] -o MODEL [options]",
+        description="Make a model of checkpoints of a run: of one, or of the average of the "
+        "weights of several. RUN/model, the best model of the run, does not change.",
         epilog=EXAMPLES,
     )
     p.add_argument("run", metavar="RUN", help="run folder from nmt-train")
-    which = p.add_mutually_exclusive_group(required=True)
-    which.add_argument("--last", type=int, metavar="N", help="average the newest N checkpoints")
-    which.add_argument(
-        "--best", type=int, metavar="N", help="average the N checkpoints with the best dev scores"
+    p.add_argument(
+        "--checkpoints",
+        nargs="+",
+        metavar="NAME",
+        required=True,
+        help="names of folders in RUN/checkpoints, such as u001500",
     )
-    p.add_argument("--force", action="store_true", help="replace an existing average of this name")
+    p.add_argument("-o", "--output", metavar="MODEL", required=True, help="model to write")
+    p.add_argument("--force", action="store_true", help="replace a model at --output")
     return p
 
 
@@ -43,49 +46,32 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def body(args: argparse.Namespace) -> None:
-    """Choose the checkpoints, average them, and print them with the name of the average."""
-    from nmt.run.folder import RunFolder
+    """Average the checkpoints, and print their dev scores and a command that uses the model."""
+    from nmt.store.folder import RunFolder
+    from nmt.store.model import check_output
 
-    run = RunFolder.open(args.run)
-    option, count = ("--last", args.last) if args.best is None else ("--best", args.best)
-    if count < 2:
-        what = f"averaging needs at least 2 checkpoints, not {count}"
-        raise UserError(what, fix=f"use {option} 2")
-    from nmt.run.checkpoint import best_checkpoints, dev_scores, latest, save_average
-    from nmt.run.results import as_score
+    run, output = RunFolder.open(args.run), Path(args.output)
+    check_output(output, args.force)
+    from nmt.runtime.files import AGAIN, disk_errors
+    from nmt.store.checkpoint import MODEL, average, dev_scores, find_checkpoint
+    from nmt.store.results import as_score
 
     enable_gc()
-    with run.lock:
-        choose, suffix = (latest, "avg") if args.best is None else (best_checkpoints, "best")
-        paths = choose(run, count)
-        if len(paths) < count:
-            kind = "checkpoints" if args.best is None else "checkpoints with a dev score"
-            smaller = f"use {option} {len(paths)}, or " if len(paths) > 1 else ""
-            raise UserError(
-                f"{option} {count} needs {count} {kind}, but the run has {len(paths)}",
-                at=str(run.path),
-                fix=f"{smaller}train a new run with train.keep={count}",
-            )
-        path = run.checkpoints_dir / f"{paths[-1].name}-{suffix}{count}"
-        if path.exists() and not args.force:
-            raise UserError(
-                "the average exists already",
-                at=str(path),
-                fix=f"use it with --checkpoint {path.name}, or add --force to replace it",
-            )
-        name = save_average(run, paths, suffix, progress=True).name
+    paths = [find_checkpoint(run, name) for name in dict.fromkeys(args.checkpoints)]
+    needed = (paths[0] / MODEL).stat().st_size
+    with disk_errors(output, needed, "choose another folder", AGAIN):
+        average(run, paths, output, args.force, progress=True)
     recipe, scores = run.recipe(), dev_scores(run.checkpoints())
     metric = recipe.score.select_by
     for path in paths:
         score = scores.get(path.name)
         dev = "" if score is None else f"  dev {metric} {as_score(metric, score):.2f}"
         print(f"{path.name}{dev}")
-    folder = shlex.quote(args.run)
-    use, command = "translate with it", f"nmt-translate {folder} --checkpoint {name}"
+    folder = shlex.quote(args.output)
+    use, command = "translate with it", f"nmt-translate {folder}"
     if not recipe.translates:
-        use = "start a translation model from it"
-        command = f"nmt-train RECIPE init.from={folder} init.checkpoint={name}"
-    print(f"average saved as checkpoint {name}; {use}:\n  {command}")
+        use, command = "start a translation model from it", f"nmt-train RECIPE init.from={folder}"
+    print(f"wrote {folder}; {use}:\n  {command}")
 
 
 if __name__ == "__main__":

@@ -154,13 +154,7 @@ def resamples(text: str) -> int:
 
 
 def add_model_options(group: argparse._ArgumentGroup) -> None:
-    """Add the options that say which checkpoints are loaded, where and in which format."""
-    group.add_argument(
-        "--checkpoint",
-        default="best",
-        metavar="NAME",
-        help="best, latest or a name such as u001500, of each run; default: %(default)s",
-    )
+    """Add the options that say where models are loaded, and in which format."""
     group.add_argument(
         "--device",
         default="auto",

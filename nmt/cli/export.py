@@ -13,7 +13,7 @@ from nmt.cli.common import enable_gc, run_command
 from nmt.cli.parsers import add_output, command_parser
 
 if TYPE_CHECKING:
-    from nmt.run.folder import RunFolder
+    from nmt.store.model import Model
 
 QUANTIZATIONS = [
     "int8", "int8_float32", "int8_float16", "int8_bfloat16",
@@ -32,14 +32,14 @@ def parser() -> argparse.ArgumentParser:
     p = command_parser(
         "nmt-export",
         usage="%(prog)s RUN [options]",
-        description="Write a trained model as a folder for CTranslate2: weights, segmenter, "
-        "vocabulary, and a short Python program that translates without this toolkit. With --hub, "
-        "add a model card made from the run. --format transformers writes a folder for Hugging "
+        description="Write a model for other programs: with the weights of CTranslate2, and a "
+        "short Python program that translates without this toolkit. With --hub, add a model card "
+        "made from the run. --format transformers writes a folder for Hugging "
         "Face's library, if one of its classes computes the model, and --format argos a package "
         "file for Argos Translate and LibreTranslate.",
         epilog=EXAMPLES,
     )
-    p.add_argument("run", metavar="RUN", help="run folder from nmt-train")
+    p.add_argument("run", metavar="RUN", help="run folder from nmt-train, or a model")
     p.add_argument(
         "--quantization",
         choices=QUANTIZATIONS,
@@ -49,15 +49,9 @@ def parser() -> argparse.ArgumentParser:
     add_output(
         p,
         "DIR",
-        "folder to write, or file NAME.argosmodel; default: RUN/FORMAT, RUN/ctranslate2-TYPE or "
-        "RUN/model.argosmodel",
+        "folder to write, or file NAME.argosmodel; default: RUN/export, RUN/export-TYPE, "
+        "RUN/transformers or RUN/model.argosmodel",
         "an exported model at --output or --hub",
-    )
-    p.add_argument(
-        "--checkpoint",
-        default="best",
-        metavar="NAME",
-        help="best, latest or a name such as u001500; default: %(default)s",
     )
     hooks.add_options("export", p)
     return p
@@ -69,41 +63,30 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def body(args: argparse.Namespace) -> None:
-    """Check the run and the output before reading the weights, then export."""
-    from nmt.run.folder import RunFolder
+    """Check the model and the output before reading the weights, then export."""
     from nmt.runtime.files import AGAIN, disk_errors, human_bytes
+    from nmt.store.model import WEIGHTS, Model
 
     other = hooks.requested("export", args)
-    run = RunFolder.open(args.run)
-    run.require_translation()
+    model = Model.open(args.run).require_translation()
     quantized = f"-{args.quantization}" if args.quantization else ""
-    default = Path(args.output or f"{args.run}/ctranslate2{quantized}"), _write
+    default = Path(args.output or f"{args.run}/export{quantized}"), _write
     output, write = other or default
-    from nmt.run.checkpoint import MODEL
-
     enable_gc()
-    weights = run.checkpoints()[-1] / MODEL
-    needed = weights.stat().st_size if weights.is_file() else 0
+    needed = model.entry(WEIGHTS).bytes
     needed //= 4 if (args.quantization or "").startswith("int8") else 1
     with disk_errors(output, needed, "choose another folder", AGAIN):
-        write(run, output, args)
-    files = list(output.iterdir()) if output.is_dir() else [output]
-    size = human_bytes(sum(file.stat().st_size for file in files))
+        write(model, output, args)
+    files = [output, *output.rglob("*")] if output.is_dir() else [output]
+    size = human_bytes(sum(file.stat().st_size for file in files if file.is_file()))
     use = f"; {output / 'README.md'} shows how to use it" if output.is_dir() else ""
     print(f"wrote {output} ({size}){use}", file=sys.stderr)
 
 
-def _write(run: RunFolder, output: Path, args: argparse.Namespace) -> None:
-    from nmt.config.model import model_config
-    from nmt.decoding.translator import Translator
-    from nmt.export.folder import check_output, export
-    from nmt.export.spec import check_supported, require_ctranslate2
+def _write(model: Model, output: Path, args: argparse.Namespace) -> None:
+    from nmt.export.folder import export
 
-    check_supported(model_config(run.recipe().model))
-    require_ctranslate2()
-    check_output(output, args.force)
-    translator = Translator.load(args.run, "cpu", args.checkpoint)
-    export(translator, output, args.quantization, args.force)
+    export(model, output, args.quantization, args.force)
 
 
 if __name__ == "__main__":

@@ -26,7 +26,7 @@ COMMANDS = {  # those of the core
     "prepare": "check, segment and encode a corpus in advance",
     "train": "train a model: raw text to test score",
     "translate": "translate text, or score given translations",
-    "average": "average several checkpoints of a run",
+    "average": "make a model of one or several checkpoints of a run",
     "export": "write a model as a folder for CTranslate2",
     "completion": "print the completion of these commands for bash or zsh",
 }

@@ -29,7 +29,8 @@ if TYPE_CHECKING:
 LineNumber: TypeAlias = Callable[[bytes], int]  # line of output -> line of input, from 0
 Write: TypeAlias = Callable[[bytes], None]  # writes lines with their ends
 CHOOSE_ANOTHER = "choose another path"
-RUN_SUBFOLDERS = ("checkpoints", "dev", "parent", "tensorboard", "wandb")
+# of a run or a model
+SUBFOLDERS = ("checkpoints", "dev", "model", "ctranslate2", "tensorboard", "wandb")
 NO_MODEL_FILES = (".html", ".png", ".svg", ".pdf", ".tsv", ".argosmodel")
 STDOUT = Path("/dev/stdout")  # for messages; free space is that of the file behind it
 
@@ -169,12 +170,12 @@ def _check_replaceable(output: Path, force: bool, interrupted: bool = False) -> 
 
 
 def _model_folder(output: Path) -> Path | None:
-    """Return the run folder or exported folder whose files include the output, else None.
+    """Return the run folder or model whose files include the output, else None.
 
-    Files of a run folder are those at its top and below RUN_SUBFOLDERS, except reports, figures,
-    tables and packages; in other folders that a user makes there, anything may be replaced.
+    Its files are those at its top and below SUBFOLDERS, except reports, figures, tables and
+    packages; in other folders that a user makes there, anything may be replaced.
     """
-    from nmt.run.folder import RunFolder, is_export
+    from nmt.store.folder import MODEL_JSON, RunFolder
 
     if output.suffix.lower() in NO_MODEL_FILES:
         return None
@@ -182,10 +183,11 @@ def _model_folder(output: Path) -> Path | None:
     for folder in path.parents:
         parts = path.relative_to(folder).parts
         run = RunFolder(folder)
-        own = len(parts) == 1 or parts[0] in RUN_SUBFOLDERS
-        if own and run.config_file.is_file() and run.checkpoints_dir.is_dir():
+        own = len(parts) == 1 or parts[0] in SUBFOLDERS
+        is_run = run.config_file.is_file() and run.checkpoints_dir.is_dir()
+        if own and (is_run or (folder / MODEL_JSON).is_file()):
             return folder
-    return path.parent if is_export(path.parent) else None
+    return None
 
 
 def _is_same_file(path: Path, name: str | None) -> bool:

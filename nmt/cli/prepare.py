@@ -44,7 +44,7 @@ def body(args: argparse.Namespace) -> None:
     recipe = recipe_of(args)
     from nmt.data.prepare import prepare
     from nmt.data.report import summary
-    from nmt.run.parent import TextOfParent, open_parent, with_keys_of_parent
+    from nmt.store.parent import TextOfParent, open_parent, with_keys_of_parent
 
     enable_gc()
     recipe = with_keys_of_parent(recipe, resume=False)

@@ -18,7 +18,6 @@ from nmt.cli.common import add_model_options, enable_gc, run_command
 from nmt.cli.parsers import command_parser, shorten_help
 from nmt.data.text import quantity
 from nmt.errors import UserError
-from nmt.runtime.memory import limit_onednn_cache
 from nmt.runtime.signals import raise_terminated
 from nmt.version import __version__
 
@@ -33,7 +32,6 @@ if TYPE_CHECKING:
     from nmt.decoding.options import SearchOptions
     from nmt.decoding.translator import Translator
 
-COMPILED_PRODUCTS = 16  # matrix products kept: each step of a search needs new ones
 MAX_UNKNOWN = 0.05  # share of unknown source pieces above which a note is printed
 MAX_NAMED_LINES = 20  # lines with a short translation of which a note gives the numbers
 
@@ -95,8 +93,8 @@ def parser() -> argparse.ArgumentParser:
         "run",
         nargs="+",
         metavar="RUN",
-        help="run folder from nmt-train, or exported folder from nmt-export; several run folders "
-        "with the same vocabulary are an ensemble",
+        help="run folder from nmt-train, or model from nmt-convert, nmt-average or nmt-export; "
+        "several with the same vocabulary are an ensemble",
     )
     files = p.add_argument_group("input and output")
     files.add_argument("--input", metavar="FILE", help="read this file: plain, .gz, .xz or .bz2")
@@ -122,15 +120,18 @@ def parser() -> argparse.ArgumentParser:
         "--workers",
         type=int,
         metavar="N",
-        help="number of batches to search in parallel on a CPU, each on one core; default: all "
-        "cores that the CPU affinity, the container's quota and OMP_NUM_THREADS allow",
+        help="number of batches that CTranslate2 searches in parallel on a CPU, each on one core; "
+        "default: all cores that the CPU affinity, the container's quota and OMP_NUM_THREADS allow",
     )
     model.add_argument(
         "--engine",
-        choices=["auto", "torch", "ctranslate2"],
-        help="library that searches; auto = ctranslate2 if it finds the same translations (--beam "
-        "1 or --stop-rule count), else torch; default: ctranslate2 for an exported folder, else "
-        "torch",
+        choices=["auto", "ctranslate2", "torch"],
+        default="auto",
+        help="library that searches; auto = ctranslate2 on a CPU, and torch on a GPU and for what "
+        "ctranslate2 does not support; default: %(default)s",
+    )
+    model.add_argument(
+        "--verbose", action="store_true", help="say which engine searches, and why if it is torch"
     )
     _add_search_options(p)
     shorten_help(p, *OFTEN_USED)
@@ -176,7 +177,7 @@ def _add_search_options(p: argparse.ArgumentParser) -> None:
         "--reverse",
         action="append",
         metavar="RUN",
-        help="rerank the candidates with the best checkpoint of a reverse model: score + "
+        help="rerank the candidates with a reverse model or run: score + "
         f"--reverse-weight (default: {DEFAULT_REVERSE_WEIGHT}) x score of the source given the "
         "candidate; several are an ensemble",
     )
@@ -279,7 +280,6 @@ def body(args: argparse.Namespace) -> None:
     """Check the arguments and files, then translate."""
     from nmt.cli.output import locked_output
 
-    limit_onednn_cache(COMPILED_PRODUCTS)
     documents: hooks.Documents | None = hooks.requested("documents", args)
     if documents is not None:
         _translate_documents(args, documents)
@@ -305,7 +305,9 @@ def _translate_documents(args: argparse.Namespace, documents: hooks.Documents) -
     with raise_terminated():
         translator = _load(args)
         enable_gc()
-        _note_tags(translator, translator.check_options(chosen))
+        options = translator.check_options(chosen)
+        _engine(args, translator, options)
+        _note_tags(translator, options)
         documents.translate(translator, chosen)
 
 
@@ -329,7 +331,8 @@ def _translate(args: argparse.Namespace, corpus: Corpus | None) -> None:
     _note_tags(translator, options)
     expectations = _expectations(args, translator, options)
     if corpus is None:
-        (format_line, line_number), complete = _output_format(args, options, expectations), None
+        engine, complete = _engine(args, translator, options), None
+        format_line, line_number = _output_format(args, options, expectations, engine)
     else:
         if args.resume and corpus.is_complete():
             _note(f"{corpus.name}: the corpus is complete already")
@@ -338,7 +341,6 @@ def _translate(args: argparse.Namespace, corpus: Corpus | None) -> None:
         settings = {
             "version": __version__,
             "run": args.run,
-            "checkpoint": translator.info.source,
             "model": translator.engine.model_hash(),
             "input": file_digest(Path(args.input)),
             "reverse": args.reverse,
@@ -391,16 +393,21 @@ def _progress_bar(args: argparse.Namespace, total: int | None, finished: int) ->
 
 
 def _load(args: argparse.Namespace) -> Translator:
-    from nmt.decoding.worker_pool import all_cores
-    from nmt.export.engines import load_translator
+    from nmt.decoding.translator import Translator
 
-    workers = all_cores() if args.workers is None else args.workers
-    # the scores of the two engines differ slightly: see docs/export.md
-    scored = args.scores or args.confidence
-    engine = "torch" if args.engine == "auto" and scored else args.engine
-    return load_translator(
-        args.run, args.device, args.checkpoint, args.precision, workers, engine, args.reverse
+    return Translator.load(
+        args.run, args.device, args.precision, args.workers, args.reverse, args.engine
     )
+
+
+def _engine(
+    args: argparse.Namespace, translator: Translator, options: SearchOptions
+) -> dict[str, str]:
+    """Return the engine of a search, and why it is torch, for --json; --verbose prints them."""
+    name, why = translator.engine_for(options).name, translator.why_torch(options)
+    if args.verbose:
+        _note(f"engine {name}" + f"; torch, because {why}" * bool(why))
+    return {"engine": name} | ({"why_torch": why} if why else {})
 
 
 def _expectations(
@@ -411,7 +418,7 @@ def _expectations(
         return None
     from nmt.decoding.confidence import Expectations, read_calibration, search_settings
 
-    calibration = read_calibration(args.run, translator.info.source)
+    calibration = read_calibration(args.run)
     before, now = calibration.search, search_settings(options)
     changed = [
         f"{name}={before.get(name)} (now {now.get(name)})"
@@ -506,7 +513,10 @@ JSON_KEYS = (  # of a translation
 
 
 def _output_format(
-    args: argparse.Namespace, options: SearchOptions, expectations: Expectations | None
+    args: argparse.Namespace,
+    options: SearchOptions,
+    expectations: Expectations | None,
+    engine: dict[str, str],
 ) -> tuple[Format, LineNumber | None]:
     """Return what makes a line of output, and what returns its input line for ``--resume``.
 
@@ -514,7 +524,7 @@ def _output_format(
     """
     several = options.n_best > 1
     if options.token_scores or args.json:
-        as_json = functools.partial(_json, expectations=expectations)
+        as_json = functools.partial(_json, expectations=expectations, engine=engine)
         return as_json, (lambda line: int(json.loads(line)["line"])) if several else None
     if args.score_target is not None:
         template = "{t.log_prob:.4f}\t{t.score:.4f}"
@@ -534,9 +544,12 @@ def _output_format(
     return format_line, (lambda line: int(line.partition(b" ")[0])) if several else None
 
 
-def _json(number: int, t: Translation, expectations: Expectations | None) -> str:
+def _json(
+    number: int, t: Translation, expectations: Expectations | None, engine: dict[str, str]
+) -> str:
     """Return one JSON object; an infinite score is null, as JSON has no infinity."""
     values: dict[str, Any] = {"line": number} | {name: getattr(t, name) for name in JSON_KEYS}
+    values |= engine
     for name in ("log_prob", "score"):
         if not math.isfinite(values[name]):
             values[name] = None

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
 
@@ -36,6 +37,64 @@ Tag: TypeAlias = Annotated[
 ]
 TAG_KEYS = ("tag", "tgt_tag")  # of an entry: of its sources, of its targets
 SPECIAL_NAMES = ("<pad>", "<s>", "<unk>", "<mask>")  # of the vocabulary, as displayed
+
+
+@dataclass(frozen=True)
+class Direction:
+    """From which language a corpus translates into which, and the tags of its lines."""
+
+    src: str
+    tgt: str
+    tag: str | None = None
+    tgt_tag: str | None = None
+
+
+@dataclass(frozen=True)
+class Directions:
+    """The directions of the training data of a model.
+
+    Attributes:
+        src, tgt: of the recipe.
+        trained: those of ``data.train``.
+    """
+
+    src: str
+    tgt: str
+    trained: tuple[Direction, ...]
+
+    @property
+    def sources(self) -> list[str]:
+        """The source languages."""
+        return list(dict.fromkeys(direction.src for direction in self.trained))
+
+    @property
+    def always_tagged(self) -> bool:
+        """Whether a tag is before each source."""
+        return all(direction.tag for direction in self.trained)
+
+    @property
+    def tgt_tag_required(self) -> bool:
+        """Whether all targets begin with tags, of several."""
+        tags = {direction.tgt_tag for direction in self.trained}
+        return None not in tags and len(tags) > 1
+
+    @property
+    def default_tags(self) -> dict[str, str]:
+        """``tag`` and ``tgt_tag`` that all directions share, by key."""
+        found = {name: {getattr(one, name) for one in self.trained} for name in TAG_KEYS}
+        return {name: tag for name, (tag, *more) in found.items() if tag and not more}
+
+    @property
+    def tag_targets(self) -> dict[str, str]:
+        """The target language of each tag; the tag "" means none.
+
+        The tag that decides it is ``tgt_tag``, or ``tag`` of a direction without one. A tag that
+        has several target languages, or only ``tgt``, is left out.
+        """
+        langs: dict[str, set[str]] = {}
+        for one in self.trained:
+            langs.setdefault(one.tgt_tag or one.tag or "", set()).add(one.tgt)
+        return {tag: lang for tag, (lang, *more) in langs.items() if not more and lang != self.tgt}
 
 
 class Entry(ConfigBase):
@@ -92,7 +151,7 @@ class Entry(ConfigBase):
         An entry without a tag has the tag that all entries of ``data.train`` share, if they share
         one; so has the input of nmt-translate.
         """
-        default = recipe.default_tags
+        default = recipe.directions.default_tags
         return self.tag or default.get("tag"), self.tgt_tag or default.get("tgt_tag")
 
     def is_tokenized(self, data: DataConfig) -> bool:

@@ -27,6 +27,8 @@ from nmt.config.entries import (
     TAG_KEYS,
     CorpusEntries,
     CorpusEntry,
+    Direction,
+    Directions,
     Entry,
     HeldOutEntries,
     HeldOutEntry,
@@ -335,16 +337,11 @@ Patterns: TypeAlias = Annotated[list[Pattern], list_of(Pattern, f"{_PATTERN}, or
 class InitConfig(ConfigBase):
     """Start from a trained model, the parent: transfer (Zoph et al. 2016) and fine-tuning."""
 
-    parent: str | None = key(None, "O", form="the path of a run folder", min_length=1, alias="from")
-    """run folder of the parent, the trained model that this run starts from; none = random
-    initialization"""
-    checkpoint: str = key(
-        "best",
-        "O",
-        form="best, latest, avg or the name of a checkpoint, such as u001500",
-        pattern=r"^(best|latest|avg|u\d{6,12}(-(avg|best)\d{1,4})?)$",
+    parent: str | None = key(
+        None, "O", form="the path of a model or of a run folder", min_length=1, alias="from"
     )
-    """checkpoint of the parent: best, latest, a name, or avg for its newest average"""
+    """the parent, the trained model that this run starts from: a model, or a run, whose best model
+    it is; none = random initialization"""
     vocab: Literal["new", "parent", "extend"] = key("new", "O")
     """new = learn a vocabulary on this corpus as segment says; subwords that the parent also has
     take its embeddings; parent = the segmentation and vocabulary of the parent; subwords that it
@@ -481,10 +478,10 @@ class DecodeConfig(ConfigBase):
     fairseq, transformers and CTranslate2, where n counts a target tag too"""
     max_len_offset: int = key(50, "V, A", ge=1, le=10_000)
     """maximum length of a translation in subwords: length of the source plus this"""
-    stop_rule: Literal["bound", "count"] = key("bound", "A")
-    """when the search of a sentence ends: bound = when no unfinished hypothesis can become the
-    best; count = when as many hypotheses as the beam size have ended, as in fairseq and
-    CTranslate2"""
+    stop_rule: Literal["bound", "count"] = key("count", "O, A")
+    """when the search of a sentence ends: count = when as many hypotheses as the beam size have
+    ended, as in fairseq and CTranslate2; bound = when no unfinished hypothesis can become the
+    best"""
     allow_unk: bool = key(False, "A")
     """true = translations may contain UNK"""
     batch_tokens: int = key(16384, "O", ge=1, le=1_000_000_000)
@@ -538,6 +535,11 @@ UNUSED_KEYS: dict[str, tuple[str, ...]] = {
     "causal_lm": (*_NOT_FOR_TEXT, "model.enc_layers"),
     "masked_lm": (*_NOT_FOR_TEXT, "model.dec_layers"),
 }
+
+
+def stacks_of(task: str) -> tuple[str, ...]:
+    """Return the stacks of blocks that the model of a task has: encoder, decoder or both."""
+    return {"causal_lm": ("decoder",), "masked_lm": ("encoder",)}.get(task, ("encoder", "decoder"))
 
 
 class Recipe(ConfigBase):
@@ -605,50 +607,22 @@ class Recipe(ConfigBase):
         return "-".join(filter(None, (self.src, self.tgt)))
 
     @property
-    def sources(self) -> list[str]:
-        """Return the source languages of the training entries."""
-        return list(dict.fromkeys(entry.langs(self)[0] for entry in self.data.train))
+    def directions(self) -> Directions:
+        """Return the directions of the training data."""
+        trained = (
+            Direction(*entry.langs(self), entry.tag, entry.tgt_tag) for entry in self.data.train
+        )
+        return Directions(self.src, self.tgt, tuple(dict.fromkeys(trained)))
 
     def src_option(self, entry: HeldOutEntry) -> str | None:
         """Return the ``--src-lang`` that translates the source of an entry; None = not needed."""
         lang, _ = entry.langs(self)
-        return lang if lang != self.src and lang in self.sources else None
-
-    @property
-    def always_tagged(self) -> bool:
-        """Return whether a tag is before each source of the training data."""
-        return all(entry.tag for entry in self.data.train)
-
-    @property
-    def tgt_tag_required(self) -> bool:
-        """Return whether all targets of the training data begin with tags, of several."""
-        tags = {entry.tgt_tag for entry in self.data.train}
-        return None not in tags and len(tags) > 1
-
-    @property
-    def default_tags(self) -> dict[str, str]:
-        """Return ``tag`` and ``tgt_tag`` that all entries of ``data.train`` share, by key."""
-        found = {name: {getattr(entry, name) for entry in self.data.train} for name in TAG_KEYS}
-        return {name: tag for name, (tag, *more) in found.items() if tag and not more}
-
-    @property
-    def tag_targets(self) -> dict[str, str]:
-        """Return the target language of each tag of ``data.train``; the tag "" means none.
-
-        The tag that decides it is ``tgt_tag``, or ``tag`` in an entry without one. A tag that has
-        several target languages, or only ``tgt``, is left out.
-        """
-        langs: dict[str, set[str]] = {}
-        for entry in self.data.train:
-            langs.setdefault(entry.tgt_tag or entry.tag or "", set()).add(entry.langs(self)[1])
-        return {tag: lang for tag, (lang, *more) in langs.items() if not more and lang != self.tgt}
+        return lang if lang != self.src and lang in self.directions.sources else None
 
     @property
     def stacks(self) -> tuple[str, ...]:
         """Return the stacks of blocks that the model has: encoder, decoder or both."""
-        return {"causal_lm": ("decoder",), "masked_lm": ("encoder",)}.get(
-            self.task, ("encoder", "decoder")
-        )
+        return stacks_of(self.task)
 
     @field_validator("tgt")
     @classmethod
@@ -775,7 +749,7 @@ class Recipe(ConfigBase):
             if tag not in (None, *tags):
                 known = known if tags else f"data.train has no {name}s; remove it"
                 yield f"{at}.{name}: no entry of data.train has the {name} {tag}; {known}"
-            elif tag is None and name == "tgt_tag" and self.tgt_tag_required:
+            elif tag is None and name == "tgt_tag" and self.directions.tgt_tag_required:
                 yield f"{at}.{name} is missing, but all of data.train has one; {known}"
 
     def _shard_rules(self) -> Iterator[str]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import bisect
 import sys
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, TypeVar
@@ -60,19 +59,6 @@ def without_first(progress: Progress, lines: int) -> Progress:
         progress(count - ignored)
 
     return report
-
-
-def balanced_batches(lengths: Sequence[int], max_size: int, workers: int) -> list[range]:
-    """Split sentences, the longest first, into the smallest batches that suit the workers.
-
-    Their number is a multiple of ``workers`` if there are enough sentences, so that the workers
-    finish at about the same time. ``max_size`` is as in ``greedy_batches``.
-    """
-    fewest = len(greedy_batches(lengths, max_size))
-    count = -(-fewest // workers) * workers
-    sizes = range(1, max_size + 1)  # the larger, the fewer batches
-    size = bisect.bisect_left(sizes, -count, key=lambda size: -len(greedy_batches(lengths, size)))
-    return greedy_batches(lengths, sizes[size])
 
 
 def greedy_batches(lengths: Sequence[int], max_size: int) -> list[range]:

@@ -6,7 +6,6 @@ A line is segmented once. Its pieces stay with the inputs, for scores and alignm
 from __future__ import annotations
 
 import functools
-import hashlib
 import itertools
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -16,7 +15,7 @@ import numpy as np
 
 from nmt.data.glossary import Term
 from nmt.data.languages import base_language
-from nmt.data.segmenters import Segmenter, segmenter_hash
+from nmt.data.segmenters import Segmenter
 from nmt.data.segmenters.base import Side
 from nmt.data.segmenters.sentencepiece import SPACE
 from nmt.data.sentences import UsualLine, join_in_parts, join_translations, split_sentences
@@ -27,6 +26,7 @@ from nmt.decoding.engine import NO_PIECES, Hypothesis, SearchInput
 from nmt.decoding.glossary import Glossary, glossary_of
 from nmt.decoding.options import SearchOptions
 from nmt.errors import UserError
+from nmt.store.model import Model
 
 MAX_NAMED_LINES = 5  # lines of which a note gives the numbers
 MAX_SOURCE_PIECES = 512  # of one search; longer lines are translated in parts
@@ -403,10 +403,11 @@ def _check_size(name: str, pieces: int, at: str) -> None:
         raise UserError(problem, at=at, fix="give shorter text")
 
 
-def text_hash(vocab: Vocab, segmenter: Segmenter) -> str:
-    """Compute the SHA-256 of vocabulary and segmenter, which give ids their meaning."""
-    parts = vocab.hash + segmenter_hash(segmenter)
-    return hashlib.sha256(parts.encode()).hexdigest()
+def codec_of(model: Model) -> TextCodec:
+    """Make the codec of a model."""
+    about = model.about
+    targets = about.trained.tag_targets
+    return TextCodec(model.segmenter, model.vocab, about.src, about.tgt, about.usual_line, targets)
 
 
 # ---------------------------------------------------------------- parts of a long sentence

@@ -15,7 +15,6 @@ import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -24,9 +23,9 @@ from nmt.data.text import quantity
 from nmt.decoding.codec import BLANK, Translation
 from nmt.decoding.options import SearchOptions
 from nmt.errors import UserError
-from nmt.run.folder import RunFolder, is_export
-from nmt.run.manifest import weights_hash
 from nmt.runtime.files import read_text
+from nmt.store.folder import RunFolder
+from nmt.store.model import Model
 
 BEST = 100.0  # chrF of a blank line, which needs no review
 LIMITS = (90, 80, 70, 60, 50)  # expected chrF from which a reviewer might skip a line
@@ -42,7 +41,7 @@ class Calibration:
     Attributes:
         weights: of mean log-probability and length of a piece.
         points: (weighted sum, chrF), both increasing; between them, chrF is interpolated.
-        model: SHA-256 of the weights of the checkpoint.
+        model: SHA-256 of the weights.
         search: options of the search.
         lines: number of lines that it was fitted on.
     """
@@ -109,33 +108,33 @@ def search_settings(options: SearchOptions) -> dict[str, Any]:
     return {name: value for name, value in values.items() if value is not None}
 
 
-def read_calibration(runs: Sequence[str], checkpoint: str | None) -> Calibration:
-    """Read the calibration of a run, and check that it is of this checkpoint (its folder).
+def read_calibration(runs: Sequence[str]) -> Calibration:
+    """Read the calibration of a run, or the copy in a model, and check that it is of this model.
 
     Raises:
-        UserError: several runs, an exported folder, no or a damaged file, another checkpoint.
+        UserError: several runs, no or a damaged file, another model.
     """
-    run = RunFolder(runs[0])
-    if len(runs) > 1 or is_export(run.path):
+    if len(runs) > 1:
         raise UserError(
-            "--confidence is calibrated for the search of one run folder",
+            "--confidence is calibrated for the search of one model",
             at=runs[-1],
             fix="pass one run folder, or leave --confidence out",
         )
-    place, command = str(run.confidence_file), f"nmt-score {runs[0]} --calibrate"
+    file, command = RunFolder(runs[0]).confidence_file, f"nmt-score {runs[0]} --calibrate"
+    model = Model.open(runs[0])
     try:
-        values = json.loads(read_text(run.confidence_file))
+        values = json.loads(read_text(file))
         points = tuple((float(x), float(y)) for x, y in values.pop("points"))
         first, second = map(float, values.pop("weights"))
         calibration = Calibration(weights=(first, second), points=points, **values)
     except FileNotFoundError:
         fix = f"calibrate it: {command}"
-        raise UserError("the run is not calibrated", at=place, fix=fix) from None
+        raise UserError("the run is not calibrated", at=str(file), fix=fix) from None
     except (ValueError, TypeError, LookupError, AttributeError, RecursionError) as error:
-        raise UserError("is damaged", at=place, fix=f"write it again: {command}") from error
-    if checkpoint is None or weights_hash(Path(checkpoint)) != calibration.model:
-        what = "was calibrated for another checkpoint"
-        raise UserError(what, at=place, fix=f"calibrate the best one: {command}")
+        raise UserError("is damaged", at=str(file), fix=f"write it again: {command}") from error
+    if not model.has_weights or model.weights_hash != calibration.model:
+        what = "was calibrated for another model"
+        raise UserError(what, at=str(file), fix=f"calibrate this one: {command}")
     return calibration
 
 

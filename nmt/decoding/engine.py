@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence, Set
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, runtime_checkable
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 import numpy as np
 
 from nmt.decoding.constraints import TargetPieces
 from nmt.decoding.options import SearchOptions
+from nmt.errors import UserError
+from nmt.runtime.cpus import available_cpus, num_threads, within_limit
+from nmt.store.model import Model
 
 if TYPE_CHECKING:
     import torch
@@ -22,9 +25,27 @@ Penalty: TypeAlias = Callable[[Any], Any]  # number of tokens -> what divides th
 EncodedPair: TypeAlias = tuple[np.ndarray, np.ndarray, int]
 Stop: TypeAlias = Callable[[], None]  # called between two steps; may raise an exception to stop
 Progress: TypeAlias = Callable[[int], None]  # called with the number of lines a step has finished
-Runs: TypeAlias = str | Path | Sequence[str | Path]  # a run folder, or several as an ensemble
+# a model or a run, or several as an ensemble
+Runs: TypeAlias = str | Path | Sequence[str | Path]
 
 NO_PIECES = TargetPieces()
+MAX_TARGET_PIECES = 4096  # the attention of longer targets would not fit in memory
+MAX_WORKERS = 1024
+
+
+def all_cores() -> int:
+    """Count the available CPUs, at most OMP_NUM_THREADS."""
+    return within_limit(min(available_cpus(), num_threads()))
+
+
+def check_workers(workers: int) -> int:
+    """Return a number of workers; UserError unless it is from 1 to MAX_WORKERS."""
+    if isinstance(workers, bool) or not isinstance(workers, int) or not 1 <= workers <= MAX_WORKERS:
+        raise UserError(
+            f"workers: {workers} is not an integer from 1 to {MAX_WORKERS}",
+            fix="give the number of cores, or a smaller number",
+        )
+    return workers
 
 
 def ignore(*_: object) -> None:
@@ -32,7 +53,7 @@ def ignore(*_: object) -> None:
 
 
 def listed(runs: Runs | None) -> Sequence[str | Path]:
-    """Make a list of one run folder or of several."""
+    """Make a list of one folder or of several."""
     return [runs] if isinstance(runs, str | Path) else runs or []
 
 
@@ -130,23 +151,38 @@ class ModelInfo:
     default_tags: Mapping[str, str] = field(default_factory=dict)
 
 
+def info_of(model: Model) -> ModelInfo:
+    """Return what is known of a model."""
+    about, trained = model.about, model.about.trained
+    return ModelInfo(
+        about.decode,
+        str(model.path),
+        trained.always_tagged,
+        trained.sources,
+        trained.tgt_tag_required,
+        trained.default_tags,
+    )
+
+
 class Engine(Protocol):
     """A model, and the library that searches with it.
 
     Attributes:
         name: of the library, for people.
         precision: number format of matrix products with weights.
+        longest_target: the number of pieces that a given target may have.
     """
 
     name: str
     precision: str
+    longest_target: int
 
     @property
     def device(self) -> torch.device | str:
         """The device that computes."""
 
-    def check_options(self, options: SearchOptions, constraints: Set[str]) -> None:
-        """Raise a UserError if an option, or a constraint of this name, is not supported."""
+    def lacks(self, options: SearchOptions) -> list[str]:
+        """Name the options that this engine does not support, with their values if needed."""
 
     def model_hash(self) -> str:
         """Compute the SHA-256 of the weights, the vocabulary and the segmenter."""
@@ -157,20 +193,9 @@ class Engine(Protocol):
         """Find the hypotheses of each input, best first; samples in the order of their draws.
 
         Raises:
-            MachineError: a single input does not fit in memory, or a worker process was ended.
+            MachineError: a single input does not fit in memory.
             NonFiniteScores: scores are NaN or infinite; with the number of the line.
         """
-
-
-@runtime_checkable
-class Scorer(Protocol):
-    """An engine that also scores given targets.
-
-    Attributes:
-        longest_target: the number of pieces that a target may have.
-    """
-
-    longest_target: int
 
     def score(
         self, pairs: Sequence[EncodedPair], options: SearchOptions, stop: Stop, progress: Progress

@@ -1,7 +1,7 @@
 """Several models as one: the mean of their probabilities at every step.
 
-Legend: B sentences, K beams, R rows of B * K that are computed, V types, A of them that logits have
-columns for, Nt flat target tokens, M models.
+Legend: B sentences, K beams, V types, A of them that logits have columns for, Nt flat target
+tokens, M models.
 """
 
 from __future__ import annotations
@@ -42,11 +42,6 @@ class Ensemble(nn.Module):
         """Give the models their type, which ModuleList does not keep."""
         return cast(Iterable[Transformer], self.models)
 
-    @property
-    def for_inference(self) -> bool:
-        """Whether the weights of no model can change any more."""
-        return all(model.for_inference for model in self.members())
-
     def forward(self, src: Tensor, src_layout: Layout, tgt: Tensor, tgt_layout: Layout) -> Tensor:
         """Compute log-probabilities [Nt, V], which are logits too."""
         return log_mean([model(src, src_layout, tgt, tgt_layout) for model in self.members()])
@@ -66,13 +61,9 @@ class EnsembleState:
     def __init__(self, states: Sequence[State]) -> None:
         self.states = states
 
-    def advance(self, tokens: Tensor, needed: Tensor) -> Tensor:
-        """Take the tokens of this position [B, K]; return log-probabilities of the next [R, A]."""
-        logits = [state.advance(tokens, needed) for state in self.states]
-        if len({len(rows) for rows in logits}) > 1:  # a state may return all or the needed ones
-            count, all_rows = int(needed.sum()), needed.numel()
-            logits = [x[:count] if len(x) < all_rows else x[needed.flatten()] for x in logits]
-        return log_mean(logits)
+    def advance(self, tokens: Tensor) -> Tensor:
+        """Take the tokens of this position [B, K]; return log-probabilities of the next."""
+        return log_mean([state.advance(tokens) for state in self.states])
 
     def select(self, parents: Tensor) -> None:
         """Replace each beam by the one that it continues: parents [B, K] int64."""

@@ -16,7 +16,7 @@ import numpy as np
 
 from nmt.decoding.codec import TextCodec
 from nmt.decoding.constraints import TargetPieces
-from nmt.decoding.engine import Engine, Hypothesis, Scorer, SearchInput, Stop, ignore
+from nmt.decoding.engine import Engine, Hypothesis, SearchInput, Stop, ignore
 from nmt.decoding.options import SearchOptions
 
 # for each input: how many places are scored, and how many searches begin there; a round forces one
@@ -26,7 +26,6 @@ SCORED, TRIED, ROUNDS = 48, 4, 5
 
 def search_again(
     engine: Engine,
-    scorer: Scorer,
     inputs: Sequence[SearchInput],
     results: list[list[Hypothesis]],
     codec: TextCodec,
@@ -57,9 +56,9 @@ def search_again(
             places = [
                 (row, prefix, size)
                 for row, hypotheses in open_rows.items()
-                for prefix, size in _places(inputs[row], hypotheses, codec, scorer.longest_target)
+                for prefix, size in _places(inputs[row], hypotheses, codec, engine.longest_target)
             ]
-            prefixes = _most_likely(scorer, inputs, places, options, stop)
+            prefixes = _most_likely(engine, inputs, places, options, stop)
         else:
             prefixes = [(row, _at_end(inputs[row], h[0], codec)) for row, h in open_rows.items()]
         forced = [replace(inputs[row], prefix=prefix) for row, prefix in prefixes]
@@ -127,7 +126,7 @@ def _at_end(part: SearchInput, hypothesis: Hypothesis, codec: TextCodec) -> Targ
 
 
 def _most_likely(
-    scorer: Scorer,
+    engine: Engine,
     inputs: Sequence[SearchInput],
     places: Sequence[tuple[int, TargetPieces, int]],
     options: SearchOptions,
@@ -135,7 +134,7 @@ def _most_likely(
 ) -> list[tuple[int, TargetPieces]]:
     """Choose for each row the places where the phrase is most likely after what precedes it."""
     pairs = [(inputs[row].ids, np.array(p.ids), inputs[row].line) for row, p, _ in places]
-    scores = scorer.score(pairs, options.model_copy(update={"align": False}), stop, ignore)
+    scores = engine.score(pairs, options.model_copy(update={"align": False}), stop, ignore)
     of_row: dict[int, dict[TargetPieces, float]] = defaultdict(dict)
     for (row, prefix, size), score in zip(places, scores, strict=True):
         end = len(prefix.ids)

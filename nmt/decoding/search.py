@@ -1,7 +1,7 @@
 """Beam search over any decoder state, independent of the model (Vaswani et al. 2017, 6.1).
 
-Legend: B sentences still searched, K beams, R rows of B * K that are computed, V types (vocabulary
-entries), A of them that logits have columns for, T positions so far, C candidates of a beam.
+Legend: B sentences still searched, K beams, V types (vocabulary entries), A of them that logits
+have columns for, T positions so far, C candidates of a beam.
 
 The score of a hypothesis is its log-probability / length penalty (``SearchOptions.penalty``), which
 grows with the number of its tokens, EOS included. EOS is forbidden at the first position. Equal
@@ -26,7 +26,6 @@ from torch import Tensor
 
 from nmt.data.vocab import BOS, EOS
 from nmt.decoding.engine import Hypothesis, NonFiniteScores, Penalty, Stop, ignore
-from nmt.model.cpu import kernels
 
 COMPACT_AT = 16  # sentences that are done leave the batch when they are 1 in this many
 
@@ -34,12 +33,10 @@ COMPACT_AT = 16  # sentences that are done leave the batch when they are 1 in th
 class State(Protocol):
     """What search needs of a model: nmt.model.incremental.DecodeState, or a stub in tests."""
 
-    def advance(self, tokens: Tensor, needed: Tensor) -> Tensor:
-        """Take the tokens of this position [B, K]; return logits of the next, a row a hypothesis.
+    def advance(self, tokens: Tensor) -> Tensor:
+        """Take the tokens of this position [B, K]; return logits of the next [B * K, A].
 
-        A state may leave out the rows of hypotheses that are not ``needed`` [B, K]. Then row r is
-        the r-th needed hypothesis, and later rows are arbitrary. The caller may overwrite the
-        logits. In a plain search they may have more than A columns, of -inf.
+        The caller may overwrite the logits.
         """
 
     def select(self, parents: Tensor) -> None:
@@ -179,7 +176,7 @@ def beam_search(
     tokens = torch.full((batch, beam), start[0], dtype=torch.int64, device=device)
     first_beam = (torch.arange(beam, device=device) == 0).expand(batch, beam)
     for token in start[1:]:
-        state.advance(tokens, first_beam)
+        state.advance(tokens)
         tokens = torch.full_like(tokens, token)
     forbidden_columns = _logit_columns(forbidden, types)
     with_eos = torch.cat([forbidden, forbidden.new_tensor([EOS])])
@@ -189,14 +186,10 @@ def beam_search(
         at_start = beams.ids.shape[-1] == 0
         # all beams are equal at the first position; continuations of finished ones are not used
         needed = (first_beam if at_start else ~beams.finished) & ~done[:, None]
-        logits = state.advance(tokens, needed)
-        rows = _row_of_each(needed) if len(logits) < needed.numel() else None
-        if needs_all_types:
-            logits, rows = _to_beams(logits.float(), rows, tokens.shape), None
+        logits = state.advance(tokens).float().view(*tokens.shape, -1)
         # before tokens are forbidden: log-probabilities stay those of the model
-        log_sum_exp = kernels.log_sum_exp(logits)
-        infinite = _to_beams(~log_sum_exp.isfinite(), rows, tokens.shape)[..., 0]
-        not_finite[beams.sentence] |= (infinite & needed).any(1)
+        log_sum_exp = logits.logsumexp(-1, keepdim=True)
+        not_finite[beams.sentence] |= (~log_sum_exp.isfinite()[..., 0] & needed).any(1)
         # a processor may read the original logits; a plain search saves the time of a copy
         fill = logits.index_fill if processors else logits.index_fill_
         allowed = fill(-1, forbidden_at_start if at_start else forbidden_columns, -torch.inf)
@@ -205,7 +198,7 @@ def beam_search(
         if strategy is None:
             # a beam has one continuation that ends, so at least K of 2K go on
             width = 2 * beam if by_count else beam
-            beams, parents = beam_step(beams, allowed, log_sum_exp, penalty, rows, types, width)
+            beams, parents = beam_step(beams, allowed, log_sum_exp, penalty, types, width)
         else:
             beams, parents = strategy(beams, allowed, log_sum_exp, penalty)
         length = beams.ids.shape[-1]
@@ -243,27 +236,23 @@ def beam_step(
     logits: Tensor,
     log_sum_exp: Tensor,
     penalty: Penalty,
-    rows: Tensor | None = None,
     types: Tensor | None = None,
     width: int | None = None,
 ) -> tuple[Beams, Tensor]:
     """Return the continuations with the highest score, and the beams they continue [B, width].
 
     Args:
-        logits: [B, K, V], or [R, A] of some hypotheses.
-        rows: [B, K], the row of the logits that each hypothesis reads; None = its own.
+        logits: [B, K, A].
         types: [A], the ids of the columns; None = all.
         width: how many continuations of a sentence; None = K.
     """
     width = width or beams.log_prob.shape[1]
     # the ``width`` best continuations of all beams are among the ``width`` best of each
-    highest, token = kernels.top_k(logits, min(width, logits.shape[-1]))
-    if types is not None:  # a column of -inf after the A types may be among them: any id will do
-        token = types[token.clamp_(max=len(types) - 1)]
-    token, log_prob = (
-        _to_beams(x, rows, beams.log_prob.shape) for x in (token, highest - log_sum_exp)
-    )
-    return expand_beams(beams, token, beams.log_prob[..., None] + log_prob, penalty, width=width)
+    highest, token = logits.topk(min(width, logits.shape[-1]))
+    if types is not None:
+        token = types[token]
+    log_prob = beams.log_prob[..., None] + (highest - log_sum_exp)
+    return expand_beams(beams, token, log_prob, penalty, width=width)
 
 
 def expand_beams(
@@ -357,19 +346,6 @@ def _collect(beams: Beams, n_best: int, results: list[list[Hypothesis]]) -> None
 def ranked(hypotheses: list[Hypothesis], count: int) -> list[Hypothesis]:
     """Return the hypotheses with the highest score, best first."""
     return sorted(hypotheses, key=lambda h: -h.score)[:count]
-
-
-def _row_of_each(needed: Tensor) -> Tensor:
-    """Return the row of the logits that each hypothesis reads, [B, K] int64.
-
-    A needed one reads its own, any other that of the last needed one before it.
-    """
-    return (needed.flatten().cumsum(0) - 1).clamp_(min=0).view(needed.shape)
-
-
-def _to_beams(x: Tensor, rows: Tensor | None, shape: torch.Size) -> Tensor:
-    """Give each hypothesis the row that it reads: [R, ...] -> [B, K, ...] for a shape (B, K)."""
-    return x.view(*shape, -1) if rows is None else x[rows]
 
 
 def _logit_columns(ids: Tensor, types: Tensor | None) -> Tensor:

@@ -1,28 +1,26 @@
-"""The engine of this toolkit: search and scores with torch, in batches that fit in memory.
+"""The reference engine: search and scores with torch, in batches that fit in memory.
 
-``load_run`` and ``check_same_text`` load what a translator needs of run folders.
+``load_engine`` loads it for one or several models.
 """
 
 from __future__ import annotations
 
-import contextlib
 import functools
 import hashlib
-from collections.abc import Generator, Sequence, Set
+import sys
+from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
-from typing import TypeAlias
 
 import torch
 
-from nmt.config.model import model_config
 from nmt.data.batches import collate_sources
-from nmt.data.report import usual_line
-from nmt.data.segmenters import load_segmenter, segmenter_hash
-from nmt.data.sentences import UsualLine
-from nmt.data.vocab import BOS, PAD, UNK, Vocab
-from nmt.decoding.batching import HalvingBatcher, balanced_batches
-from nmt.decoding.codec import TextCodec, text_hash
+from nmt.data.segmenters import segmenter_hash, text_hash
+from nmt.data.vocab import BOS, PAD, UNK
+from nmt.decoding.batching import HalvingBatcher
+from nmt.decoding.codec import TextCodec, codec_of
 from nmt.decoding.engine import (
+    MAX_TARGET_PIECES,
     EncodedPair,
     Hypothesis,
     ModelInfo,
@@ -31,26 +29,19 @@ from nmt.decoding.engine import (
     SearchInput,
     Stop,
     TokenScores,
-    ignore,
+    info_of,
 )
 from nmt.decoding.ensemble import Ensemble
-from nmt.decoding.forced import MAX_TARGET_PIECES, forced_decode
+from nmt.decoding.forced import forced_decode
 from nmt.decoding.logits_processors import logits_processors
 from nmt.decoding.options import SearchOptions
 from nmt.decoding.search import beam_search
 from nmt.decoding.strategies import selection_strategy
-from nmt.decoding.worker_pool import CAN_FORK, WorkerPool, check_workers
 from nmt.errors import UserError
-from nmt.model.cpu import kernels
 from nmt.model.transformer import Transformer
-from nmt.run.checkpoint import MODEL, load_checkpoint, require_fit, shapes_of
-from nmt.run.folder import RunFolder
-from nmt.runtime.files import read_text
-
-Job: TypeAlias = tuple[Sequence[SearchInput], SearchOptions]
-BatchResults: TypeAlias = Generator[tuple[range, list[list[Hypothesis]]], None, None]
-
-MIN_PARALLEL_SIZE = 4096  # pieces x beam of a call for which it pays to start worker processes
+from nmt.runtime.device import DTYPES, emulation_note, resolve_device, resolve_precision
+from nmt.store.model import Model, read_model
+from nmt.store.tensors import empty_model, read_weights
 
 
 class TorchEngine:
@@ -58,8 +49,6 @@ class TorchEngine:
 
     Args:
         model: on the device.
-        workers: processes that search on a CPU; 1 = only this one. More are forked, on Linux. They
-            live as long as this object if the weights cannot change, else for one call.
     """
 
     name = "torch"
@@ -70,19 +59,17 @@ class TorchEngine:
         codec: TextCodec,
         device: torch.device,
         precision: str = "fp32",
-        workers: int = 1,
     ) -> None:
-        self.model, self.codec, self.device = model, codec, device
-        self.precision, self.workers = precision, check_workers(workers)
+        self.model, self.codec, self.device, self.precision = model, codec, device, precision
         positions = MAX_TARGET_PIECES if model.longest is None else model.longest - 2  # tag, EOS
         self.longest_target = min(MAX_TARGET_PIECES, positions)
         self._allowed_ids = model.allowed.nonzero()[:, 0]
         self._search_batcher = HalvingBatcher(device)
         self._forced_batcher = HalvingBatcher(device)
-        self._pool: WorkerPool[Job, list[list[Hypothesis]]] = WorkerPool()
 
-    def check_options(self, options: SearchOptions, constraints: Set[str]) -> None:
-        """Allow all options."""
+    def lacks(self, options: SearchOptions) -> list[str]:
+        """Support all options."""
+        return []
 
     def model_hash(self) -> str:
         """Compute the SHA-256 of the weights, the vocabulary and the segmenter."""
@@ -105,7 +92,7 @@ class TorchEngine:
     ) -> list[list[Hypothesis]]:
         """Search inputs in batches of similar length, the longest first.
 
-        ``stop`` is called between two positions, and while worker processes search.
+        ``stop`` is called between two positions.
         """
         if self.model.training:  # the call visits every module, which takes time for each sentence
             self.model.eval()
@@ -113,47 +100,14 @@ class TorchEngine:
         results: list[list[Hypothesis]] = [[] for _ in inputs]
         ordered = [inputs[row] for row in order]
         sizes = [(len(sentence.ids) + 1) * options.beam for sentence in ordered]
-        on_cpu, size = self.device.type == "cpu", sum(sizes)
-        if on_cpu:
-            kernels.load_if_worthwhile(size)
-        in_workers = on_cpu and self.workers > 1 and CAN_FORK
-        if in_workers and len(inputs) > 1 and size >= MIN_PARALLEL_SIZE:
-            batches = self._search_in_workers(ordered, sizes, options, stop)
-        else:
-            search = functools.partial(self._search_batch, options=options, stop=stop)
-            batches = self._search_batcher.map(search, ordered, sizes, options.batch_tokens)
-        with contextlib.closing(batches):
-            for batch, batch_hypotheses in batches:
-                rows = order[batch.start : batch.stop]
-                for row, hypotheses in zip(rows, batch_hypotheses, strict=True):
-                    results[row] = hypotheses
-                progress(sum(inputs[row].part == 0 for row in rows))
+        search = functools.partial(self._search_batch, options=options, stop=stop)
+        batches = self._search_batcher.map(search, ordered, sizes, options.batch_tokens)
+        for batch, batch_hypotheses in batches:
+            rows = order[batch.start : batch.stop]
+            for row, hypotheses in zip(rows, batch_hypotheses, strict=True):
+                results[row] = hypotheses
+            progress(sum(inputs[row].part == 0 for row in rows))
         return results
-
-    def _search_in_workers(
-        self,
-        inputs: Sequence[SearchInput],
-        sizes: Sequence[int],
-        options: SearchOptions,
-        stop: Stop,
-    ) -> BatchResults:
-        kernels.load()  # once, not in each process
-        batches = balanced_batches(sizes, options.batch_tokens, self.workers)
-        jobs = [(inputs[batch.start : batch.stop], options) for batch in batches]
-        keep = bool(self.model.for_inference)
-        results = self._pool.map(
-            self._search_job,
-            jobs,
-            self.workers if keep else min(self.workers, len(jobs)),
-            known=(self.model, self.codec),
-            keep=keep,
-            stop=stop,
-        )
-        with contextlib.closing(results):
-            yield from zip(batches, results, strict=True)
-
-    def _search_job(self, job: Job) -> list[list[Hypothesis]]:
-        return self._search_batch(*job, stop=ignore)  # the parent kills the worker instead
 
     def _search_batch(
         self, inputs: Sequence[SearchInput], options: SearchOptions, stop: Stop
@@ -198,90 +152,59 @@ class TorchEngine:
             raise NonFiniteScores(inputs[error.number].line) from None
 
 
-# ---------------------------------------------------------------- run folders
+# ---------------------------------------------------------------- models
 
 
-def load_run(run: str | Path, checkpoint: str) -> tuple[Transformer, TextCodec, ModelInfo]:
-    """Load a checkpoint (best, latest, or a name such as u001500), in eval mode, on the CPU.
+def load_engine(
+    runs: Sequence[str | Path], device: str, precision: str
+) -> tuple[TorchEngine, TextCodec, ModelInfo]:
+    """Load a model, or several as an ensemble; see ``Translator.load``."""
+    resolved = resolve_device(device)
+    precision = resolve_precision(precision, resolved)
+    if note := emulation_note(precision, resolved):
+        print(f"note: {note}", file=sys.stderr)
+    loaded, codecs, infos = zip(*map(load_model, runs), strict=True)
+    check_same_text(runs, codecs)
+    models = [m.to(resolved).prepare_for_inference(DTYPES[precision]) for m in loaded]
+    model = models[0] if len(models) == 1 else Ensemble(models)
+    info = replace(infos[0], source=", ".join(str(info.source) for info in infos))
+    return TorchEngine(model, codecs[0], resolved, precision), codecs[0], info
+
+
+def load_model(path: str | Path) -> tuple[Transformer, TextCodec, ModelInfo]:
+    """Load a model, or the best model of a run, in eval mode, on the CPU.
 
     Raises:
-        UserError: the folder is not a run, the checkpoint does not exist or is damaged, or files of
-            the folder do not match it.
+        UserError: the folder is no translation model, or a file of it is missing or damaged.
     """
-    folder = RunFolder.open(run)
-    folder.require_translation()
-    recipe = folder.recipe()
-    segmenter, vocab = load_segmenter(folder.path), Vocab.load(folder.path)
-    saved = load_checkpoint(folder, checkpoint, with_optimizer=False)
-    weights = saved.weights
-    rows = len(weights["embed.weight"])
-    if rows != len(vocab):
-        raise UserError(
-            f"the vocabulary has {len(vocab):,} types, but the checkpoint has {rows:,}",
-            at=str(folder.path),
-            fix="restore the vocab.txt that nmt-train wrote",
-        )
-    config = model_config(recipe.model)
-    with torch.device("meta"):  # a wrong config.yaml may describe a model larger than the memory
-        empty = Transformer(config, len(vocab), initialize=False)
-    require_fit(weights, shapes_of(empty.state_dict()), saved.path / MODEL)
-    types = torch.from_numpy(vocab.types_of("tgt"))
-    model = Transformer(config, len(vocab), types, initialize=False)
-    model.load_state_dict(weights)
-    trained, here = saved.state.text_hash, text_hash(vocab, segmenter)
-    if trained and trained != here:  # empty if the checkpoint is not from a training run
-        raise UserError(
-            f"vocab.txt or segmenter.json differs from those that checkpoint {saved.path.name} was "
-            f"trained with: SHA-256 {here[:12]}, not {trained[:12]}",
-            at=str(folder.path),
-            fix="restore the files that nmt-train wrote",
-        )
-    usual = saved.state.usual_line or _usual_line(folder)
-    codec = TextCodec(segmenter, vocab, recipe.src, recipe.tgt, usual, recipe.tag_targets)
-    info = ModelInfo(
-        recipe.decode,
-        str(saved.path),
-        recipe.always_tagged,
-        recipe.sources,
-        recipe.tgt_tag_required,
-        recipe.default_tags,
-    )
-    return model.eval(), codec, info
 
+    def read(model: Model) -> tuple[Transformer, TextCodec, ModelInfo]:
+        weights = read_weights(model.require_translation())
+        transformer = empty_model(model)
+        assert isinstance(transformer, Transformer)
+        transformer.load_state_dict(weights)
+        return transformer.eval(), codec_of(model), info_of(model)
 
-def _usual_line(run: RunFolder) -> UsualLine:
-    if not run.data_report_file.exists():
-        return UsualLine()
-    try:
-        return usual_line(read_text(run.data_report_file))
-    except (OSError, ValueError, RecursionError) as error:
-        raise UserError(
-            f"cannot be read: {str(error).splitlines()[0]}",
-            at=str(run.data_report_file),
-            fix="restore the file that nmt-train wrote, or delete it; without it, lines are not "
-            "split into sentences",
-        ) from error
+    return read_model(path, read)
 
 
 def check_same_text(runs: Sequence[str | Path], codecs: Sequence[TextCodec]) -> None:
-    """Check that the ids of all runs have the same meaning.
+    """Check that the ids of all models have the same meaning.
 
     Raises:
-        UserError: two runs differ in languages, vocabulary or segmenter.
+        UserError: two models differ in languages, vocabulary or segmenter.
     """
     first = codecs[0]
     for run, codec in zip(runs, codecs, strict=True):
-        languages = (codec.src, codec.tgt) == (first.src, first.tgt)
         segmenters = segmenter_hash(codec.segmenter) == segmenter_hash(first.segmenter)
-        for name, what, is_same in (
-            ("config.yaml", "languages", languages),
-            ("vocab.txt", "contents", codec.vocab.hash == first.vocab.hash),
-            ("segmenter.json", "contents", segmenters),
+        for what, is_same in (
+            ("languages", (codec.src, codec.tgt) == (first.src, first.tgt)),
+            ("vocabulary", codec.vocab.hash == first.vocab.hash),
+            ("segmenter", segmenters),
         ):
             if not is_same:
                 raise UserError(
-                    f"its {what} differ from those of the first run, so the runs cannot form an "
-                    "ensemble",
-                    at=str(Path(run) / name),
-                    fix="give runs with the same prepared data, or a single run",
+                    f"{what}: not as in the first model, so the models cannot form an ensemble",
+                    at=str(run),
+                    fix="give models with the same prepared data, or a single model",
                 )

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import functools
 import itertools
-import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence, Set
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
@@ -22,9 +21,10 @@ from nmt.decoding.engine import (
     NonFiniteScores,
     Progress,
     Runs,
-    Scorer,
     SearchInput,
     Stop,
+    all_cores,
+    check_workers,
     ignore,
     listed,
 )
@@ -35,7 +35,8 @@ from nmt.decoding.options import (
     search_options,
 )
 from nmt.errors import Diverged, RunError, UserError
-from nmt.run.folder import RunFolder
+from nmt.runtime.device_names import parse_device
+from nmt.store.model import Model
 
 if TYPE_CHECKING:
     import numpy as np
@@ -43,18 +44,22 @@ if TYPE_CHECKING:
     from nmt.model.transformer import Transformer
 
 CHUNK_SIZE = 2048  # lines that are read ahead and sorted by length
+ENGINES = ("auto", "ctranslate2", "torch")
 
 
 class Translator:
     """A model that translates text.
 
-    Load it with ``Translator.load`` or ``nmt.load_translator``. The options of every method are the
+    Load it with ``Translator.load``. The options of every method are the
     fields of ``nmt.decoding.options.SearchOptions``; docs/search-options.md explains them. The
     recipe's ``decode`` keys are the defaults. In fp32, batch size and order of the lines do not
     change the text; in bf16 and fp16, sums depend on the shape of a matrix.
 
     Args:
         engine: the weights, and the library that computes with them.
+        load_torch: loads the same weights with torch, for what ``engine`` does not support; None =
+            ``engine`` is torch, or there are no weights for torch.
+        obstacle: why ``engine`` is torch; empty if it is not, or was chosen.
         codec: the segmenter and the vocabulary.
         info: what else is known of the model.
         reverse: model of the reverse direction, which chooses among the candidates of a search;
@@ -67,76 +72,121 @@ class Translator:
         codec: TextCodec,
         info: ModelInfo,
         reverse: Translator | None = None,
+        load_torch: Callable[[], Engine] | None = None,
+        obstacle: str = "",
     ) -> None:
         self.engine, self.codec, self.info, self.reverse = engine, codec, info, reverse
+        self._load_torch, self.obstacle = load_torch, obstacle
 
     @classmethod
     def load(
         cls,
         run: Runs,
         device: str = "auto",
-        checkpoint: str = "best",
         precision: str = "fp32",
-        workers: int = 1,
+        workers: int | None = None,
         reverse: Runs | None = None,
+        engine: str = "auto",
     ) -> Translator:
-        """Load a run folder, or several as an ensemble.
-
-        ``nmt.load_translator`` loads exported folders too, and chooses the library that searches.
+        """Load a model or the best model of a run, or several as an ensemble.
 
         Args:
-            run: the ``decode`` keys of the first folder apply. The vocabulary, the segmenter and
+            run: the ``decode`` keys of the first model apply. The vocabulary, the segmenter and
                 the languages of all must be the same.
             device: auto, cpu, cuda or cuda:N.
-            checkpoint: best, latest, or a name such as u001500, of each run.
             precision: number format of matrix products with weights: fp32, bf16, fp16, or auto =
                 bf16 if the device has instructions for it, fp16 on a V100 or T4, else fp32.
-            workers: processes that search on a CPU; 1 = only this one. More are forked, on Linux;
-                they make large inputs faster.
+            workers: batches that CTranslate2 searches at the same time on a CPU; None = one for
+                each core.
             reverse: one or several of the reverse direction, to choose among candidates
-                (``reverse_weight``). Their best checkpoints are used.
+                (``reverse_weight``).
+            engine: library that searches: ctranslate2, torch, or auto. auto is ctranslate2 on a
+                CPU, and torch on a GPU and for what CTranslate2 does not support: ensembles, some
+                models, samples.
 
         Raises:
-            UserError: a folder is not a run, a checkpoint does not exist or is damaged, the runs do
-                not match, or an argument is not allowed.
+            UserError: a folder is no model, a file of it is missing or damaged, the models do not
+                match, an argument is not allowed, or the engine does not support what is asked for.
             MachineError: the device does not exist, or does not support the precision.
         """
-        runs = listed(run)
+        if engine not in ENGINES:
+            names = ", ".join(ENGINES)
+            raise UserError(f"engine: {engine!r} is not one of {names}", fix="choose one")
+        workers, runs = all_cores() if workers is None else workers, listed(run)
+        check_workers(workers)
         if not runs:
-            raise UserError("no run folder is given", fix="give one, or several as an ensemble")
+            raise UserError("no model is given", fix="give one, or several as an ensemble")
         # report a bad folder before torch is imported, which takes seconds
-        for folder in (*runs, *listed(reverse)):
-            RunFolder.open(folder).require_translation()
+        models = [Model.open(folder).require_translation() for folder in runs]
+        back = None
+        if reverse is not None:
+            back = cls.load(reverse, device, precision, workers, engine=engine)
+        obstacle = "" if engine == "torch" else _obstacle_to_ctranslate2(models, device, precision)
+        bare = next((model for model in models if not model.has_weights), None)
+        if bare is not None and (obstacle or engine == "torch"):
+            raise UserError(
+                "this model has no weights for torch" + f", and {obstacle}" * bool(obstacle),
+                at=str(bare.path),
+                fix="pass the run or the model that it was exported from",
+            )
+        if obstacle and engine == "ctranslate2":
+            raise UserError(obstacle, fix="choose engine torch")
 
-        from nmt.decoding.ensemble import Ensemble
-        from nmt.decoding.torch_engine import TorchEngine, check_same_text, load_run
-        from nmt.runtime.device import DTYPES, emulation_note, resolve_device, resolve_precision
+        def load_torch() -> tuple[Engine, TextCodec, ModelInfo]:
+            from nmt.decoding.torch_engine import load_engine
 
-        resolved = resolve_device(device)
-        precision = resolve_precision(precision, resolved)
-        if note := emulation_note(precision, resolved):
-            print(f"note: {note}", file=sys.stderr)
-        loaded, codecs, infos = zip(*(load_run(each, checkpoint) for each in runs), strict=True)
-        check_same_text(runs, codecs)
-        models = [m.to(resolved).prepare_for_inference(DTYPES[precision]) for m in loaded]
-        model = models[0] if len(models) == 1 else Ensemble(models)
-        source = ", ".join(str(info.source) for info in infos)
-        return cls(
-            TorchEngine(model, codecs[0], resolved, precision, workers),
-            codecs[0],
-            replace(infos[0], source=source),
-            None if reverse is None else cls.load(reverse, device, precision=precision),
-        )
+            return load_engine(runs, device, precision)
+
+        if not obstacle and engine != "torch":
+            from nmt.export.folder import load_engine
+
+            try:
+                loaded, codec, info = load_engine(runs[0], device, workers)
+            except (UserError, OSError, RuntimeError) as error:
+                if engine == "ctranslate2" or bare is not None:
+                    raise
+                obstacle = error.what if isinstance(error, UserError) else str(error)
+            else:
+                is_free = bare is None and engine == "auto"  # to choose torch later
+                return cls(
+                    loaded, codec, info, back, (lambda: load_torch()[0]) if is_free else None
+                )
+        reference, codec, info = load_torch()
+        return cls(reference, codec, info, back, obstacle=obstacle)
+
+    @functools.cached_property
+    def torch_engine(self) -> Engine:
+        """The engine for what ``engine`` does not support; itself if it supports everything."""
+        return self.engine if self._load_torch is None else self._load_torch()
+
+    def engine_for(self, options: SearchOptions) -> Engine:
+        """Return the engine that searches first with these options."""
+        return self.torch_engine if self.engine.lacks(options) else self.engine
+
+    def require_supported(self, options: SearchOptions) -> None:
+        """Raise a UserError if no engine of this translator supports what is asked for."""
+        lacking = self.engine.lacks(options)
+        if lacking and self._load_torch is None:
+            raise UserError(
+                f"engine ctranslate2 does not support {', '.join(lacking)}",
+                fix="leave it out, or use --engine torch and a model with weights",
+            )
+
+    def why_torch(self, options: SearchOptions) -> str:
+        """Say why torch searches, instead of CTranslate2; empty if it does not, or was chosen."""
+        if lacking := self.engine.lacks(options):
+            return f"CTranslate2 does not support {', '.join(lacking)}"
+        return self.obstacle
 
     @property
     def transformer(self) -> Transformer:
-        """The model of a translator that searches with torch and is not an ensemble."""
+        """The model of a translator of one run folder, as torch computes it."""
         from nmt.decoding.torch_engine import TorchEngine
         from nmt.model.transformer import Transformer
 
-        assert isinstance(self.engine, TorchEngine)
-        assert isinstance(self.engine.model, Transformer)
-        return self.engine.model
+        assert isinstance(self.torch_engine, TorchEngine)
+        assert isinstance(self.torch_engine.model, Transformer)
+        return self.torch_engine.model
 
     @property
     def unknown(self) -> UnknownPieces:
@@ -232,10 +282,10 @@ class Translator:
                 remaining = iter(results)
                 hypotheses = [[next(remaining) for _ in line_parts] for line_parts in parts]
                 if options.align or options.token_scores:
-                    from nmt.decoding.forced import add_scores_and_alignment
+                    from nmt.decoding.token_scores import add_scores_and_alignment
 
                     translations = add_scores_and_alignment(
-                        self._scorer(), codec, parts, hypotheses, options, stop
+                        self.engine, codec, parts, hypotheses, options, stop
                     )
                 else:
                     translations = list(map(codec.decode_line, hypotheses, parts))
@@ -250,14 +300,15 @@ class Translator:
         progress: Progress,
     ) -> list[list[Hypothesis]]:
         """Search; the hypotheses of each input are best first."""
-        results = self.engine.search(inputs, options, stop, progress)
+        engine = self.engine_for(options)
+        results = engine.search(inputs, options, stop, progress)
         for row, part in enumerate(inputs):
             if part.prefix.ids:
                 results[row] = [replace(h, forced=part.prefix) for h in results[row]]
         if any(part.require for part in inputs):
             from nmt.decoding.required import search_again
 
-            search_again(self.engine, self._scorer(), inputs, results, codec, options, stop)
+            search_again(engine, inputs, results, codec, options, stop)
         return results
 
     def _rerank(
@@ -289,8 +340,8 @@ class Translator:
     ) -> list[Translation]:
         """Score given translations, with their log-probability, also by token.
 
-        The values equal those of a search that finds the same pieces. If both lines are blank, the
-        log-probability is 0; if one is blank, it is minus infinity.
+        The values equal those of a search with ``token_scores`` that finds the same pieces. If both
+        lines are blank, the log-probability is 0; if one is blank, it is minus infinity.
 
         Args:
             sources, targets: one sentence each.
@@ -317,7 +368,6 @@ class Translator:
         The other arguments are those of ``stream``.
         """
         require_list("score([text], [translation])", sources=sources, targets=targets)
-        scorer = self._scorer()
         check_scoring_options(options)
         checked = self.check_options(options)
 
@@ -328,24 +378,16 @@ class Translator:
         chunks = read_chunks(pairs, chunk_size or CHUNK_SIZE, characters, ready, skip)
 
         def scored() -> Iterator[Translation]:
-            from nmt.decoding.forced import score_pairs
+            from nmt.decoding.token_scores import score_pairs
 
             codec = self.codec.for_tag(checked.target_tag)
             for chunk, skipped in chunks:
                 report = without_first(progress, skipped)
                 with self._finite_scores():
-                    translations = score_pairs(scorer, codec, chunk, checked, report)
+                    translations = score_pairs(self.engine, codec, chunk, checked, report)
                 yield from itertools.islice(translations, skipped, None)
 
         return scored()
-
-    def _scorer(self) -> Scorer:
-        if not isinstance(self.engine, Scorer):
-            raise UserError(
-                f"engine {self.engine.name} cannot score given translations",
-                fix="pass a run folder, with --engine torch",
-            )
-        return self.engine
 
     def score_ids(
         self, pairs: Sequence[EncodedPair], options: SearchOptions, stop: Stop
@@ -356,7 +398,7 @@ class Translator:
             options: ``length_alpha``, ``length_penalty``, ``batch_tokens`` and ``tgt_tag``.
         """
         with self._finite_scores():
-            scores = self._scorer().score(pairs, options, stop, ignore)
+            scores = self.engine.score(pairs, options, stop, ignore)
         return [sum(s.log_probs) / options.penalty(len(s.log_probs)) for s in scores]
 
     def translate_ids(
@@ -377,7 +419,7 @@ class Translator:
         codec = self.codec if tgt is None else self.codec.for_target(tgt)
         translations = [BLANK] * len(sources)
         with self._finite_scores():
-            results = self.engine.search(inputs, checked, stop, ignore)
+            results = self._search(inputs, codec, checked, stop, ignore)
         for sentence, hypotheses in zip(inputs, results, strict=True):
             translations[sentence.line - 1] = codec.decode_line([hypotheses], [sentence])[0]
         return translations
@@ -423,19 +465,19 @@ class Translator:
             options = options.with_default_tags(defaults)
             codec = self.codec.for_tag(options.target_tag)
             rerank.check_reverse(self.reverse.codec, info, codec, options)
-        self.engine.check_options(options, constraints)
+        self.require_supported(options)
         return options
 
     @contextlib.contextmanager
     def _finite_scores(self) -> Iterator[None]:
-        """Turn NonFiniteScores into an error that names the line and the checkpoint."""
+        """Turn NonFiniteScores into an error that names the line and the model."""
         try:
             yield
         except NonFiniteScores as error:
             source = self.info.source
             fix = "train with a lower learning rate, or clip gradients"
             if source is not None:
-                fix = "choose another checkpoint of the run with --checkpoint"
+                fix = "make a model of an earlier checkpoint: nmt-average RUN --checkpoints NAME"
                 if self.engine.precision != "fp32":
                     fix += ", or use --precision fp32"
             raise (Diverged if source is None else RunError)(
@@ -444,3 +486,16 @@ class Translator:
                 at=source,
                 fix=fix,
             ) from error
+
+
+def _obstacle_to_ctranslate2(models: Sequence[Model], device: str, precision: str) -> str:
+    """Say why CTranslate2 cannot be the engine of these models; empty if it may be."""
+    if len(models) > 1:
+        return "CTranslate2 does not support ensembles"
+    if precision not in ("fp32", "auto"):
+        return f"CTranslate2 does not compute in {precision}"
+    from nmt.export.spec import require_ctranslate2
+
+    library = require_ctranslate2()
+    kind, _ = parse_device(device, library.get_cuda_device_count, "CTranslate2")
+    return "torch is faster on a GPU" if kind == "cuda" and models[0].has_weights else ""

@@ -1,159 +1,238 @@
-"""The exported folder: what CTranslate2 or this toolkit needs to translate.
+"""A model for CTranslate2: its folder in a model, and a model with all that other programs need.
 
-The folder refers to no file outside, so it can be moved and copied. ::
+``MODEL/ctranslate2`` is written when a run ends, or when it is first needed. ::
 
-    DIR/model.bin, config.json, shared_vocabulary.json    CTranslate2's model
-    DIR/segmenter.json and the files it names, vocab.txt  text to pieces and back
-    DIR/nmt.json                                          languages and settings
-    DIR/SHA256SUMS                                        hashes of the files above
-    DIR/README.md, translate.py, and the modules it uses  use without this toolkit
+    MODEL/ctranslate2/model.bin, config.json, shared_vocabulary.json    CTranslate2 reads them
+    MODEL/ctranslate2/manifest.json                                     an ``EngineFiles``
+
+nmt-export writes a model with such a folder, of which the weights may be quantized, and without
+weights for torch. In addition::
+
+    DIR/README.md, translate.py, and the modules it uses    use without this toolkit
+    DIR/translate.json                                      what translate.py needs of the model
 """
 
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import json
-import os
-import re
 import shutil
+import sys
+import tempfile
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from string import Template
-from typing import Any
 
-from nmt.config.recipe import DecodeConfig
+from pydantic import TypeAdapter, ValidationError
+
+from nmt.config.model import model_config
 from nmt.data import unicode
 from nmt.data.languages import base_language
-from nmt.data.segmenters import Segmenter, save_segmenter
-from nmt.data.vocab import BOS, PAD
-from nmt.decoding.translator import Translator
+from nmt.data.segmenters import Segmenter
+from nmt.decoding.codec import TextCodec, codec_of
+from nmt.decoding.ctranslate2_engine import CTranslate2Engine
+from nmt.decoding.engine import ModelInfo, info_of
 from nmt.errors import UserError
 from nmt.export.spec import (
     LONGEST_SOURCE,
-    SPECIALS,
     TYPICAL_LENGTH,
-    build_spec,
     check_supported,
     ctranslate2_length_penalty,
+    hidden_tokens,
     largest_offset,
     length_penalty_formula,
     require_ctranslate2,
+    save_model,
 )
-from nmt.run.folder import EXPORT_FILE
-from nmt.runtime.files import atomic_folder, file_digest, read_text, write_atomic
-from nmt.runtime.memory import require_room
-from nmt.version import __version__
+from nmt.runtime.files import LARGE, atomic_folder, file_digest, read_text, write_synced
+from nmt.store.manifest import FileEntry, foreign, read_small, require_verified
+from nmt.store.model import (
+    Description,
+    Model,
+    check_output,
+    complete,
+    output_folder,
+    read_model,
+    save_text,
+)
 
-SUMS = "SHA256SUMS"
-ENGINE_FILES = ("model.bin", "config.json", "shared_vocabulary.json")  # CTranslate2 reads them
-_SUM = re.compile(r"([0-9a-f]{64})  ([\w.-]+)")
-_EXPORT_AGAIN = "export the run again with nmt-export, or copy the folder again"
+FOLDER, MANIFEST = "ctranslate2", "manifest.json"
+ENGINE_FILES = ("model.bin", "config.json", "shared_vocabulary.json")
+SETTINGS = "translate.json"
 TEMPLATES = Path(__file__).with_name("templates")
 TEXT_MODULES = Path(unicode.__file__).parent
 _BPE_NOTE = "- translate.py does not protect `@@` in the text.\n"
 
 
 @dataclass(frozen=True)
-class Metadata:
-    """The contents of nmt.json. The exported ``translate.py`` reads it too.
+class EngineFiles:
+    """manifest.json of a folder for CTranslate2.
 
     Attributes:
-        version: of this toolkit.
-        src, tgt: language codes, for the tokenizer's rules.
+        model: SHA-256 of what it was made from, see ``_source``.
         quantization: CTranslate2's type of the stored weights; None = fp32.
-        segmentation: ``kind`` of the segmenter; whether training text was ``tokenized``; Unicode
-            form of the input (``data.normalize``); whether words are ``exact``
-            (``nmt.data.moses``); whether the segmenter has ``byte_fallback``, and gets text
-            ``raw``.
-        decode: the recipe's ``decode`` keys.
-        largest_offset: the highest ``max_len_offset`` for which there are positions.
-        length_penalty: CTranslate2's length penalty that is closest to that of ``decode``.
-        suppressed_tokens: tokens that must not be produced, in addition to UNK.
-        tags: what a source may begin with, such as ``<bt>``; its token has a space before it.
-        tgt_tags: what a target may begin with.
-        tag_targets: target language of the tags for which it is not ``tgt``; "" = no tag. That of
-            the target decides, or that of the source if there is none.
-        always_tagged: whether a tag was before each source of the training data.
-        tgt_tag_required: whether all targets of the training data began with tags, of several.
-        default_tags: ``tag`` and ``tgt_tag`` of all training data, if it had only one.
-        sources: source languages of the training data, for the tokenizer's rules; empty = unknown.
-        rules: code by which sacremoses knows each language of the model, for translate.py.
-        usual_line: the fields of the ``UsualLine`` of the training data; empty = not known.
     """
 
-    version: str
-    src: str
-    tgt: str
+    model: str
     quantization: str | None
-    decode: dict[str, Any]
-    suppressed_tokens: list[str]
-    segmentation: dict[str, Any]
-    largest_offset: int
-    length_penalty: float
-    tags: list[str] = field(default_factory=list)
-    tag_targets: dict[str, str] = field(default_factory=dict)
-    always_tagged: bool = False
-    tgt_tags: list[str] = field(default_factory=list)
-    tgt_tag_required: bool = False
-    default_tags: dict[str, str] = field(default_factory=dict)
-    sources: list[str] = field(default_factory=list)
-    rules: dict[str, str] = field(default_factory=dict)
-    usual_line: dict[str, Any] = field(default_factory=dict)
+    files: dict[str, FileEntry]
 
-    @property
-    def decode_config(self) -> DecodeConfig:
-        """``decode`` as the recipe's part."""
-        return DecodeConfig.model_validate(self.decode)
+
+_ENGINE_FILES = TypeAdapter(EngineFiles)
+
+
+def _source(about: Description) -> str:
+    """Return the SHA-256 of what decides the function of a model."""
+    values = about.of_recipe() | {"files": {n: f.sha256 for n, f in about.files.items()}}
+    return hashlib.sha256(json.dumps(values, sort_keys=True).encode()).hexdigest()
+
+
+@contextlib.contextmanager
+def engine_folder(model: Model) -> Iterator[tuple[Path, EngineFiles]]:
+    """Yield the verified folder of a model for CTranslate2, and what its manifest says.
+
+    It is made if it is missing or damaged: in the model, or, where that cannot be written, in a
+    temporary folder.
+
+    Raises:
+        UserError: CTranslate2 is not installed or does not support the model, or the folder is
+            damaged and the model has no weights.
+    """
+    folder = model.path / FOLDER
+    try:
+        yield_now = folder, _verified(model, folder)
+    except UserError:
+        if not model.has_weights:
+            raise
+    else:
+        yield yield_now
+        return
+    require_ctranslate2()
+    check_supported(model_config(model.about.model))
+    with contextlib.ExitStack() as temporary:
+        try:
+            with atomic_folder(folder, replace=True) as draft:
+                write_engine(model, model.about, draft)
+        except OSError:
+            parent = temporary.enter_context(tempfile.TemporaryDirectory(prefix="nmt-"))
+            folder = Path(parent) / FOLDER
+            folder.mkdir()
+            write_engine(model, model.about, folder)
+        yield folder, _verified(model, folder)
+
+
+def _verified(model: Model, folder: Path) -> EngineFiles:
+    path = folder / MANIFEST
+    try:
+        known = _ENGINE_FILES.validate_json(read_small(path))
+    except ValidationError as error:
+        raise foreign(path, "its content is not a manifest") from error
+    if known.model != _source(model.about) or known.files.keys() != set(ENGINE_FILES):
+        what = "is of another model than the one in model.json"
+        raise UserError(what, at=str(folder), fix="delete this folder, or export the model again")
+    for name, entry in known.files.items():
+        require_verified(folder / name, entry)
+    return known
+
+
+def write_engine(
+    model: Model, about: Description, folder: Path, quantization: str | None = None
+) -> None:
+    """Write a model for CTranslate2 into an empty folder.
+
+    Args:
+        about: of the model that the folder is for.
+        quantization: one of CTranslate2's types; None = fp32.
+    """
+    import torch
+
+    from nmt.store.tensors import read_weights
+
+    config, allowed = model_config(about.model), torch.from_numpy(model.allowed)
+    weights = read_weights(model)
+    save_model(folder, weights, config, allowed, model.vocab, about.decode, quantization)
+    files = {
+        n: FileEntry((folder / n).stat().st_size, file_digest(folder / n)) for n in ENGINE_FILES
+    }
+    known = EngineFiles(_source(about), quantization, files)
+    write_synced(folder / MANIFEST, _ENGINE_FILES.dump_json(known, indent=1) + b"\n")
+
+
+def load_engine(
+    path: str | Path, device: str, workers: int
+) -> tuple[CTranslate2Engine, TextCodec, ModelInfo]:
+    """Load a model, or the best model of a run, for CTranslate2.
+
+    Args:
+        device: auto, cpu, cuda or cuda:N, as CTranslate2 numbers them.
+
+    Raises:
+        UserError: CTranslate2 is not installed or does not support the model, or the folder is no
+            model, or a file of it is missing or damaged.
+    """
+
+    def read(model: Model) -> tuple[CTranslate2Engine, TextCodec, ModelInfo]:
+        about, codec = model.require_translation().about, codec_of(model)
+        hidden = hidden_tokens(model.vocab, model.allowed)
+        offset = largest_offset(about.decode, model_config(about.model))
+        with engine_folder(model) as (folder, files):
+            digest = files.files["model.bin"].sha256
+            try:
+                tokens = json.loads(read_text(folder / "shared_vocabulary.json", LARGE))
+                engine = CTranslate2Engine(folder, codec, hidden, offset, device, workers, digest)
+                if tokens != engine.tokens:
+                    raise ValueError("vocab.txt and shared_vocabulary.json differ")
+            except (OSError, ValueError, RuntimeError, RecursionError) as error:
+                raise UserError(
+                    f"CTranslate2's model cannot be read: {error}",
+                    at=str(folder),
+                    fix="delete this folder, or export the model again",
+                ) from error
+            if files.quantization:
+                print(
+                    f"note: the weights are stored in {files.quantization}; CTranslate2 computes "
+                    f"in {engine.translator.compute_type} on this {engine.device}",
+                    file=sys.stderr,
+                )
+        return engine, codec, info_of(model)
+
+    return read_model(path, read)
+
+
+# --- for other programs -------------------------------------------------------------------------
 
 
 def export(
-    translator: Translator, output: Path, quantization: str | None = None, force: bool = False
+    model: Model, output: Path, quantization: str | None = None, force: bool = False
 ) -> None:
     """Write a model as a folder for CTranslate2. The folder gets its name when it is complete.
 
     Args:
-        translator: of a run folder, on any device.
         quantization: one of CTranslate2's types; None = fp32.
-        force: replace an exported folder of this name.
+        force: replace a model of this name.
 
     Raises:
         UserError: CTranslate2 is not installed or does not support the model, or ``check_output``
             rejects the output.
     """
     require_ctranslate2()
-    check_supported(translator.transformer.config)
+    check_supported(model_config(model.about.model))
     check_output(output, force)
     with output_folder(output, force) as folder:
-        write_folder(translator, folder, quantization)
+        write_export(model, folder, quantization)
 
 
-def write_folder(translator: Translator, folder: Path, quantization: str | None) -> None:
+def write_export(model: Model, folder: Path, quantization: str | None) -> None:
     """Write the exported files of a model into an empty folder."""
-    from nmt.export.fold import fold
-
-    model, codec, info = translator.transformer, translator.codec, translator.info
-    vocab, segmenter, decode = codec.vocab, codec.segmenter, info.decode
-    config, weights = fold(model.state_dict(), model.config, model.allowed)
-    types = vocab.pieces(range(len(SPECIALS), len(vocab)))
-    offset = largest_offset(decode, config)
-    spec = build_spec(config, weights, types, LONGEST_SOURCE + offset)
-    spec.optimize(quantization)
-    spec.save(str(folder))
-    vocab.save(folder)
-    save_segmenter(segmenter, folder)
-    hidden = {i: SPECIALS[i] for i in (PAD, BOS)}  # types that no output shows
-    hidden |= dict(zip(vocab.reserved_ids, vocab.pieces(vocab.reserved_ids), strict=True))
-    sources = list(info.sources or [codec.src])
-    languages = {codec.src, codec.tgt, *sources, *codec.tag_targets.values()}
-    metadata = Metadata(
-        version=__version__,
-        src=codec.src,
-        tgt=codec.tgt,
-        quantization=quantization,
-        decode=decode.model_dump(),
-        suppressed_tokens=[name for i, name in hidden.items() if model.allowed[i]],
-        segmentation={
+    about, segmenter = model.about, model.segmenter
+    save_text(folder, model.vocab, segmenter)
+    directions = about.trained
+    languages = {about.src, about.tgt, *directions.sources, *directions.tag_targets.values()}
+    settings = {
+        "suppressed_tokens": hidden_tokens(model.vocab, model.allowed),
+        "segmentation": {
             "kind": segmenter.kind,
             "tokenized": segmenter.moses.tokenized,
             "normalize": segmenter.moses.form,
@@ -161,64 +240,27 @@ def write_folder(translator: Translator, folder: Path, quantization: str | None)
             "byte_fallback": bool(segmenter.alphabet()),
             "raw": bool(segmenter.metadata().get("raw")),
         },
-        largest_offset=offset,
-        length_penalty=ctranslate2_length_penalty(decode),
-        tags=vocab.tags,
-        tag_targets=dict(codec.tag_targets),
-        always_tagged=info.always_tagged,
-        tgt_tags=vocab.tgt_tags,
-        tgt_tag_required=info.tgt_tag_required,
-        default_tags=dict(info.default_tags),
-        sources=sources,
-        rules={lang: base_language(lang) for lang in sorted(languages)},
-        usual_line=asdict(codec.usual),
-    )
-    (folder / EXPORT_FILE).write_text(
-        json.dumps(asdict(metadata), indent=1) + "\n", encoding="utf-8"
-    )
-    write_hashes(folder)
-    readme = _readme(segmenter, metadata, LONGEST_SOURCE + offset)
-    (folder / "README.md").write_text(readme, encoding="utf-8")
+        # the closest that CTranslate2 has
+        "length_penalty": ctranslate2_length_penalty(about.decode),
+        "tags": model.vocab.tags,
+        "tgt_tags": model.vocab.tgt_tags,
+        "tag_targets": directions.tag_targets,
+        "always_tagged": directions.always_tagged,
+        "tgt_tag_required": directions.tgt_tag_required,
+        "default_tags": directions.default_tags,
+        "sources": directions.sources,
+        # code by which sacremoses knows each language
+        "rules": {lang: base_language(lang) for lang in sorted(languages)},
+    }
+    text = json.dumps(settings, indent=1, ensure_ascii=False) + "\n"
+    (folder / SETTINGS).write_text(text, encoding="utf-8")
+    complete(folder, about)
+    (folder / FOLDER).mkdir()
+    write_engine(model, Model.open(folder).about, folder / FOLDER, quantization)
+    (folder / "README.md").write_text(_readme(model, quantization), encoding="utf-8")
     shutil.copyfile(TEMPLATES / "translate.py", folder / "translate.py")
     for name in ("unicode.py", "moses.py", "sentences.py"):
         shutil.copyfile(TEXT_MODULES / name, folder / name)
-
-
-def check_output(output: Path, force: bool, marker: str = EXPORT_FILE) -> None:
-    """Check that a folder can be written here without deleting other files.
-
-    Args:
-        marker: the file by which an exported folder of this format is known.
-
-    Raises:
-        UserError: the output exists and is not an exported folder, or it is one and ``force`` is
-            false.
-    """
-    if not os.path.lexists(output):
-        return
-    is_same = (output / marker).is_file()
-    replaceable = output.is_dir() and (is_same or not any(output.iterdir()))
-    if not replaceable:
-        what = "exists and is not an exported model"
-        raise UserError(what, at=str(output), fix="choose another folder")
-    if not force:
-        fix = "choose another folder, or add --force to replace it"
-        raise UserError("exists already", at=str(output), fix=fix)
-
-
-@contextlib.contextmanager
-def output_folder(output: Path, force: bool, marker: str = EXPORT_FILE) -> Iterator[Path]:
-    """Yield a new folder, which gets the name ``output`` when the block ends without an error.
-
-    Parents of the output are created.
-
-    Raises:
-        UserError: as ``check_output``, if another process has written the output meanwhile.
-    """
-    output.absolute().parent.mkdir(parents=True, exist_ok=True)
-    with atomic_folder(output.absolute(), replace=force) as folder:
-        yield folder
-        check_output(output, force, marker)
 
 
 def packages(segmenter: Segmenter) -> list[str]:
@@ -233,87 +275,20 @@ def packages(segmenter: Segmenter) -> list[str]:
     return needed
 
 
-def _readme(segmenter: Segmenter, metadata: Metadata, positions: int) -> str:
+def _readme(model: Model, quantization: str | None) -> str:
+    about, segmenter = model.about, model.segmenter
     template = Template((TEMPLATES / "README.md").read_text(encoding="utf-8"))
+    positions = LONGEST_SOURCE + largest_offset(about.decode, model_config(about.model))
     text = template.substitute(
-        src=metadata.src,
-        tgt=metadata.tgt,
-        quantization=metadata.quantization or "fp32",
+        src=about.src,
+        tgt=about.tgt,
+        quantization=quantization or "fp32",
         packages=" ".join(packages(segmenter)),
         segmenter_files=", ".join(f"`{name}`" for name in ("segmenter.json", *segmenter.files())),
         positions=f"{positions:,}",
-        recipe_penalty=length_penalty_formula(metadata.decode_config),
-        length_penalty=metadata.length_penalty,
+        recipe_penalty=length_penalty_formula(about.decode),
+        length_penalty=ctranslate2_length_penalty(about.decode),
         typical_length=TYPICAL_LENGTH,
         bpe_note=_BPE_NOTE if segmenter.kind == "fastbpe" else "",
     )
     return text.rstrip() + "\n"
-
-
-# ---------------------------------------------------------------- reading and checking it
-
-
-def read_metadata(folder: Path) -> Metadata:
-    """Read nmt.json.
-
-    Raises:
-        UserError: the file is damaged, or another version wrote other settings into it.
-    """
-    path = folder / EXPORT_FILE
-    try:
-        metadata = Metadata(**json.loads(read_text(path)))
-        metadata.decode_config  # noqa: B018  an error if it is damaged
-        return metadata
-    except (OSError, ValueError, TypeError, RecursionError) as error:
-        raise UserError(
-            f"cannot be read: {str(error).splitlines()[0]}",
-            at=str(path),
-            fix="export the run again with nmt-export",
-        ) from error
-
-
-def write_hashes(folder: Path) -> None:
-    """Write SHA256SUMS of all files of a folder."""
-    lines = [f"{file_digest(file)}  {file.name}\n" for file in sorted(folder.iterdir())]
-    write_atomic(folder / SUMS, "".join(lines))
-
-
-def verify_files(folder: Path) -> str:
-    """Compare the files of an exported folder with SHA256SUMS; return the hash of model.bin.
-
-    Without SHA256SUMS, which a user may delete, they are not compared. What CTranslate2 reads must
-    be regular files in any case.
-
-    Raises:
-        UserError: a file is missing, is not a regular file, or is not the one that was exported.
-    """
-    with contextlib.suppress(OSError):
-        require_room(folder / "model.bin", (folder / "model.bin").stat().st_size)
-    digests = {name: _digest(folder / name) for name in ENGINE_FILES}
-    sums = folder / SUMS
-    if not sums.exists():
-        return digests["model.bin"]
-    expected = {}
-    for number, line in enumerate(read_text(sums, errors="replace").splitlines(), 1):
-        match = _SUM.fullmatch(line)
-        if match is None:
-            raise UserError("not a SHA-256 and a name", at=f"{sums}:{number}", fix=_EXPORT_AGAIN)
-        expected[match[2]] = match[1]
-    for name in {EXPORT_FILE, *ENGINE_FILES} - expected.keys():
-        raise UserError(f"does not list {name}", at=str(sums), fix=_EXPORT_AGAIN)
-    for name, digest in expected.items():
-        if (digests.get(name) or _digest(folder / name)) != digest:
-            raise UserError(
-                f"damaged or edited: its SHA-256 is not the one in {SUMS}",
-                at=str(folder / name),
-                fix=f"{_EXPORT_AGAIN}; to use a file that you edited, delete {SUMS}",
-            )
-    return digests["model.bin"]
-
-
-def _digest(path: Path) -> str:
-    try:
-        return file_digest(path)
-    except OSError as error:
-        what = f"cannot be read: {error.strerror}"
-        raise UserError(what, at=str(path), fix=_EXPORT_AGAIN) from error

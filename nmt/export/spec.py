@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
@@ -10,7 +11,7 @@ import numpy as np
 
 from nmt.config.errors import format_value
 from nmt.config.recipe import DecodeConfig
-from nmt.data.vocab import BOS, EOS, UNK
+from nmt.data.vocab import BOS, EOS, PAD, UNK, Vocab
 from nmt.decoding.codec import MAX_SOURCE_PIECES
 from nmt.errors import UserError, install_fix
 from nmt.model.config import ModelConfig
@@ -29,6 +30,9 @@ POSITIONS = 2048  # pieces of the longest sentence with EOS, unless the decode s
 LARGEST_CLAMP = 1e-3  # a ScaleNorm that clamps at this length or less is exported without clamp
 TYPICAL_LENGTH = 25  # pieces; there the two length penalties grow at the same rate
 
+NORMS = ("scalenorm", "rmsnorm", "layernorm")
+ACTIVATIONS = ("relu", "relu2", "geglu", "gelu", "swish")
+
 Arrays = Mapping[str, np.ndarray]
 
 
@@ -38,7 +42,7 @@ def require_ctranslate2() -> ModuleType:
         import ctranslate2
     except ImportError as error:
         what = f"the package ctranslate2 cannot be imported: {error}"
-        raise UserError(what, fix=install_fix("ctranslate2")) from error
+        raise UserError(what, fix=install_fix()) from error
     return ctranslate2
 
 
@@ -76,6 +80,12 @@ def check_supported(config: ModelConfig) -> None:
     obstacles = [
         f"model.{key}: {format_value(getattr(config, key))}, {reason}"
         for key, is_obstacle, reason in (
+            ("norm", config.norm not in NORMS, "CTranslate2 has no such norm"),
+            (
+                "activation",
+                config.activation not in ACTIVATIONS,
+                "CTranslate2 has no such activation, or its export is not written",
+            ),
             ("ffn_norm", config.ffn_norm, "CTranslate2 has no norm inside the feed-forward layer"),
             (
                 "post_attn_norm",
@@ -109,6 +119,46 @@ def check_supported(config: ModelConfig) -> None:
         )
 
 
+def tokens_of(vocab: Vocab) -> list[str]:
+    """Return CTranslate2's token of each type."""
+    return [*SPECIALS, *vocab.pieces(range(len(SPECIALS), len(vocab)))]
+
+
+def save_model(
+    folder: Path,
+    weights: Mapping[str, Tensor],
+    config: ModelConfig,
+    allowed: Tensor,
+    vocab: Vocab,
+    decode: DecodeConfig,
+    quantization: str | None = None,
+) -> None:
+    """Write a model for CTranslate2 into a folder.
+
+    Args:
+        weights, config, allowed: of a Transformer.
+        decode: its ``max_len_offset`` is possible.
+        quantization: one of CTranslate2's types; None = fp32.
+
+    Raises:
+        UserError: CTranslate2 does not support the model.
+    """
+    from nmt.export.fold import fold
+
+    check_supported(config)
+    positions = LONGEST_SOURCE + largest_offset(decode, config)
+    config, folded = fold(weights, config, allowed)
+    spec = build_spec(config, folded, tokens_of(vocab)[len(SPECIALS) :], positions)
+    spec.optimize(quantization)
+    spec.save(str(folder))
+
+
+def hidden_tokens(vocab: Vocab, allowed: Sequence[bool]) -> list[str]:
+    """Return the tokens that no output shows, but that a model could produce."""
+    tokens = tokens_of(vocab)
+    return [tokens[i] for i in (PAD, BOS, *vocab.reserved_ids) if allowed[i]]
+
+
 def build_spec(
     config: ModelConfig, weights: Mapping[str, Tensor], types: Sequence[str], positions: int
 ) -> Any:
@@ -139,7 +189,13 @@ def build_spec(
     }
     spec = specs.TransformerSpec(
         specs.TransformerEncoderSpec(config.enc_layers, **common),
-        specs.TransformerDecoderSpec(config.dec_layers, **common),
+        # word alignments read the mean over the heads of this layer
+        specs.TransformerDecoderSpec(
+            config.dec_layers,
+            alignment_layer=config.alignment_layer,
+            alignment_heads=config.heads,
+            **common,
+        ),
     )
     tokens = [*SPECIALS, *types]
     spec.register_source_vocabulary(tokens)

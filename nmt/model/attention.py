@@ -6,8 +6,6 @@ keys of a sentence, D model dim, H heads, E = D / H. Masks are boolean; True = a
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
@@ -34,13 +32,7 @@ class MultiHeadAttention(nn.Module):
         make_norm: of queries, keys and values over D, before the split into heads (NormFormer
             table 4).
         projections: number of features of each input projection.
-
-    Attributes:
-        heads_of: from projections to the outputs of heads: ``attend_rows``, or a faster function of
-            ``nmt.model.cpu`` with its arguments, of which the attention itself is the first.
     """
-
-    heads_of: Callable[..., Tensor]
 
     def __init__(
         self, config: ModelConfig, rng: DropoutRng, make_norm: MakeNorm, **projections: int
@@ -97,7 +89,6 @@ class SelfAttention(MultiHeadAttention):
     ) -> None:
         super().__init__(config, rng, make_norm, qkv=3 * config.dim)
         self.causal = causal
-        self.heads_of = SelfAttention.attend_rows
 
     def forward(self, x: Tensor, layout: AnyLayout, cache: BlockCache | None = None) -> Tensor:
         """Attend within the sentences of a batch or, with a cache, to all positions so far.
@@ -105,7 +96,7 @@ class SelfAttention(MultiHeadAttention):
         The position itself is added to the cache. [N, D] -> [N, D].
         """
         qkv = _normalize(self.qkv(x), self.q_norm, self.k_norm, self.v_norm)
-        return self.project_output(self.heads_of(self, qkv, layout, cache))
+        return self.project_output(self.attend_rows(qkv, layout, cache))
 
     def attend_rows(self, qkv: Tensor, layout: AnyLayout, cache: BlockCache | None) -> Tensor:
         """Return the outputs of heads: [N, 3D] -> [N, H, E]."""
@@ -129,7 +120,6 @@ class CrossAttention(MultiHeadAttention):
 
     def __init__(self, config: ModelConfig, rng: DropoutRng, make_norm: MakeNorm) -> None:
         super().__init__(config, rng, make_norm, q=config.dim, kv=2 * config.dim)
-        self.heads_of = CrossAttention.attend_rows
 
     def forward(
         self,
@@ -145,7 +135,7 @@ class CrossAttention(MultiHeadAttention):
         """
         q = _normalize(self.q(x), self.q_norm)
         kv = self.keys_values(memory, memory_layout) if cache is None else cache.memory
-        return self.project_output(self.heads_of(self, q, layout, kv, memory_layout))
+        return self.project_output(self.attend_rows(q, layout, kv, memory_layout))
 
     def keys_values(self, memory: Tensor, layout: AnyLayout) -> Tensor:
         """Return keys and values side by side: [Ns, D] -> [B, S, 2D]."""

@@ -18,9 +18,7 @@ from nmt.model.attention import MultiHeadAttention
 from nmt.model.config import ModelConfig
 from nmt.model.dropout import DropoutRng
 from nmt.model.embedding import EmbeddingTable, InputEmbedding, LearnedPositions
-from nmt.model.incremental import MakeLayout
 from nmt.model.layers import Block, FeedForward, Stack
-from nmt.model.layout import StepLayout
 from nmt.model.linear import linear
 from nmt.model.norms import NORMS
 
@@ -36,8 +34,6 @@ class ModelBase(nn.Module):
 
     Attributes:
         dropout_rng: the generator of all dropout masks.
-        step_layout: makes the layout of one position of a search: ``StepLayout.of``, or a faster
-            function of ``nmt.model.cpu``.
         allowed: [V] bool, the types that the output does not mask.
         states: returns the arguments of ``logits`` for those of ``forward``.
     """
@@ -52,7 +48,6 @@ class ModelBase(nn.Module):
         self.config = config
         self.vocab_size = vocab_size
         self.dropout_rng = DropoutRng()
-        self.step_layout: MakeLayout = StepLayout.of
         self.out_bias = nn.Parameter(torch.zeros(vocab_size)) if config.out_bias else None
         mask = torch.ones(vocab_size, dtype=torch.bool)
         if config.logit_mask and allowed is not None:

@@ -50,6 +50,14 @@ class ModelConfig:
     extra_norm: str = "layernorm"
 
     @property
+    def alignment_layer(self) -> int:
+        """The decoder layer whose attention aligns words, from 0.
+
+        It is the second to last (Garg et al. 2019, section 4.1), or the last if there are only two.
+        """
+        return max(self.dec_layers - 2, self.dec_layers // 2)
+
+    @property
     def attention_dropout(self) -> float:
         """The dropout of attention weights."""
         return self.dropout if self.attn_dropout is None else self.attn_dropout

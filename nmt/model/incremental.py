@@ -1,6 +1,6 @@
 """Decode position by position with cached keys and values that rarely move.
 
-Shapes: B sentences, K beams, N computed rows of B * K, S source length, C cache slots allocated, D
+Shapes: B sentences, K beams, N = B * K, S source length, C cache slots allocated, D
 model dim, A types that logits have columns for.
 
 Keys and values of a position are written into the next K slots of a buffer [B, C, 2D] and stay
@@ -24,8 +24,6 @@ from nmt.model.layout import Layout, StepLayout
 ALLOCATED_POSITIONS = 32  # positions that slots are allocated for at a time
 SPARE_POSITIONS = 16  # positions with free slots after finished sentences are dropped
 
-MakeLayout = Callable[[Tensor, Tensor | None], StepLayout]
-
 
 class DecodeState:
     """The state of B sentences with K beams each, decoded one position at a time.
@@ -33,12 +31,11 @@ class DecodeState:
     Args:
         blocks: of the decoder.
         embed: maps (tokens [N], position) to vectors [N, D].
-        project: maps [N, D] to logits [N, A or more]; columns after A are -inf.
+        project: maps [N, D] to logits [N, A].
         memory: [Ns, D], the encoder's output of the flat source tokens.
         memory_layout: of ``memory``.
         beam: K.
         max_len: positions that can be decoded.
-        make_layout: makes the layout of a position from ``visible`` and ``needed``.
     """
 
     def __init__(
@@ -50,10 +47,9 @@ class DecodeState:
         memory_layout: Layout,
         beam: int,
         max_len: int,
-        make_layout: MakeLayout = StepLayout.of,
     ) -> None:
         self.blocks, self.embed, self.project = list(blocks), embed, project
-        self.beam, self.max_len, self.make_layout = beam, max_len, make_layout
+        self.beam, self.max_len = beam, max_len
         self.position = self.used = 0
         self.memory_layout = StepLayout(memory_layout.visible[:, None, :])
         batch, slots = memory_layout.shape[0], min(ALLOCATED_POSITIONS, max_len) * beam
@@ -64,16 +60,14 @@ class DecodeState:
             if block.cross_attn is not None
         ]
 
-    def advance(self, tokens: Tensor, needed: Tensor | None = None) -> Tensor:
+    def advance(self, tokens: Tensor) -> Tensor:
         """Process the tokens of this position and return logits of the next.
 
         Args:
             tokens: [B, K].
-            needed: [B, K] bool, the hypotheses whose logits are used; None = all. The others must
-                never be needed again.
 
         Returns:
-            [B * K, A or more], or fewer rows: those of the needed hypotheses first, in order.
+            [B * K, A].
 
         Raises:
             IndexError: ``max_len`` positions are already decoded.
@@ -85,7 +79,7 @@ class DecodeState:
             self._grow()
         itself = torch.eye(self.beam, dtype=torch.bool, device=tokens.device)
         self.ancestry[:, :, first : self.used] = itself
-        layout = self.make_layout(self.ancestry[:, :, : self.used], needed)
+        layout = StepLayout(self.ancestry[:, :, : self.used])
         x = self.embed(layout.flat(tokens), self.position)  # [N, D]
         for block, cache in zip(self.blocks, self.caches, strict=True):
             x = block(x, layout, None, self.memory_layout, cache)

@@ -138,11 +138,6 @@ class StepLayout:
 
     visible: Tensor
 
-    @classmethod
-    def of(cls, visible: Tensor, needed: Tensor | None) -> StepLayout:
-        """Return the layout of all hypotheses. ``nmt.model.cpu`` leaves out what is not needed."""
-        return cls(visible)
-
     @property
     def key_mask(self) -> Tensor:
         """The keys that each hypothesis sees: [B, 1, K or 1, S]."""

@@ -15,9 +15,8 @@ from torch.utils.weak import WeakTensorKeyDictionary
 
 from nmt.model.base import ModelBase
 from nmt.model.config import ModelConfig
-from nmt.model.cpu.attention import use_kernels
-from nmt.model.cpu.inference import LinearFunction, output_projection, replace_layers
 from nmt.model.incremental import DecodeState
+from nmt.model.inference import LinearFunction, output_projection, replace_layers
 from nmt.model.layout import Layout
 
 EmbeddingTables: TypeAlias = tuple[Tensor, Tensor, Tensor]
@@ -64,23 +63,18 @@ class Transformer(ModelBase):
     def prepare_for_inference(self, dtype: torch.dtype) -> Transformer:
         """Replace layers by inference versions that compute in ``dtype``; return the model.
 
-        Weights are packed and embedding tables normalized once, so later changes of parameters
-        have no effect. The model can no longer be trained.
+        Weights are cast and embedding tables normalized once, so later changes of parameters have
+        no effect. The model can no longer be trained.
         """
-        replace_layers(self.eval(), dtype)
-        if self.allowed.is_cpu:
-            use_kernels(self)
+        self.eval()
+        if dtype != torch.float32:
+            replace_layers(self, dtype)
         with torch.no_grad():
             self._tables = self.embedding_tables()
-        # packed weights of the output by the table or the types, as long as these exist
+        # weights of the output by the table or the types, as long as these exist
         self._projections = WeakTensorKeyDictionary()
         self.inference_dtype = dtype
         return self
-
-    @property
-    def for_inference(self) -> bool:
-        """Return whether ``prepare_for_inference`` was called."""
-        return self.inference_dtype is not None
 
     def forward(self, src: Tensor, src_layout: Layout, tgt: Tensor, tgt_layout: Layout) -> Tensor:
         """Return the logits of the token after each target token: [Nt, V].
@@ -116,7 +110,7 @@ class Transformer(ModelBase):
     def logits(self, states: Tensor, table: Tensor) -> Tensor:
         """Return ``states @ table.T + logit_bias``: [N, D] -> [N, V]."""
         if self.inference_dtype is not None:
-            return self._output_projection(table, None)(states)[:, : len(table)]
+            return self._output_projection(table, None)(states)
         return super().logits(states, table)
 
     def start_decoding(
@@ -129,8 +123,7 @@ class Transformer(ModelBase):
             layout: of ``src``.
             beam: K.
             max_len: positions that can be decoded.
-            types: [A] ids of the types that the first A columns of logits stand for; further
-                columns are -inf. None = all V types, without further columns.
+            types: [A] ids of the types that the columns of logits stand for; None = all V.
         """
         src_table, tgt_table, out_table = self.embedding_tables()
         memory = self.encode(src, layout, src_table)
@@ -141,10 +134,9 @@ class Transformer(ModelBase):
 
         project = self._output_projection(out_table, types)
         last_norm = self.decoder.norm
-        columns = len(out_table) if types is None else None
 
         def logits(x: Tensor) -> Tensor:
-            return project(x if last_norm is None else last_norm(x))[:, :columns]
+            return project(x if last_norm is None else last_norm(x))
 
         return DecodeState(
             self.decoder.blocks,
@@ -154,13 +146,12 @@ class Transformer(ModelBase):
             memory_layout=layout,
             beam=beam,
             max_len=max_len,
-            make_layout=self.step_layout,
         )
 
     def _output_projection(self, table: Tensor, types: Tensor | None) -> LinearFunction:
         """Return ``output_projection`` for these types, None = all.
 
-        A model prepared for inference packs the weights once for the same types.
+        A model prepared for inference gathers the weights once for the same types.
         """
         key = table if types is None else types
         if self.inference_dtype is not None and key in self._projections:

@@ -5,6 +5,7 @@ Files and folders are written completely or not at all. Disk errors are explaine
 
 from __future__ import annotations
 
+import ctypes
 import errno
 import hashlib
 import os
@@ -251,10 +252,10 @@ def replace_together(drafts: Mapping[Path, Path]) -> None:
 def atomic_folder(path: Path, replace: bool = False, draft: Path | None = None) -> Iterator[Path]:
     """Yield a new empty folder, which is renamed to ``path`` when the block ends.
 
-    After an error nothing is left, and an old folder of this name stays as it was. While a new
-    folder replaces an old one, the old one is called ``.old-NAME``; only a kill at that moment
-    leaves it there. The block flushes its files itself (``write_synced``) where they must survive a
-    power cut; names are flushed here.
+    After an error nothing is left, and an old folder of this name stays as it was. Linux exchanges
+    the names of both at once. Elsewhere, the old one is called ``.old-NAME`` for a moment; only a
+    kill then leaves it there. The block flushes its files itself (``write_synced``) where they must
+    survive a power cut; names are flushed here.
 
     Args:
         path: the final name; its parent must exist.
@@ -276,13 +277,41 @@ def atomic_folder(path: Path, replace: bool = False, draft: Path | None = None) 
         if os.path.lexists(path):
             if not replace:
                 raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), str(path))
-            os.rename(path, old)
-        os.rename(draft, path)
+            if not _exchange(draft, path):
+                os.rename(path, old)
+        if os.path.lexists(draft) and not os.path.lexists(path):
+            os.rename(draft, path)
         sync_folder(path.parent)
     finally:
         if os.path.lexists(old) and not os.path.lexists(path):
             os.rename(old, path)
         for folder in (draft, old):
+            shutil.rmtree(folder, ignore_errors=True)
+
+
+def _exchange(one: Path, other: Path) -> bool:
+    """Exchange the names of two folders at once; return False where the system cannot."""
+    try:
+        rename = ctypes.CDLL(None, use_errno=True).renameat2
+    except (AttributeError, OSError, TypeError):
+        return False
+    here, exchange = -100, 2  # AT_FDCWD and RENAME_EXCHANGE of Linux
+    return bool(rename(here, os.fsencode(one), here, os.fsencode(other), exchange) == 0)
+
+
+def clear_leftovers(root: Path, name: str = "") -> None:
+    """Clean up after killed ``atomic_folder``: remove drafts, restore what was being replaced.
+
+    Args:
+        name: with which the names of the folders begin.
+    """
+    for folder in list(root.iterdir()):
+        if folder.name.startswith(REPLACED + name):
+            final = folder.with_name(folder.name.removeprefix(REPLACED))
+            if not final.exists():
+                os.rename(folder, final)
+                continue
+        if folder.name.startswith((TEMPORARY + name, REPLACED + name)):
             shutil.rmtree(folder, ignore_errors=True)
 
 

@@ -15,12 +15,11 @@ from nmt.data.report import OtherForm
 from nmt.data.text import find_side, is_blank, read_lines
 from nmt.data.tokenizer import Moses
 from nmt.errors import UserError
-from nmt.run.folder import RunFolder
-from nmt.run.origin import is_converted
-from nmt.run.results import read_result
-from nmt.run.verify import require_scored
 from nmt.scoring.language import bleu_tokenizer, language_of_files, language_of_text
 from nmt.scoring.metrics import MODEL_WORDS, check_lines
+from nmt.store.folder import RunFolder
+from nmt.store.results import read_result
+from nmt.store.verify import require_scored
 
 if TYPE_CHECKING:
     from nmt.config.entries import HeldOutEntry
@@ -279,14 +278,13 @@ def find_set(run: RunFolder, split: str) -> tuple[Path, HeldOutEntry]:
     Raises:
         UserError: there is no such set or file; ``split`` is as in ``from_runs``.
     """
-    recipe, converted = run.recipe(), is_converted(run)
+    recipe = run.recipe()
     translate = "translate with nmt-translate and pass --hyp and --ref"
     role, _, name = split.partition(".")
     entries = held_out_entries(recipe, "dev" if role == "dev" else "test")
     if not entries:
         what = "the recipe of the run has no data.test"
-        fix = translate if converted else "score --split dev"
-        raise UserError(what, at=str(run.config_file), fix=fix)
+        raise UserError(what, at=str(run.config_file), fix="score --split dev")
     if split not in entries:
         sets = f"several {role} sets" if len(entries) > 1 else f"one {role} set"
         chosen = f"none called {name}" if name else "none was chosen"
@@ -297,7 +295,7 @@ def find_set(run: RunFolder, split: str) -> tuple[Path, HeldOutEntry]:
         )
     hyp_file = hypotheses_file(run, split)
     if not hyp_file.is_file():
-        first = "" if converted else _UNFINISHED.get(read_result(run.path).status, "")
+        first = _UNFINISHED.get(read_result(run.path).status, "")
         what = f"no {role} hypotheses of the best checkpoint"
         raise UserError(what, at=str(hyp_file), fix=first + translate)
     require_scored(run, hyp_file, words_file(hyp_file))

@@ -13,21 +13,20 @@ from typing import Any
 import torch
 
 from nmt.errors import UserError
-from nmt.run.checkpoint import (
+from nmt.runtime.memory import parameter_count
+from nmt.store.checkpoint import (
     Checkpoint,
     average_checkpoints,
     checkpoint_name,
     latest,
     load_checkpoint,
-    read_model,
+    read_fitting,
     replace_damaged_best,
-    save_checkpoint,
-    shapes_of,
 )
-from nmt.run.manifest import TrainState
-from nmt.run.results import as_score, format_number, write_summary
-from nmt.run.verify import SCORED, require_recipe, scored_hashes
-from nmt.runtime.memory import parameter_count
+from nmt.store.manifest import TrainState
+from nmt.store.results import as_score, format_number, write_summary
+from nmt.store.tensors import shapes_of
+from nmt.store.verify import SCORED, require_recipe, scored_hashes
 from nmt.training.evaluation import Evaluation
 from nmt.training.stopping import reason_to_finish
 from nmt.training.trainer import Trainer
@@ -45,8 +44,6 @@ def finish(trainer: Trainer, reason: str) -> Evaluation | None:
     """
     run, state, recipe, note = trainer.run_folder, trainer.state, trainer.recipe, trainer.log.text
     finished = reason_to_finish(recipe, state) is not None
-    if state.best_update is not None:  # an earlier end may have chosen an average
-        run.set_best(checkpoint_name(state.best_update))
     best = replace_damaged_best(run, state, shapes_of(trainer.model.state_dict()), note)
     if best is not None:
         require_recipe(run, best.state, best.path)
@@ -55,9 +52,10 @@ def finish(trainer: Trainer, reason: str) -> Evaluation | None:
         name, score = average
     else:
         if best is None:  # of a run without a validation, the latest
-            best = load_checkpoint(run, "best", with_optimizer=False, note=note)
+            best = load_checkpoint(run, note)
         trainer.model.load_state_dict(best.model)
         name, score = best.path.name, dict(state.history).get(best.state.update)
+        trainer.publish(name, best.model, score)
     test = None
     if trainer.task.has_test:
         with trainer.progress.ending("scoring test"):
@@ -95,7 +93,7 @@ def _average(trainer: Trainer) -> tuple[str, float | None] | None:
     def intact() -> Iterator[Checkpoint]:
         for path in latest(run, trainer.recipe.train.average):
             try:
-                checkpoint = read_model(path, shapes)
+                checkpoint = read_fitting(path, shapes)
             except UserError as problem:
                 log.text(f"not averaged: {problem.at}: {problem.what}")
             else:
@@ -106,24 +104,24 @@ def _average(trainer: Trainer) -> tuple[str, float | None] | None:
     if len(states) < 2:
         log.text("not averaged: at least two intact checkpoints are needed")
         return None
-    path = save_checkpoint(run, states[-1], weights, {}, average=f"avg{len(states)}")
     trainer.model.load_state_dict(weights)
+    path = f"{checkpoint_name(states[-1].update)}-avg{len(states)}"
     name = trainer.recipe.score.select_by
     with trainer.progress.ending("scoring the average"):
         dev = trainer.evaluate("dev")
     score = as_score(name, dev.values[name])
     best = dict(state.history).get(state.best_update or 0, -math.inf)
-    trainer.write_hypotheses(path.name, dev)
+    trainer.write_hypotheses(path, dev)
     log.record({"kind": "average", "update": state.update, **dev.values})
     chosen = score >= best
     if chosen:
-        run.set_best(path.name)
+        trainer.publish(path, weights, score)
     log.text(
         f"average of {len(states)} checkpoints: dev {name} "
         f"{format_number(as_score(name, score))} against {format_number(as_score(name, best))}; "
         + ("the average is now the best" if chosen else "the best checkpoint stays")
     )
-    return (path.name, score) if chosen else None
+    return (path, score) if chosen else None
 
 
 def write_diverged(trainer: Trainer, why: str) -> None:

@@ -29,22 +29,14 @@ from nmt.config.errors import did_you_mean
 from nmt.config.recipe import ModelConfig, Recipe
 from nmt.data.text import quantity
 from nmt.data.vocab import SPECIALS, TAG_MARK, UNK, Vocab
-from nmt.decoding.codec import text_hash
 from nmt.errors import UserError
 from nmt.model.linear import Linear
 from nmt.model.lora import add_lora, merge_lora
-from nmt.run.checkpoint import load_checkpoint
-from nmt.run.folder import RunFolder, is_average
-from nmt.run.manifest import MODEL, TrainState, weights_hash
-from nmt.run.origin import read_origin
-from nmt.run.parent import (
-    TextOfParent,
-    checkpoint_of_parent,
-    open_parent,
-    shown_differences,
-)
-from nmt.run.results import as_score, read_summary
 from nmt.runtime.files import read_text, write_atomic
+from nmt.store.folder import RunFolder
+from nmt.store.model import Description, Model, read_model
+from nmt.store.parent import TextOfParent, open_parent, shown_differences
+from nmt.store.tensors import read_weights
 
 EMBED, SRC_EMBED, OUT_EMBED = "embed.weight", "src_embed.weight", "out_embed.weight"
 Shapes: TypeAlias = Mapping[str, torch.Size]
@@ -72,61 +64,41 @@ class Parent:
     """A trained model to start from.
 
     Attributes:
-        path: its run folder.
-        checkpoint: name of the checkpoint.
-        weights_hash: SHA-256 of the checkpoint's weights.
-        scores: dev score of the checkpoint, and test scores if it is the run's best; by name.
+        path: the folder that the recipe names.
+        weights_hash: SHA-256 of the weights.
         tensors: weights by parameter name, on the CPU.
-        notes: why the checkpoint is not the one that the recipe asks for.
     """
 
     path: Path
-    recipe: Recipe
+    about: Description
     text: TextOfParent
-    checkpoint: str
     weights_hash: str
-    scores: dict[str, float]
     tensors: dict[str, Tensor]
-    notes: list[str]
 
     @classmethod
     def of(cls, recipe: Recipe) -> Parent | None:
         """Read the parent of a recipe; None if it has none.
 
         Raises:
-            UserError: it is not a run with checkpoints, or its checkpoint, vocabulary or segmenter
-                is missing or damaged.
+            UserError: it is no model, or a file of it is missing or damaged.
         """
         if recipe.init.parent is None:
             return None
-        run = open_parent(recipe)
-        which = checkpoint_of_parent(run, recipe.init.checkpoint)
-        notes: list[str] = []
-        checkpoint = load_checkpoint(run, which, with_optimizer=False, note=notes.append)
-        text = TextOfParent.of(run)
-        if checkpoint.state.text_hash not in ("", text_hash(text.vocab, text.segmenter)):
-            raise UserError(
-                "vocab.txt or segmenter.json is not the one that this parent was trained with",
-                at=str(run.path),
-                fix="restore the files that nmt-train wrote",
-            )
-        return cls(
-            path=run.path,
-            recipe=run.recipe(),
-            text=text,
-            checkpoint=checkpoint.path.name,
-            weights_hash=weights_hash(checkpoint.path),
-            scores=_scores(run, checkpoint.path.name, checkpoint.state),
-            tensors=checkpoint.weights,
-            notes=notes,
-        )
+        path = Path(recipe.init.parent)
+
+        def read(model: Model) -> Parent:
+            text = TextOfParent.of(model)
+            return cls(path, model.about, text, model.weights_hash, read_weights(model))
+
+        open_parent(recipe)
+        return read_model(path, read)
 
     def describe(self) -> str:
         """Describe languages, checkpoint and scores."""
-        recipe = self.recipe
-        what = f"{recipe.src}-{recipe.tgt}" if recipe.translates else f"{recipe.task} {recipe.src}"
-        scores = [f"{name} {value:.2f}" for name, value in self.scores.items()]
-        return ", ".join([what, self.checkpoint, *scores])
+        about = self.about
+        what = f"{about.src}-{about.tgt}" if about.translates else f"{about.task} {about.src}"
+        scores = [f"{name} {value:.2f}" for name, value in about.scores.items()]
+        return ", ".join([what, about.name, *scores])
 
 
 @dataclass
@@ -186,8 +158,8 @@ def make_transfer(
         text: what the model uses of the parent's text processing (``TextOfParent.for_recipe``).
 
     Raises:
-        UserError: the parent's weights compute something else with this recipe, do not fit the
-            model, or are not those of the parent's recipe; or ``init.tag_rows`` is wrong.
+        UserError: the parent's weights compute something else with this recipe, or do not fit the
+            model; or ``init.tag_rows`` is wrong.
     """
     require_same_function(recipe.model, parent)
     shapes = {name: tensor.shape for name, tensor in merge_lora(model.state_dict()).items()}
@@ -294,7 +266,7 @@ def freeze(model: nn.Module, patterns: Sequence[str]) -> None:
 
 def require_same_function(config: ModelConfig, parent: Parent) -> None:
     """Raise UserError if the parent's weights compute something else with these ``model`` keys."""
-    theirs = parent.recipe.model
+    theirs = parent.about.model
     keys = [key for key in SAME_FUNCTION if getattr(config, key) != getattr(theirs, key)]
     keys += [key for key in ADDITIONS if getattr(theirs, key) and not getattr(config, key)]
     if theirs.res_scale not in ("none", config.res_scale):
@@ -326,14 +298,10 @@ def require_same_parent(recipe: Recipe, run: RunFolder) -> None:
     assert recipe.init.parent is not None
     try:
         before = json.loads(read_text(run.init_file))
-        checkpoint = str(before["checkpoint"])
+        expected = str(before["weights_hash"])
     except (OSError, ValueError, KeyError, TypeError, RecursionError):
         return  # init.json is missing or damaged
-    try:
-        now = weights_hash(RunFolder(recipe.init.parent).checkpoints_dir / checkpoint)
-    except UserError:
-        now = None  # this run does not have the checkpoint
-    if now != before.get("weights_hash"):
+    if Model.open(recipe.init.parent).weights_hash != expected:
         raise UserError(
             f"{recipe.init.parent} is not the parent that this run started from, "
             f"{before.get('parent')}",
@@ -344,13 +312,10 @@ def require_same_parent(recipe: Recipe, run: RunFolder) -> None:
 
 def _layers(shapes: Shapes, parent: Parent) -> dict[str, Tensor]:
     loaded = {}
-    for name, shape in shapes.items():
+    for name in shapes:
         tensor = parent.tensors.get(name)
-        if tensor is None or name in VOCAB_TENSORS:
-            continue
-        if tensor.shape != shape:
-            raise _damaged(parent, name, f"shape {list(tensor.shape)}, here {list(shape)}")
-        loaded[name] = tensor
+        if tensor is not None and name not in VOCAB_TENSORS:
+            loaded[name] = tensor
     if not loaded:
         theirs, ours = (", ".join(sorted(_top_level(n))) for n in (parent.tensors, shapes))
         raise UserError(
@@ -384,8 +349,6 @@ def _tables(shapes: Shapes, parent: Parent) -> tuple[dict[str, Tensor], set[str]
             target = torch.from_numpy(parent.text.vocab.types_of("tgt"))
             target[: len(SPECIALS)] = True
             table = torch.where(target[:, None], table, tensors[SRC_EMBED])
-        if table.shape != (len(parent.text.vocab), *shapes[name][1:]):
-            raise _damaged(parent, name, f"shape {list(table.shape)}")
         tables[name] = table
     return tables, used
 
@@ -441,27 +404,6 @@ def _means(table: Tensor, sources: Mapping[int, list[int]]) -> list[Tensor]:
     return [table[rows].mean(0, keepdim=True) if rows else overall for rows in sources.values()]
 
 
-def _damaged(parent: Parent, name: str, what: str) -> UserError:
-    return UserError(
-        f"tensor {name} has {what}; it does not fit the recipe and the vocabulary of this parent",
-        at=str(parent.path / "checkpoints" / parent.checkpoint / MODEL),
-        fix="restore the run folder from a copy, or use another parent",
-    )
-
-
-def _scores(run: RunFolder, checkpoint: str, state: TrainState) -> dict[str, float]:
-    """Return the scores of a checkpoint by name: of dev, and of test if it is the best."""
-    summary, metric, history = read_summary(run), run.recipe().score.select_by, dict(state.history)
-    dev: float | None = None
-    tests: Any = []
-    if summary.get("best") == checkpoint:
-        dev, tests = summary.get("dev"), summary.get("test") or []
-    elif not is_average(checkpoint) and state.update in history:  # an average has another's state
-        dev = as_score(metric, history[state.update])
-    scores = {} if dev is None else {f"dev {metric}": dev}
-    return scores | {f"test {test['name']}": test["value"] for test in tests}
-
-
 def _numbers(vocab: Vocab, ids: Tensor) -> dict[str, Any]:
     """Count the pieces that the parent has, and their share of the training text."""
     pieces, known = len(vocab) - len(SPECIALS), len(ids) - len(SPECIALS)
@@ -472,16 +414,16 @@ def _numbers(vocab: Vocab, ids: Tensor) -> dict[str, Any]:
 def _record(
     recipe: Recipe, parent: Parent, transfer: Transfer, numbers: dict[str, Any]
 ) -> dict[str, Any]:
-    origin = read_origin(RunFolder(parent.path))
+    about = parent.about
     return {
         "parent": str(parent.path),
-        "checkpoint": parent.checkpoint,
+        "checkpoint": about.name,
         "weights_hash": parent.weights_hash,
-        "task": parent.recipe.task,
-        "src": parent.recipe.src,
-        "tgt": parent.recipe.tgt,
-        "scores": parent.scores,
-        "origin": origin and asdict(origin),
+        "task": about.task,
+        "src": about.src,
+        "tgt": about.tgt,
+        "scores": about.scores,
+        "origin": about.origin and asdict(about.origin),
         "vocab": recipe.init.vocab,
         "rows": numbers,
         "taken": [*transfer.loaded],
@@ -493,7 +435,6 @@ def _record(
 
 def _weight_lines(recipe: Recipe, shapes: Shapes, parent: Parent, transfer: Transfer) -> list[str]:
     lines = [f"starting from {parent.path} ({parent.describe()})"]
-    lines += [f"  note: {note}" for note in parent.notes]
     loaded = len(transfer.loaded) + len(transfer.rows)
     lines.append(f"  weights: {loaded} of {len(shapes)} tensors loaded from the parent")
     if transfer.missing:
@@ -502,7 +443,7 @@ def _weight_lines(recipe: Recipe, shapes: Shapes, parent: Parent, transfer: Tran
     if transfer.unexpected:
         unexpected = _in_groups(transfer.unexpected, parent.tensors)
         lines.append(f"  unexpected (not loaded): {unexpected}")
-    eps, theirs = recipe.model.norm_eps, parent.recipe.model.norm_eps
+    eps, theirs = recipe.model.norm_eps, parent.about.model.norm_eps
     if eps != theirs:
         lines.append(
             f"  note: model.norm_eps is {eps:g}, but {theirs:g} in the parent; to compute what the "
@@ -574,7 +515,9 @@ def _segmentation_of(parent: Parent) -> str:
     kind = parent.text.segmenter.kind
     files = {"fastbpe": ("codes", "codes.txt"), "sentencepiece": ("model", "spm.model")}
     key, file = files.get(kind, ("", ""))
-    return f"segment.kind={kind}" + (f" segment.{key}={parent.path / file}" if key else "")
+    of_run = parent.path / "model"
+    folder = of_run if of_run.is_dir() else parent.path
+    return f"segment.kind={kind}" + (f" segment.{key}={folder / file}" if key else "")
 
 
 def _in_groups(names: Iterable[str], all_names: Iterable[str]) -> str:

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from nmt.config.recipe import AnalysisConfig
 from nmt.model.attention import MultiHeadAttention
 from nmt.model.layers import Residual
-from nmt.run.metrics_log import MetricsLog
+from nmt.store.metrics_log import MetricsLog
 
 Observer = Callable[[nn.Module], dict[str, Tensor]]
 

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from nmt.config.recipe import OptimConfig
-from nmt.run.checkpoint import Shapes
+from nmt.store.tensors import Shapes
 from nmt.training.muon import Muon
 
 MIN_LOSS_SCALE = 1.0  # gradients that overflow fp16 without scaling overflow with it, too

@@ -14,10 +14,10 @@ from torch import Tensor
 
 from nmt.config.recipe import Recipe
 from nmt.data.text import quantity
-from nmt.run.folder import RunFolder
-from nmt.run.manifest import TrainState
-from nmt.run.results import as_score, clock, format_number, read_metrics
 from nmt.runtime.progress import TerminalBar
+from nmt.store.folder import RunFolder
+from nmt.store.manifest import TrainState
+from nmt.store.results import as_score, clock, format_number, read_metrics
 from nmt.training.evaluation import Evaluation
 from nmt.training.loss import perplexity
 from nmt.training.stopping import last_update

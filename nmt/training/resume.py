@@ -10,23 +10,22 @@ import torch
 
 from nmt.config.recipe import Recipe
 from nmt.data.prepare import Prepared, prepare
-from nmt.data.segmenters import Segmenter, load_segmenter
+from nmt.data.segmenters import Segmenter, load_segmenter, text_hash
 from nmt.data.vocab import Vocab
-from nmt.decoding.codec import text_hash
 from nmt.errors import MachineError, UserError
-from nmt.run.checkpoint import (
+from nmt.runtime.device import resolve_precision
+from nmt.store.checkpoint import (
     MODEL,
     OPTIMIZER,
     Checkpoint,
     TrainState,
     load_checkpoint,
-    require_fit,
-    shapes_of,
 )
-from nmt.run.folder import RunFolder
-from nmt.run.lifecycle import TrainingFolder
-from nmt.run.parent import TextOfParent
-from nmt.runtime.device import resolve_precision
+from nmt.store.folder import RunFolder
+from nmt.store.lifecycle import TrainingFolder
+from nmt.store.parent import TextOfParent
+from nmt.store.tensors import require_fit, shapes_of
+from nmt.store.verify import require_text
 from nmt.training.init import require_same_parent
 from nmt.training.optimizer import optimizer_shapes
 from nmt.training.tasks import model_without_memory
@@ -124,14 +123,9 @@ def prepare_resumed(recipe: Recipe, run: RunFolder, state: TrainState, progress:
     Raises:
         UserError: the run's vocabulary or segmenter is damaged, or the corpora give other ids.
     """
-    folder = run.path
+    folder = run.text_dir
     segmenter = load_segmenter(folder)
-    if not _is_text_of(state, Vocab.load(folder), segmenter):
-        raise UserError(
-            "vocab.txt or segmenter.json is not the one that this run began with",
-            at=str(folder),
-            fix=f"restore the files that nmt-train wrote, {ANOTHER_FOLDER}",
-        )
+    require_text(run, state, Vocab.load(folder), segmenter)
     text = TextOfParent.stored(recipe, run)
     prepared = prepare(recipe, progress, text and text.segmenter, text and text.vocab)
     _require_same_content(recipe, state, prepared.content)

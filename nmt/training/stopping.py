@@ -7,7 +7,7 @@ import math
 from nmt.config.recipe import Recipe
 from nmt.config.schedules import History, LrRamp
 from nmt.data.text import quantity
-from nmt.run.manifest import TrainState
+from nmt.store.manifest import TrainState
 
 
 def learning_rate(recipe: Recipe, state: TrainState) -> float:

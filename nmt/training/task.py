@@ -23,7 +23,6 @@ from nmt.data.encoded import Side
 from nmt.data.prepare import EvalSet, Prepared
 from nmt.data.vocab import UNK
 from nmt.model.base import ModelBase
-from nmt.model.cpu.attention import use_kernels
 from nmt.runtime.device import autocast
 from nmt.training.evaluation import Evaluation, HeldOutLoss, Stopped, mean_of
 from nmt.training.loss import LossSums, label_smoothed_loss, recomputed_loss
@@ -70,8 +69,6 @@ class Task(ABC, Generic[ModelT, BatchT]):
         allowed = torch.from_numpy(vocab.types_of(self.predicted))
         model = self.empty_model(self.recipe, len(vocab), allowed)
         model.init_weights(torch.Generator().manual_seed(self.recipe.seed))
-        if self.device.type == "cpu":
-            use_kernels(model)
         return model
 
     @property

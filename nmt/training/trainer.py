@@ -9,7 +9,7 @@ from __future__ import annotations
 import contextlib
 import math
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import torch
@@ -18,26 +18,25 @@ from torch import Tensor
 from nmt.data.batches import FlatBatch, UpdateBatches, updates
 from nmt.data.bitext import Split
 from nmt.data.report import usual_line
+from nmt.data.segmenters import text_hash
 from nmt.data.text import quantity
 from nmt.data.workers import Prefetcher
-from nmt.decoding.codec import text_hash
 from nmt.errors import Diverged
 from nmt.model.base import ModelBase
-from nmt.model.cpu import kernels
-from nmt.model.cpu.matmul import onednn_matmul
-from nmt.run.checkpoint import (
+from nmt.runtime.distributed import World
+from nmt.runtime.memory import cached_products, limit_onednn_cache
+from nmt.store.checkpoint import (
     Checkpoint,
     TrainState,
     checkpoint_name,
     checkpoints_to_keep,
     save_checkpoint,
+    write_run_model,
 )
-from nmt.run.folder import RunFolder
-from nmt.run.lifecycle import fixed_values
-from nmt.run.metrics_log import Logger
-from nmt.run.results import as_score
-from nmt.runtime.distributed import World
-from nmt.runtime.memory import cached_products, limit_onednn_cache
+from nmt.store.folder import RunFolder
+from nmt.store.lifecycle import fixed_values
+from nmt.store.metrics_log import Logger
+from nmt.store.results import as_score
 from nmt.training.cuda_graphs import Capture, CudaCapture, CudaGraphs
 from nmt.training.evaluation import Evaluation, Stopped
 from nmt.training.init import Transfer, choose_trained
@@ -131,8 +130,6 @@ class Trainer:
         graphs = recipe.graphs == "auto" and not recipe.train.recompute
         if graphs and device.type == "cuda" and not shard:
             self.use_cuda_graphs(CudaCapture())
-        if device.type == "cpu":
-            kernels.load()  # before the first validation, so that all compute the same
         self.interval = LogInterval(state)
         self.progress = Progress(recipe, state, task.has_test)
         self.started = time.monotonic() - state.seconds
@@ -250,9 +247,8 @@ class Trainer:
         Returns:
             [2], the sums of the smoothed loss and of the cross-entropy.
         """
-        with onednn_matmul(self.device):
-            sums = self.task.loss(self.model, batch)
-            self.loss_scaler.scale(sums.smoothed / tokens).backward()
+        sums = self.task.loss(self.model, batch)
+        self.loss_scaler.scale(sums.smoothed / tokens).backward()
         return torch.stack([sums.smoothed.detach(), sums.nll])
 
     def _step(self, norm: Tensor) -> None:
@@ -312,7 +308,7 @@ class Trainer:
     # --- one validation -------------------------------------------------------------------------
 
     def validate(self) -> None:
-        """Score dev, update the best checkpoint, and write a log line, the output and a checkpoint.
+        """Score dev; write a log line, the output, a checkpoint and, if it is better, the model.
 
         Raises:
             Stopped: a stop was requested meanwhile; nothing is kept of the validation.
@@ -393,4 +389,11 @@ class Trainer:
             state.loss_scale, state.loss_scale_updates = self.loss_scaler.state()
         self.interval.store()
         keep = checkpoints_to_keep(self.recipe.train)
-        save_checkpoint(self.run_folder, state, weights, moments, keep)
+        path = save_checkpoint(self.run_folder, state, weights, moments, keep)
+        if state.best_update == state.update:
+            self.publish(path.name, weights, dict(state.history).get(state.update))
+
+    def publish(self, name: str, weights: Mapping[str, Tensor], score: float | None) -> None:
+        """Make the weights of a checkpoint, or an average, the model of the run."""
+        vocab, segmenter = self.task.prepared.vocab, self.task.prepared.segmenter
+        write_run_model(self.run_folder, name, self.state, weights, vocab, segmenter, score)

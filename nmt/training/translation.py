@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import shlex
 from collections.abc import Callable
@@ -18,14 +19,15 @@ from nmt.data.encoded import EpochPairs
 from nmt.data.prepare import EvalSet
 from nmt.data.vocab import UNK
 from nmt.decoding.codec import TextCodec
-from nmt.decoding.engine import ModelInfo
+from nmt.decoding.ctranslate2_engine import from_model
+from nmt.decoding.engine import Engine, ModelInfo, all_cores
 from nmt.decoding.torch_engine import TorchEngine
 from nmt.decoding.translator import Translator
-from nmt.decoding.worker_pool import all_cores
+from nmt.errors import UserError
 from nmt.model.transformer import Transformer
-from nmt.run.results import format_number
 from nmt.scoring.language import language_of_text
 from nmt.scoring.metrics import MODEL_WORDS, RESAMPLES, score, tokenized_bleu
+from nmt.store.results import format_number
 from nmt.training.evaluation import Evaluation, Stopped, score_line
 from nmt.training.task import Task
 
@@ -37,7 +39,7 @@ class Translation(Task[Transformer, Batch]):
 
     unit = "pair"
     predicted = "tgt"
-    _last_translator: Translator | None = None
+    _last_engine: TorchEngine | None = None
 
     @classmethod
     def empty_model(
@@ -192,11 +194,19 @@ class Translation(Task[Transformer, Batch]):
         return "\n".join(lines)
 
     def _translator(self, model: Transformer) -> Translator:
-        """Return a translator of this model; keep it, because it learns which batch sizes fit."""
-        last = self._last_translator
-        if last is None or last.transformer is not model:
-            recipe, prepared = self.recipe, self.prepared
-            codec = TextCodec(prepared.segmenter, prepared.vocab, recipe.src, recipe.tgt)
-            engine = TorchEngine(model, codec, self.device, workers=all_cores())
-            last = self._last_translator = Translator(engine, codec, ModelInfo(recipe.decode))
+        """Return a translator of this model: with CTranslate2 on a CPU, where it is possible."""
+        recipe, prepared = self.recipe, self.prepared
+        codec = TextCodec(prepared.segmenter, prepared.vocab, recipe.src, recipe.tgt)
+        engine: Engine = self._torch_engine(model, codec)
+        if self.device.type == "cpu":
+            with contextlib.suppress(UserError, OSError):
+                engine = from_model(model, codec, recipe.decode, all_cores())
+        info = ModelInfo(recipe.decode)
+        return Translator(engine, codec, info, load_torch=lambda: self._torch_engine(model, codec))
+
+    def _torch_engine(self, model: Transformer, codec: TextCodec) -> TorchEngine:
+        """Return the engine of this model; keep it, because it learns which batch sizes fit."""
+        last = self._last_engine
+        if last is None or last.model is not model:
+            last = self._last_engine = TorchEngine(model, codec, self.device)
         return last

@@ -1,8 +1,8 @@
-"""nmt-average: which checkpoints it averages, under what name, and what it refuses."""
+"""nmt-average: the model that it makes of checkpoints, and what it refuses."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 
 import pytest
@@ -11,10 +11,13 @@ import torch
 from nmt.cli.average import main
 from nmt.config.load import dump_recipe
 from nmt.config.recipe import Recipe
-from nmt.run.checkpoint import TrainState, load_checkpoint, save_checkpoint
-from nmt.run.folder import RunFolder
-from nmt.run.lifecycle import TrainingFolder
-from tests.run_cases import RECIPE, moments, same, weights
+from nmt.data.segmenters import text_hash
+from nmt.store.checkpoint import TrainState, save_checkpoint
+from nmt.store.folder import RunFolder
+from nmt.store.lifecycle import TrainingFolder
+from nmt.store.model import WEIGHTS, Model, save_text
+from nmt.store.tensors import read_tensors
+from tests.run_cases import RECIPE, SEGMENTER, VOCAB, flip, moments, same, weights
 
 DEV = {10: 5.0, 20: 9.0, 30: 7.0, 40: 9.0}
 
@@ -23,9 +26,11 @@ DEV = {10: 5.0, 20: 9.0, 30: 7.0, 40: 9.0}
 def run(tmp_path: Path) -> RunFolder:
     """Return a run with four validated checkpoints, and one at 45 that a stop wrote."""
     with TrainingFolder(tmp_path / "run", RECIPE) as run:
+        run.text_dir.mkdir()
+        save_text(run.text_dir, VOCAB, SEGMENTER)
         for update in (*DEV, 45):
             history = [item for item in DEV.items() if item[0] <= update]
-            now = TrainState(update, history=history, best_update=None)
+            now = TrainState(update, history=history, text_hash=text_hash(VOCAB, SEGMENTER))
             save_checkpoint(run, now, weights(update), moments(update), keep=9)
     return run
 
@@ -37,8 +42,10 @@ Average = Callable[..., tuple[int, list[str], str]]
 def average(run: RunFolder, capsys: pytest.CaptureFixture[str]) -> Average:
     """Return a function that runs nmt-average: (exit code, lines of output, standard error)."""
 
-    def average(*argv: str) -> tuple[int, list[str], str]:
-        code = main([str(run.path), *argv])
+    def average(updates: Iterable[int], *argv: str) -> tuple[int, list[str], str]:
+        names = [f"u{update:06d}" for update in updates]
+        output = str(run.path.with_name("model"))
+        code = main([str(run.path), "--checkpoints", *names, "-o", output, *argv])
         out, err = capsys.readouterr()
         return code, out.splitlines(), err
 
@@ -46,76 +53,58 @@ def average(run: RunFolder, capsys: pytest.CaptureFixture[str]) -> Average:
 
 
 @pytest.mark.parametrize(
-    ("option", "count", "name", "members"),
-    [
-        ("--last", 2, "u000045-avg2", (40, 45)),
-        ("--best", 2, "u000040-best2", (20, 40)),
-        ("--best", 3, "u000040-best3", (20, 30, 40)),
-        ("--best", 4, "u000040-best4", (10, 20, 30, 40)),
-    ],
+    ("members", "name"),
+    [((40, 45), "u000045-avg2"), ((40, 10, 20), "u000040-avg3"), ((30,), "u000030")],
 )
-def test_the_average_is_the_mean_of_the_chosen_checkpoints(
-    run: RunFolder, average: Average, option: str, count: int, name: str, members: tuple[int, ...]
+def test_the_model_is_the_mean_of_the_checkpoints(
+    run: RunFolder, average: Average, members: tuple[int, ...], name: str
 ) -> None:
-    before = [path.name for path in run.checkpoints()]
-    code, (*listed, saved, command), _ = average(option, str(count))
+    before = [path.name for path in run.path.rglob("*")]
+    output = run.path.with_name("model")
+    code, (*listed, saved, command), _ = average(members)
     assert code == 0
     assert [line.split()[0] for line in listed] == [f"u{u:06d}" for u in members]
-    assert saved == f"average saved as checkpoint {name}; translate with it:"
-    assert command == f"  nmt-translate {run.path} --checkpoint {name}"
+    assert (saved, command) == (f"wrote {output}; translate with it:", f"  nmt-translate {output}")
     mean = {
         key: torch.stack([weights(u)[key].double() for u in members]).mean(0).float()
         for key in weights(0)
     }
-    found = load_checkpoint(run, name)
-    assert same(found.model, mean)
-    assert found.optimizer == {}
-    # nothing else changes: the kept checkpoints, the best one, and the one to resume from
-    assert [path.name for path in run.checkpoints()] == before
-    assert run.best() is None
-    assert load_checkpoint(run).path.name == "u000045"
-    assert not run.lock.in_use()
+    model = Model.open(output)
+    assert same(read_tensors(output / WEIGHTS, model.entry(WEIGHTS)), mean)
+    assert (model.about.name, model.vocab.hash) == (name, VOCAB.hash)
+    assert model.about.scores == ({"dev bleu": DEV[30]} if members == (30,) else {})
+    assert [path.name for path in run.path.rglob("*")] == before
 
 
-def test_the_average_of_a_language_model_is_for_a_translation_model(
+def test_the_model_of_a_language_model_is_for_a_translation_model(
     run: RunFolder, average: Average
 ) -> None:
     data = {"train": "train", "dev": "dev"}
     recipe = Recipe.model_validate({"task": "causal_lm", "src": "en", "data": data})
     run.config_file.write_text(dump_recipe(recipe), encoding="utf-8")
-    code, (*_, saved, command), _ = average("--last", "2")
+    code, (*_, saved, command), _ = average([40, 45])
     assert (code, saved.endswith("; start a translation model from it:")) == (0, True)
-    assert command == f"  nmt-train RECIPE init.from={run.path} init.checkpoint=u000045-avg2"
+    assert command == f"  nmt-train RECIPE init.from={run.path.with_name('model')}"
 
 
-@pytest.mark.parametrize(
-    ("argv", "message"),
-    [
-        (
-            "--best 5",
-            "--best 5 needs 5 checkpoints with a dev score, but the run has 4\n  -> use ",
-        ),
-        (
-            "--last 6",
-            "--last 6 needs 6 checkpoints, but the run has 5\n  -> use --last 5, or ",
-        ),
-        ("--last 1", "averaging needs at least 2 checkpoints, not 1\n  -> use --last 2"),
-    ],
-)
-def test_too_few_checkpoints_are_refused(average: Average, argv: str, message: str) -> None:
-    code, _, error = average(*argv.split())
-    assert (code, message in error) == (2, True), error
+@pytest.mark.parametrize("damage", ["unknown", "damaged", "other text"])
+def test_what_cannot_be_averaged_is_refused_by_name(
+    run: RunFolder, average: Average, damage: str
+) -> None:
+    place = run.path
+    if damage == "damaged":
+        place = run.checkpoints_dir / "u000040" / "model.safetensors"
+        flip(place)
+    elif damage == "other text":
+        place = run.text_dir
+        (place / "vocab.txt").write_text("b\t1\t1\n")
+    code, _, error = average([40, 99 if damage == "unknown" else 45])
+    assert (code, f"{place}: " in error) == (2, True), error
+    assert not run.path.with_name("model").exists()
 
 
-def test_an_existing_average_is_replaced_only_with_force(average: Average) -> None:
-    argv = ("--last", "2")
-    assert average(*argv)[0] == 0
-    code, _, error = average(*argv)
-    assert (code, "u000045-avg2: the average exists already" in error) == (2, True)
-    assert average(*argv, "--force")[0] == 0
-
-
-def test_the_folder_of_a_running_training_is_refused(run: RunFolder, average: Average) -> None:
-    with run.lock:
-        code, _, error = average("--last", "2")
-    assert (code, "the run folder is in use" in error) == (4, True)
+def test_an_existing_model_is_replaced_only_with_force(average: Average) -> None:
+    assert average([40, 45])[0] == 0
+    code, _, error = average([40, 45])
+    assert (code, "--force" in error) == (2, True)
+    assert average([40, 45], "--force")[0] == 0

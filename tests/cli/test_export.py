@@ -21,9 +21,11 @@ from nmt.data.sentences import UsualLine
 from nmt.data.vocab import Vocab
 from nmt.decoding.engine import ModelInfo
 from nmt.decoding.translator import Translator
-from nmt.export.engines import load_exported
+from nmt.runtime import files
+from nmt.store.model import Model
 from tests.decoding.untrained import learned
-from tests.export.cases import made, pairs, run_folder
+from tests.export.cases import made, model_folder, pairs
+from tests.run_cases import edit_model
 
 pytest.importorskip("ctranslate2")
 LINES = [line for line, _ in pairs()[:10]]
@@ -48,7 +50,7 @@ def export(capsys: pytest.CaptureFixture[str]) -> Export:
 
 @pytest.fixture
 def run(tmp_path: Path) -> Path:
-    return run_folder(made(), tmp_path / "run")
+    return model_folder(made(), tmp_path / "run")
 
 
 def names(folder: Path) -> set[str]:
@@ -58,19 +60,21 @@ def names(folder: Path) -> set[str]:
 def test_files_and_location_of_an_export(run: Path, tmp_path: Path, export: Export) -> None:
     code, error = export(run, "--format", "ctranslate2", "--quantization", "int8")
     assert code == 0
-    folder = run / "ctranslate2-int8"
+    folder = run / "export-int8"
     assert str(folder) in error
     assert names(folder) == {
-        "model.bin", "config.json", "shared_vocabulary.json", "vocab.txt", "segmenter.json",
-        "codes.txt", "nmt.json", "README.md", "translate.py", "unicode.py",
-        "moses.py", "sentences.py", "SHA256SUMS",
+        "ctranslate2", "vocab.txt", "segmenter.json", "codes.txt", "model.json", "translate.json",
+        "README.md", "translate.py", "unicode.py", "moses.py", "sentences.py",
     }  # fmt: skip
-    metadata = json.loads((folder / "nmt.json").read_text())
-    assert (metadata["src"], metadata["tgt"], metadata["quantization"]) == ("gl", "en", "int8")
-    assert metadata["decode"]["max_len_offset"] == 4
+    assert names(folder / "ctranslate2") == {
+        "model.bin", "config.json", "shared_vocabulary.json", "manifest.json",
+    }  # fmt: skip
+    about = Model.open(folder).about
+    assert (about.src, about.tgt, about.decode.max_len_offset) == ("gl", "en", 4)
+    manifest = json.loads((folder / "ctranslate2" / "manifest.json").read_text())
+    assert manifest["quantization"] == "int8"
     assert export(run, "--output", tmp_path / "here")[0] == 0
     assert names(tmp_path / "here") == names(folder)
-    assert Translator.load(run, "cpu")  # the run folder still loads
 
 
 def test_an_existing_export_is_replaced_only_with_force(
@@ -78,20 +82,20 @@ def test_an_existing_export_is_replaced_only_with_force(
 ) -> None:
     output = tmp_path / "model"
     assert export(run, "--output", output)[0] == 0
-    before = (output / "model.bin").read_bytes()
+    before = (output / "ctranslate2" / "model.bin").read_bytes()
     code, error = export(run, "--output", output, "--quantization", "int8")
     assert code == 2
     assert "--force" in error
-    assert (output / "model.bin").read_bytes() == before
+    assert (output / "ctranslate2" / "model.bin").read_bytes() == before
     assert export(run, "--output", output, "--quantization", "int8", "--force")[0] == 0
-    assert len((output / "model.bin").read_bytes()) < len(before)
+    assert len((output / "ctranslate2" / "model.bin").read_bytes()) < len(before)
     assert names(tmp_path) == {"run", "model"}
 
 
 def test_parents_of_the_output_are_created(run: Path, tmp_path: Path, export: Export) -> None:
     output = tmp_path / "new" / "folder" / "model"
     assert export(run, "--output", output)[0] == 0
-    assert (output / "model.bin").is_file()
+    assert (output / "ctranslate2" / "model.bin").is_file()
 
 
 @pytest.mark.parametrize("force", [[], ["--force"]])
@@ -101,10 +105,10 @@ def test_folders_that_are_not_exports_are_never_replaced(
     (tmp_path / "thesis").mkdir()
     (tmp_path / "thesis" / "chapter").write_text("1")
     (tmp_path / "file").write_text("1")
-    for output in (tmp_path / "thesis", tmp_path / "file", run):
+    for output in (tmp_path / "thesis", tmp_path / "file"):
         code, error = export(run, "--output", output, *force)
         assert code == 2
-        assert "not an exported model" in error
+        assert "is not a model" in error
     assert (tmp_path / "thesis" / "chapter").read_text() == "1"
 
 
@@ -113,7 +117,7 @@ def test_one_message_lists_every_obstacle(tmp_path: Path, export: Export) -> Non
         "normformer": True, "head_scale": True, "post_attn_norm": True, "ffn_norm": True,
         "qkv_norm": True, "res_scale": "ffn", "norm_eps": 0.1,
     }  # fmt: skip
-    run = run_folder(made(**keys), tmp_path / "run")
+    run = model_folder(made(**keys), tmp_path / "run")
     code, error = export(run)
     assert code == 2
     found = re.findall(r"^  model\.(\w+): (\S+),", error, re.M)
@@ -121,7 +125,7 @@ def test_one_message_lists_every_obstacle(tmp_path: Path, export: Export) -> Non
         ("ffn_norm", "true"), ("post_attn_norm", "true"), ("qkv_norm", "true"),
         ("res_scale", "ffn"), ("norm_eps", "0.1"),
     ]  # fmt: skip
-    assert not (run / "ctranslate2").exists()
+    assert not (run / "export").exists()
 
 
 def test_a_failed_export_leaves_no_files(
@@ -142,18 +146,19 @@ def test_the_old_export_stays_if_the_new_one_cannot_be_renamed(
     run: Path, export: Export, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert export(run)[0] == 0
-    before = (run / "ctranslate2" / "model.bin").read_bytes()
+    before = (run / "export" / "ctranslate2" / "model.bin").read_bytes()
+    monkeypatch.setattr(files, "_exchange", lambda one, other: False)
     rename, failed = os.rename, []
 
     def once(source: Path, target: Path) -> None:
-        if target.name == "ctranslate2" and not failed:
+        if target.name == "export" and not failed:
             failed.append(target)
             raise PermissionError(13, "Permission denied", str(target))
         rename(source, target)
 
     monkeypatch.setattr(os, "rename", once)
     assert export(run, "--force")[0] == 4
-    assert (run / "ctranslate2" / "model.bin").read_bytes() == before
+    assert (run / "export" / "ctranslate2" / "model.bin").read_bytes() == before
     assert not list(run.glob(".tmp-*"))
 
 
@@ -163,7 +168,7 @@ def test_a_missing_package_is_an_error_with_its_install_command(
     monkeypatch.setitem(sys.modules, "ctranslate2", None)
     code, error = export(run)
     assert code == 2
-    assert 'pip install -c constraints.txt -e ".[ctranslate2]"' in error
+    assert "pip install -c constraints.txt -e ." in error
 
 
 # fails if the program imports this toolkit
@@ -197,7 +202,7 @@ def test_the_exported_program_translates_like_the_toolkit(
     translator = made(words=text_of(kind), logit_mask=kind != "whitespace")
     translator.info = ModelInfo(translator.info.decode.model_copy(update={"beam": 1}))
     folder = tmp_path / "model"
-    assert export(run_folder(translator, tmp_path / "run"), "--output", folder)[0] == 0
+    assert export(model_folder(translator, tmp_path / "run"), "--output", folder)[0] == 0
     controls = [LINES[0].replace(" ", char, 1) for char in "\r\t\0\x85"]
     forms = [unicodedata.normalize("NFD", "hoxe cho\u00adve, señor\u200b")]
     lines = [*LINES, "", "\u200b", "\ufe0f", "\u3164", *controls, LINES[0]]
@@ -222,7 +227,7 @@ def test_the_exported_program_splits_lines_like_the_toolkit(
     translator.info = ModelInfo(translator.info.decode.model_copy(update={"beam": 1}))
     translator.codec.usual = UsualLine(2, abbreviations={"gl": ["gata"]})
     folder = tmp_path / "model"
-    assert export(run_folder(translator, tmp_path / "run"), "--output", folder)[0] == 0
+    assert export(model_folder(translator, tmp_path / "run"), "--output", folder)[0] == 0
     sentences = [f"{line.strip(' .?!')}. " for line, _ in pairs()[:5]]
     lines = ["".join(sentences[:count]).strip() for count in range(6)]
     whole = translator.translate(lines, split="line")
@@ -241,7 +246,7 @@ def test_the_exported_program_splits_lines_like_the_toolkit(
 
     assert program() == (translator.translate(lines), "")
     assert program("--split", "line") == (whole, "")
-    loaded = load_exported(folder, "cpu")
+    loaded = Translator.load(folder, "cpu")
     assert loaded.codec.usual == translator.codec.usual
     assert loaded.translate(lines) == translator.translate(lines)
 
@@ -250,12 +255,14 @@ def test_the_exported_program_splits_lines_like_the_toolkit(
 def test_the_exported_program_has_the_rules_of_codes_of_three_letters(
     run: Path, tmp_path: Path, export: Export
 ) -> None:
-    config = (run / "config.yaml").read_text()
-    longer = config.replace("src: gl\n", "src: glg\n").replace("tgt: en\n", "tgt: eng_Latn\n")
-    (run / "config.yaml").write_text(longer)
+    languages = {"src": "glg", "tgt": "eng_Latn"}
+    edit_model(run, **languages, directions=[languages | {"tag": None, "tgt_tag": None}])
     folder = tmp_path / "model"
     assert export(run, "--output", folder)[0] == 0
-    assert json.loads((folder / "nmt.json").read_text())["rules"] == {"eng_Latn": "en", "glg": "gl"}
+    assert json.loads((folder / "translate.json").read_text())["rules"] == {
+        "eng_Latn": "en",
+        "glg": "gl",
+    }
     words = ["I", "don", "&apos;t", "know", ",", "it", "&apos;s", "Ann", "&apos;s", "."]
     program = (
         f"from translate import *; print(Translator('.').segmenter.decode({words}, 'eng_Latn'))"
@@ -294,7 +301,7 @@ def test_the_exported_program_names_a_line_that_it_cannot_translate(
 def test_the_readme_names_the_packages_that_the_program_imports(
     kind: str, tmp_path: Path, export: Export
 ) -> None:
-    run = run_folder(made(words=text_of(kind)), tmp_path / "run")
+    run = model_folder(made(words=text_of(kind)), tmp_path / "run")
     assert export(run, "--output", tmp_path / "model")[0] == 0
     readme = (tmp_path / "model" / "README.md").read_text(encoding="utf-8")
     (packages,) = re.findall(r"^pip install (.*)$", readme, re.M)

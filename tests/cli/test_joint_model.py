@@ -19,7 +19,8 @@ from nmt.apps.serve.model import ServedModel
 from nmt.cli.translate import main
 from nmt.errors import UserError
 from nmt.export.folder import export
-from tests.run_cases import forget_recipe
+from nmt.store.model import Model
+from tests.run_cases import edit_model
 from tests.toy import toy_corpus, toy_recipe
 
 
@@ -97,7 +98,7 @@ def test_ctranslate2_knows_tags_and_languages_of_a_run_too(run, source, capsys):
 def test_a_missing_tag_is_noted_by_both_programs_of_an_export(run, tmp_path, source, capsys):
     pytest.importorskip("ctranslate2")
     model = tmp_path / "model"
-    export(nmt.Translator.load(run), model)
+    export(Model.open(run), model)
     for options, noted in (([], True), (["--tag", "<it>"], False)):
         assert main([str(model), "--input", str(source), *options]) == 0
         assert ('choose one with --tag: "<gl>", "<it>"' in capsys.readouterr().err) == noted
@@ -111,11 +112,10 @@ def test_a_missing_tag_is_noted_by_both_programs_of_an_export(run, tmp_path, sou
 
 
 def test_a_model_with_an_entry_without_a_tag_needs_none(run, tmp_path, source, capsys):
-    run = shutil.copytree(run, tmp_path / "run")
-    forget_recipe(run)
-    config = run / "config.yaml"
-    config.write_text(config.read_text().replace("tag: <it>", "tag: none"))
-    assert main([str(run), "--input", str(source)]) == 0
+    model = shutil.copytree(run / "model", tmp_path / "model")
+    directions = json.loads((model / "model.json").read_text())["directions"]
+    edit_model(model, directions=[directions[0], directions[1] | {"tag": None}])
+    assert main([str(model), "--input", str(source)]) == 0
     assert "--tag" not in capsys.readouterr().err
 
 
@@ -129,7 +129,7 @@ def test_the_source_language_chooses_the_rules_of_the_tokenizer(run):
 
 def test_the_words_that_nmt_serve_returns_are_those_of_the_source_language(run):
     """The alignment counts them."""
-    served = ServedModel("m", nmt.Translator.load(run), "torch", Limits())
+    served = ServedModel("m", nmt.Translator.load(run), Limits())
     line = "dell'anno 1"
     for src, expected in (("it", ["dell'", "anno", "1"]), (None, ["dell'anno", "1"])):
         [result] = served.translate([line], {"align": True, "src": src}, 0, lambda: None)
@@ -141,7 +141,7 @@ def test_an_export_knows_the_source_languages(run, tmp_path, source, capsys):
     """In Italian an apostrophe belongs to the word before it."""
     pytest.importorskip("ctranslate2")
     model = tmp_path / "model"
-    export(nmt.Translator.load(run), model)
+    export(Model.open(run), model)
     argv = [str(model), "--input", str(source), "--tag", "<it>"]
     assert main([*argv, "--src-lang", "it"]) == 0
     assert main([*argv, "--src-lang", "fr"]) == 2
@@ -204,8 +204,8 @@ def test_the_tag_chooses_the_rules_of_the_target_language(to_two, tmp_path):
         assert scored.pieces == (["l&apos;", "homme"] if is_french else ["l", "&apos;homme"])
 
     pytest.importorskip("ctranslate2")
-    export(translator, tmp_path / "model")
-    assert nmt.load_translator(tmp_path / "model").codec.for_tag("<2fr>").tgt == "fr"
+    export(Model.open(to_two), tmp_path / "model")
+    assert nmt.Translator.load(tmp_path / "model").codec.for_tag("<2fr>").tgt == "fr"
     program = runpy.run_path(str(tmp_path / "model" / "translate.py"))
     alone = program["Translator"](tmp_path / "model", device="cpu")
     found = SimpleNamespace(hypotheses=[["l&apos;", "homme"]])

@@ -12,7 +12,8 @@ from nmt.cli import translate
 from nmt.data.sentences import UsualLine
 from nmt.decoding.translator import Translator
 from tests.decoding.untrained import untrained
-from tests.export.cases import run_folder
+from tests.export.cases import model_folder
+from tests.run_cases import edit_model
 
 LINES = ["O can bebe auga.", "", "A gata vella. Hoxe non chove.  O mar, señor.", "pan"]
 Command = Callable[..., tuple[int, list[str], str]]
@@ -42,7 +43,7 @@ def command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Command:
 def test_lines_of_several_sentences_are_split_by_the_counts_of_the_run(
     command: Command, tmp_path: Path
 ) -> None:
-    run = run_folder(model(1), tmp_path / "run")
+    run = model_folder(model(1), tmp_path / "run")
     loaded = Translator.load(run, "cpu")
     assert loaded.codec.usual == UsualLine(1, 1.0)
     code, out, _ = command(run)
@@ -50,25 +51,13 @@ def test_lines_of_several_sentences_are_split_by_the_counts_of_the_run(
     whole = command(run, "--split", "line")[1]
     assert (out[:2], out[3]) == (whole[:2], whole[3])
     assert out[2] != whole[2]
-    assert command(run_folder(model(None), tmp_path / "old"))[1] == whole
-
-
-def test_a_damaged_report_is_an_error(command: Command, tmp_path: Path) -> None:
-    """It decides how lines are translated."""
-    run = run_folder(model(1), tmp_path / "run")
-    report = run / "data_report.json"
-    report.write_text(report.read_text()[:-9])
-    code, out, err = command(run)
-    assert (code, out) == (2, [])
-    assert f"{report}: cannot be read" in err
+    assert command(model_folder(model(None), tmp_path / "old"))[1] == whole
 
 
 def test_short_translations_are_named_at_the_end(command: Command, tmp_path: Path) -> None:
-    run = run_folder(model(1, eos_bias=12), tmp_path / "run")
-    report = json.loads((run / "data_report.json").read_text())
+    run = model_folder(model(1, eos_bias=12), tmp_path / "run")
     assert "too short" not in command(run)[2]
-    report["lengths"]["train"]["tgt"]["total"] *= 3
-    (run / "data_report.json").write_text(json.dumps(report))
+    edit_model(run, usual_line={"sentences": 1, "length_ratio": 3.0, "abbreviations": {}})
     _, _, err = command(run)
     assert "note: 2 translations too short for the source, so text is missing: lines 1, 3" in err
     _, out, _ = command(run, "--json")
@@ -76,7 +65,7 @@ def test_short_translations_are_named_at_the_end(command: Command, tmp_path: Pat
 
 
 def test_json_has_an_n_best_list_without_token_scores(command: Command, tmp_path: Path) -> None:
-    run = run_folder(model(1), tmp_path / "run")
+    run = model_folder(model(1), tmp_path / "run")
     expected = Translator.load(run, "cpu").n_best(LINES, 2)
     _, out, _ = command(run, "--n-best", "2", "--json")
     found = [json.loads(line) for line in out]

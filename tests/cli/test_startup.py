@@ -13,8 +13,7 @@ from typing import Any
 import pytest
 
 from nmt.cli.main import commands, program
-from nmt.export.folder import export
-from tests.export.cases import made
+from tests.export.cases import exported, made
 
 ROOT = Path(__file__).parents[2]
 COMMANDS = [
@@ -70,14 +69,14 @@ def test_help_needs_no_torch(command: str) -> None:
         (["train", "RECIPE"], 'unknown key "model.dimm"; did you mean "dim"?'),
         (["train", "RECIPE", "model.norm=layernrom"], "layernrom"),
         (["prepare", "RECIPE"], 'unknown key "model.dimm"'),
-        (["translate", "NONE"], "no such run folder"),
-        (["translate", "RUN"], "not a run folder"),
+        (["translate", "NONE"], "no such model or run folder"),
+        (["translate", "RUN"], "not a model or run folder"),
         (["translate", "RUN", "--beam", "0"], "beam: 0 is not an integer"),
         (["translate", "RUN", "--force", "--resume"], "not allowed with"),
-        (["export", "NONE"], "no such run folder"),
-        (["report", "NONE"], "no such run folder"),
-        (["average", "NONE", "--last", "2"], "no such run folder"),
-        (["serve", "NONE"], "no such run folder"),
+        (["export", "NONE"], "no such model or run folder"),
+        (["report", "NONE"], "no such"),
+        (["average", "NONE", "--checkpoints", "u1", "-o", "m"], "no such run folder"),
+        (["serve", "NONE"], "no such model or run folder"),
         (["serve", "RUN", "--host", "0.0.0.0"], "--api-key-file"),
     ],
     ids=lambda value: "_".join(value) if isinstance(value, list) else "",
@@ -97,7 +96,7 @@ def test_wrong_arguments_are_reported_without_torch(
 @pytest.mark.slow
 def test_an_exported_folder_is_translated_without_torch(tmp_path: Path) -> None:
     pytest.importorskip("ctranslate2")
-    export(made(), tmp_path / "exported")
+    exported(made(), tmp_path / "exported")
     source = tmp_path / "in"
     source.write_text("a b\n")
     found, err, seconds = run(

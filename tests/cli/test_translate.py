@@ -36,8 +36,7 @@ from nmt.decoding.codec import Translation, UnknownPieces
 from nmt.decoding.engine import ModelInfo
 from nmt.decoding.options import SearchOptions, as_flag, search_options
 from nmt.errors import Terminated, UserError
-from nmt.export.folder import export
-from tests.export.cases import made
+from tests.export.cases import exported, made
 
 # The command without torch: its translator returns each line in capitals and hangs at "wait".
 PROGRAM = """
@@ -53,11 +52,8 @@ class Hypothesis:
         self.text = text
 
 class Translator:
-    def load(*args):
-        return Translator()
-
     engine = types.SimpleNamespace(
-        device="cpu", precision="fp32", model_hash=lambda: "capitals"
+        name="capitals", device="cpu", precision="fp32", model_hash=lambda: "capitals"
     )
     info = types.SimpleNamespace(always_tagged=False)
     unknown = types.SimpleNamespace(share=0.0, lines=7, lines_all_unknown=0)
@@ -65,6 +61,12 @@ class Translator:
 
     def check_options(self, given, constraints):
         return search_options(DecodeConfig(), given, constraints)
+
+    def engine_for(self, options):
+        return self.engine
+
+    def why_torch(self, options):
+        return ""
 
     def stream(self, lines, skip, progress, ready, n_best=None, **options):
         for line in itertools.islice(lines, skip, None):
@@ -74,10 +76,8 @@ class Translator:
             progress(1)
             yield [Hypothesis(line.upper())] * (n_best or 1)
 
-module = types.ModuleType("nmt.decoding.translator")
-module.Translator = Translator
-sys.modules[module.__name__] = module
 from nmt.cli import translate
+translate._load = lambda args: Translator()
 assert "torch" not in sys.modules  # which takes seconds to import
 sys.exit(translate.main(sys.argv[1:]))
 """
@@ -352,7 +352,7 @@ def test_a_note_names_the_compute_type_of_a_quantized_export(
     (tmp_path / "in").write_text("a b\n")
     for quantization, note in ((None, ""), ("int8", "note: the weights are stored in int8; ")):
         folder = tmp_path / f"export-{quantization}"
-        export(made(), folder, quantization)
+        exported(made(), folder, quantization)
         argv = [str(folder), "--device", "cpu", "--input", str(tmp_path / "in")]
         assert translate.main(argv) == 0
         err = capsys.readouterr().err
@@ -367,13 +367,21 @@ def test_a_note_names_the_compute_type_of_a_quantized_export(
 class Capitals:
     """A translator that returns each line in capitals and fails at "fail"."""
 
-    engine = SimpleNamespace(device="cpu", precision="fp32", model_hash=lambda: "capitals")
+    engine = SimpleNamespace(
+        name="capitals", device="cpu", precision="fp32", model_hash=lambda: "capitals"
+    )
     info = ModelInfo(DecodeConfig())
     unknown = UnknownPieces()
     codec = SimpleNamespace(usual=UsualLine())
 
     def check_options(self, given: dict[str, Any], constraints: Any) -> SearchOptions:
         return search_options(DecodeConfig(), given, constraints)
+
+    def engine_for(self, options: SearchOptions) -> Any:
+        return self.engine
+
+    def why_torch(self, options: SearchOptions, constraints: Any) -> str:
+        return ""
 
     def stream(self, lines: Iterator[str], skip: int = 0, **options: Any) -> Iterator[Any]:
         for line in itertools.islice(lines, skip, None):

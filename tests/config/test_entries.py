@@ -119,7 +119,7 @@ def test_the_tags_that_all_training_data_has_are_those_of_dev_sets():
         (f"{one}, b", {}, (None, None)),
     ):
         recipe = read(f"  train: [{train}]\n  dev: b\n")
-        assert recipe.default_tags == default
+        assert recipe.directions.default_tags == default
         assert recipe.data.dev[0].tags(recipe) == dev_tags
     recipe = read(f"  train: [{one}]\n  dev: [{{path: b, tgt_tag: <y>, name: n}}]\n")
     assert recipe.data.dev[0].tags(recipe) == ("<x>", "<y>")
@@ -135,8 +135,8 @@ def test_the_tag_of_the_target_decides_the_target_language():
         "f",
     )
     recipe = read(f"  train: [{', '.join(entries)}]\n  dev: b\n")
-    assert recipe.tag_targets == {"<fr>": "fr", "<es>": "es", "<2pt>": "pt"}
-    assert not recipe.tgt_tag_required
+    assert recipe.directions.tag_targets == {"<fr>": "fr", "<es>": "es", "<2pt>": "pt"}
+    assert not recipe.directions.tgt_tag_required
 
 
 def test_what_changed_in_entries_besides_their_paths():

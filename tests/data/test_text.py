@@ -18,7 +18,7 @@ from nmt.cli.input import StreamLines
 from nmt.config.load import load_recipe, recipe_from_text
 from nmt.data.text import clean_line, find_side, is_blank, read_lines
 from nmt.errors import UserError
-from nmt.run.folder import RunFolder
+from nmt.store.folder import RunFolder
 
 
 def lines_of(tmp_path: Path, data: bytes, name: str = "a.en") -> list[str]:

@@ -139,7 +139,7 @@ class StubState:
 
     Attributes:
         steps: number of calls of ``advance``.
-        rows: number of hypotheses that all calls needed.
+        rows: number of hypotheses in all calls.
     """
 
     def __init__(self, scores: Scores, sentences: Sequence[int], beam: int) -> None:
@@ -148,10 +148,10 @@ class StubState:
         self.prefixes: list[list[Prefix]] = [[()] * beam for _ in sentences]
         self.steps = self.rows = 0
 
-    def advance(self, tokens: Tensor, needed: Tensor) -> Tensor:
+    def advance(self, tokens: Tensor) -> Tensor:
         assert tokens.shape == (len(self.sentences), len(self.prefixes[0]))
         self.steps += 1
-        self.rows += int(needed.sum())
+        self.rows += tokens.numel()
         if self.steps > 1:
             self.prefixes = [
                 [(*prefix, token) for prefix, token in zip(prefixes, row, strict=True)]
@@ -162,7 +162,7 @@ class StubState:
             for sentence, prefixes in zip(self.sentences, self.prefixes, strict=True)
             for prefix in prefixes
         ]
-        return torch.tensor(np.stack(scores), dtype=torch.float32)[needed.flatten()]
+        return torch.tensor(np.stack(scores), dtype=torch.float32)
 
     def select(self, parents: Tensor) -> None:
         self.prefixes = [

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from nmt.decoding.batching import (
     MAX_CHUNK_CHARACTERS,
-    balanced_batches,
+    greedy_batches,
     read_chunks,
 )
 
@@ -34,27 +34,9 @@ def test_a_chunk_ends_after_enough_lines_or_characters(sizes, lengths):
     assert list(itertools.chain.from_iterable(chunks)) == sizes
 
 
-@given(LENGTHS, st.integers(1, 200), st.integers(1, 5))
-def test_each_sentence_is_in_one_batch_of_limited_size(lengths, max_size, workers):
-    batches = balanced_batches(lengths, max_size, workers)
+@given(LENGTHS, st.integers(1, 200))
+def test_each_sentence_is_in_one_batch_of_limited_size(lengths, max_size):
+    batches = greedy_batches(lengths, max_size)
     assert list(itertools.chain.from_iterable(batches)) == list(range(len(lengths)))
     for batch in batches:
         assert len(batch) == 1 or lengths[batch.start] * len(batch) <= max_size
-
-
-@pytest.mark.parametrize("workers", [2, 3, 16])
-def test_workers_get_equal_amounts_of_work(workers):
-    """Filling each batch to the limit would give one worker a batch more than the others."""
-    batches = balanced_batches(MANY, sum(MANY) * 2 // 5, workers)
-    assert len(batches) % workers == 0
-    sizes = [MANY[batch.start] * len(batch) for batch in batches]
-    assert min(sizes) > 0.8 * max(sizes)
-
-
-def test_one_long_sentence_does_not_shrink_the_other_batches():
-    max_size = sum(MANY) // 5
-    without, with_long = (
-        balanced_batches(MANY, max_size, 2),
-        balanced_batches([max_size // 2, *MANY], max_size, 2),
-    )
-    assert len(with_long) <= len(without) + 2

@@ -15,7 +15,7 @@ from nmt.config.recipe import SentencePieceConfig
 from nmt.data.segmenters.sentencepiece import SentencePiece
 from nmt.data.tokenizer import Moses
 from nmt.decoding import codec as codec_module
-from nmt.decoding import forced as forced_module
+from nmt.decoding import token_scores
 from nmt.decoding.codec import part_ends
 from nmt.decoding.constraints import LineConstraints
 from nmt.decoding.options import SearchOptions
@@ -111,7 +111,7 @@ def translator() -> Translator:
 def test_a_source_that_is_searched_in_parts_is_not_scored(translator, monkeypatch, capsys):
     """It is not known which part of the target belongs to which part of the source."""
     monkeypatch.setattr(codec_module, "MAX_SOURCE_PIECES", 20)
-    monkeypatch.setattr(forced_module, "MAX_SOURCE_PIECES", 20)
+    monkeypatch.setattr(token_scores, "MAX_SOURCE_PIECES", 20)
     long = " ".join(LINES)
     assert len(translator.codec.source_pieces(long)) > 20
     found = [best for (best,) in translator.n_best([LINES[0], long, LINES[1]], 1)]

@@ -11,11 +11,12 @@ import pytest
 
 from nmt.apps.evaluate.calibrate import Quality
 from nmt.apps.evaluate.command import main as score
+from nmt.cli.average import main as average
 from nmt.cli.translate import main as translate
 from nmt.decoding.codec import BLANK, Translation
 from nmt.decoding.confidence import Calibration, monotone_points, read_calibration
-from nmt.run.folder import RunFolder
 from nmt.scoring.metrics import sentence_scores
+from nmt.store.folder import RunFolder
 
 
 def translations(count: int, seed: int) -> tuple[list[Translation], np.ndarray]:
@@ -104,7 +105,7 @@ def test_a_calibrated_run_writes_what_to_expect(run, tmp_path, capsys):
     found = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
     assert translate([*argv, "--json", "--confidence"]) == 0
     both = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
-    calibration = read_calibration([str(run)], str(run / "checkpoints" / best_of(run)))
+    calibration = read_calibration([str(run)])
     for plain, line in zip(found, both, strict=True):
         made = Translation(plain["pieces"], plain["text"], plain["score"], plain["log_prob"], True)
         assert line.pop("expected_chrf") == round(calibration.expect(made), 2)
@@ -120,8 +121,11 @@ def test_a_calibrated_run_writes_what_to_expect(run, tmp_path, capsys):
     assert "the confidence was calibrated with beam=2 (now 1)" in capsys.readouterr().err
 
     other = next(name for name in ("u000004", "u000008", "u000012") if name != best_of(run))
-    assert "for another checkpoint" in refused(capsys, *argv, "--checkpoint", other)
-    assert "of one run folder" in refused(capsys, str(run), *argv)
+    model = str(tmp_path / "model")
+    assert average([str(run), "--checkpoints", other, "-o", model]) == 0
+    shutil.copy(place, model)
+    assert "for another model" in refused(capsys, model, *argv[1:])
+    assert "of one model" in refused(capsys, str(run), *argv)
     for more in (["--n-best", "2"], ["--score-target", str(text)], ["--reverse", str(run)]):
         assert f"--confidence cannot be combined with {more[0]}" in refused(capsys, *argv, *more)
     place.write_text(json.dumps({**stored, "points": 3}), encoding="utf-8")
@@ -129,7 +133,9 @@ def test_a_calibrated_run_writes_what_to_expect(run, tmp_path, capsys):
 
 
 def best_of(run: Path) -> str:
-    return (run / "best").read_text(encoding="utf-8").split()[0]
+    best = RunFolder(run).best()
+    assert best is not None
+    return best
 
 
 def test_the_dev_set_of_the_run_is_what_counts(run, capsys):

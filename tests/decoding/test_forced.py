@@ -13,8 +13,8 @@ from nmt.data.vocab import EOS, UNK
 from nmt.decoding import codec as codec_module
 from nmt.decoding.engine import ignore
 from nmt.decoding.ensemble import Ensemble
-from nmt.decoding.forced import word_alignment
 from nmt.decoding.options import SearchOptions
+from nmt.decoding.token_scores import word_alignment
 from nmt.decoding.translator import Translator
 from nmt.errors import UserError
 from tests.decoding.untrained import LINES, untrained
@@ -88,12 +88,11 @@ def test_a_score_is_the_log_probability_of_all_tokens_and_eos(translator):
     again = translator.score(LINES[::-1], targets[::-1], length_alpha=1.0)[::-1]
     known = translator.codec.vocab.types_of("tgt")
     for line, target, s, other in zip(LINES, targets, scored, again, strict=True):
-        ids = encoded(translator, target, "en")
+        ids = [i if known[i] else UNK for i in encoded(translator, target, "en")]
         rows = log_probs(
             translator.transformer, batch_of([[*encoded(translator, line), EOS]], [ids])
         )
-        tokens = [i if known[i] else UNK for i in [*ids, EOS]]
-        expected = [float(rows[place, token]) for place, token in enumerate(tokens)]
+        expected = [float(rows[place, token]) for place, token in enumerate([*ids, EOS])]
         np.testing.assert_allclose(s.token_log_probs, expected, atol=1e-4)
         np.testing.assert_allclose(s.token_log_probs, other.token_log_probs, atol=1e-4)
         assert s.score == pytest.approx(sum(expected) * 6 / (5 + len(expected)), abs=1e-4)

@@ -15,7 +15,7 @@ from nmt.decoding.codec import MAX_SOURCE_PIECES
 from nmt.decoding.translator import Translator
 from nmt.errors import UserError
 from tests.decoding.untrained import LINES, PAIRS, learned, untrained
-from tests.export.cases import run_folder
+from tests.export.cases import model_folder
 
 
 def model(
@@ -184,7 +184,7 @@ def test_models_of_raw_and_of_tokenized_text_do_not_fit():
 
 @pytest.fixture
 def runs(plain: Translator, reverse: Translator, tmp_path: Path) -> tuple[Path, Path]:
-    return run_folder(plain, tmp_path / "gl-en"), run_folder(reverse, tmp_path / "en-gl")
+    return model_folder(plain, tmp_path / "gl-en"), model_folder(reverse, tmp_path / "en-gl")
 
 
 @pytest.fixture
@@ -212,7 +212,7 @@ def test_the_command_chooses_as_python_does(runs, nmt_translate, tmp_path):
         ("--reverse-weight 2", "--reverse-weight requires --reverse"),
         ("--reverse-tag <2gl>", "--reverse-tag requires --reverse"),
         ("--candidates 4", "--candidates requires --reverse"),
-        ("--reverse nowhere", "nowhere: no such run folder"),
+        ("--reverse nowhere", "nowhere: no such model or run folder"),
         ("--score-target in --reverse run", "--reverse does not apply to given translations"),
     ],
 )

@@ -14,11 +14,8 @@ from nmt.cli.translate import main
 from nmt.decoding.engine import SearchInput
 from nmt.decoding.translator import Translator
 from nmt.errors import Diverged, RunError, UserError
-from nmt.export.engines import load_exported
-from nmt.export.folder import export
-from nmt.run.folder import RunFolder
 from tests.decoding.untrained import LINES, untrained
-from tests.export.cases import made, run_folder
+from tests.export.cases import made, model_folder
 
 
 def broken(value: float, for_inference: bool = False) -> Translator:
@@ -59,7 +56,7 @@ def test_non_finite_scores_are_an_error(call, value, for_inference):
     translator = broken(value, for_inference)
     with pytest.raises(RunError, match=r"u000007: .*line \d.* not finite") as caught:
         CALLS[call](translator)
-    assert "--checkpoint" in str(caught.value.fix)
+    assert "--checkpoints" in str(caught.value.fix)
 
 
 def test_a_model_in_training_has_diverged():
@@ -83,28 +80,18 @@ def test_the_error_names_the_line_with_non_finite_scores():
 
 
 @pytest.mark.parametrize("engine", ["torch", "ctranslate2"])
-def test_the_command_names_the_checkpoint(engine, tmp_path, capsys):
+def test_the_command_names_the_model(engine, tmp_path, capsys):
     if engine == "ctranslate2":
         pytest.importorskip("ctranslate2")
     translator = made()
     break_weights(translator, 3e38)  # a checkpoint with NaN is not written
-    run = run_folder(translator, tmp_path / "run")
+    run = model_folder(translator, tmp_path / "run")
     (tmp_path / "in").write_text("a\nb\n")
     argv = [str(run), "--device", "cpu", "--input", str(tmp_path / "in"), "--engine", engine]
     assert main(argv) == 3
     out, err = capsys.readouterr()
     assert out == ""
-    name = RunFolder(run).best()
-    assert f"{run}/checkpoints/{name}: the scores of line 1 are not finite" in err
-
-
-def test_an_export_names_itself(tmp_path):
-    pytest.importorskip("ctranslate2")
-    translator = made()
-    break_weights(translator, 3e38)  # a checkpoint with NaN is not written
-    export(translator, tmp_path / "out")
-    with pytest.raises(RunError, match=f"{tmp_path}/out: .*not finite"):
-        load_exported(tmp_path / "out", "cpu").translate(["a"])
+    assert f"{run}: the scores of line 1 are not finite" in err
 
 
 def test_a_line_without_allowed_translations_is_an_error():

@@ -13,13 +13,11 @@ from nmt.data.vocab import BOS, EOS, PAD, UNK, tag_piece
 from nmt.decoding.codec import MAX_SOURCE_PIECES
 from nmt.decoding.ensemble import Ensemble
 from nmt.decoding.forced import attention_maps
-from nmt.decoding.torch_engine import TorchEngine
 from nmt.decoding.translator import Translator
 from nmt.errors import UserError
-from nmt.export.engines import load_exported
-from nmt.export.folder import export
 from tests.decoding.exhaustive import Prefix, slow_beam_search
 from tests.decoding.untrained import LINES, translator_of, untrained
+from tests.export.cases import model_folder
 from tests.model_cases import batch_of, log_probs
 
 ES, FR, SRC = "<es>", "<fr>", "<gl>"
@@ -97,16 +95,6 @@ def test_found_scores_equal_forced_scores(translator, tag, search):
     assert compared >= 2
 
 
-@pytest.mark.slow
-def test_workers_and_inference_layers_find_the_same(translator):
-    expected = [*translator.stream(LINES, tgt_tag=ES, beam=3)]
-    model = tagged().transformer.prepare_for_inference(torch.float32)
-    engine = TorchEngine(model, translator.codec, torch.device("cpu"), workers=2)
-    fast = Translator(engine, translator.codec, translator.info)
-    found = [*fast.stream(LINES * 40, tgt_tag=ES, beam=3)]
-    assert [one.pieces for (one,) in found] == [one.pieces for (one,) in expected] * 40
-
-
 def test_constraints_begin_after_the_tag(translator):
     for (one,) in translator.stream(
         LINES, tgt_tag=ES, prefix=["the cat"] * len(LINES), require=[["sea"]] * len(LINES), beam=4
@@ -146,8 +134,8 @@ def test_the_longest_output_of_an_export_has_positions(tmp_path):
     piece = translator.codec.vocab.ids(translator.codec.target_pieces("the"))[0]
     with torch.no_grad():
         translator.transformer.out_bias[piece] = 100.0
-    export(translator, tmp_path / "model")
-    exported = load_exported(tmp_path / "model", "cpu")
+    folder = model_folder(translator, tmp_path / "model")
+    exported = Translator.load(folder, "cpu", engine="ctranslate2")
     source = np.full(MAX_SOURCE_PIECES + 1, piece)
     for offset, fits in ((1533, True), (1534, False)):
         options = {"beam": 1, "max_len_offset": offset, "tgt_tag": ES}

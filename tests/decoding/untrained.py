@@ -83,8 +83,8 @@ def untrained(
 
 
 def translator_of(
-    model: Transformer | Ensemble, codec: TextCodec, decode: DecodeConfig, workers: int = 1
+    model: Transformer | Ensemble, codec: TextCodec, decode: DecodeConfig
 ) -> Translator:
     """Return a translator that searches with torch on a CPU, as a model in training has it."""
-    engine = TorchEngine(model, codec, torch.device("cpu"), workers=workers)
+    engine = TorchEngine(model, codec, torch.device("cpu"))
     return Translator(engine, codec, ModelInfo(decode))

@@ -19,20 +19,14 @@ from nmt.config.load import recipe_from_text
 from nmt.config.model import model_config
 from nmt.config.recipe import DecodeConfig, FastBpeConfig
 from nmt.data.batches import collate_sources
-from nmt.data.report import (
-    CorpusReport,
-    LanguageFindings,
-    Lengths,
-    SharedPairs,
-    SplitReport,
-)
-from nmt.data.segmenters import Segmenter, save_segmenter
+from nmt.data.segmenters import Segmenter
 from nmt.data.vocab import BOS, EOS, PAD, UNK, Vocab
-from nmt.decoding.codec import TextCodec, text_hash
+from nmt.decoding.codec import TextCodec
 from nmt.decoding.translator import Translator
+from nmt.export.folder import export
 from nmt.model.transformer import Transformer
-from nmt.run.checkpoint import TrainState, save_checkpoint
-from nmt.run.lifecycle import TrainingFolder
+from nmt.store.model import WEIGHTS, Description, Model, new_model, save_text
+from nmt.store.tensors import write_tensors
 from tests.decoding.untrained import learned, translator_of
 from tests.model_cases import NORM_NAMES
 
@@ -125,8 +119,8 @@ def made(seed: int = 1, words: tuple[Segmenter, Vocab] | None = None, **keys: An
     return translator_of(model.eval(), codec, DecodeConfig(max_len_offset=4))
 
 
-def run_folder(translator: Translator, path: Path) -> Path:
-    """Write a run folder with this model as its only checkpoint."""
+def model_folder(translator: Translator, path: Path) -> Path:
+    """Write a model with the weights of a translator."""
     config, codec = dataclasses.asdict(translator.transformer.config), translator.codec
     text = yaml.safe_dump(
         {
@@ -138,24 +132,18 @@ def run_folder(translator: Translator, path: Path) -> Path:
             "decode": translator.info.decode.model_dump(),
         }
     )
-    recipe = recipe_from_text(text, "recipe")
-    with TrainingFolder(path, recipe) as run:
-        codec.vocab.save(path)
-        save_segmenter(codec.segmenter, path)
-        state = TrainState(
-            1,
-            best_update=1,
-            text_hash=text_hash(codec.vocab, codec.segmenter),
-        )
-        save_checkpoint(run, state, translator.transformer.state_dict(), {}, keep=1)
-        if (usual := codec.usual).sentences is not None:
-            train = SplitReport(9, 9, {}, {}, 0, {}, sentences={usual.sentences: 9})
-            train.abbreviations = usual.abbreviations or None
-            lengths = {"src": Lengths(100, 1, 1, 1, 1), "tgt": Lengths(100, 1, 1, 1, 1)}
-            report = CorpusReport({"train": train}, {}, SharedPairs(0, 0), LanguageFindings([], []))
-            report.lengths["train"] = lengths
-            run.data_report_file.write_text(report.to_json())
+    about = Description.of(recipe_from_text(text, "recipe"), "u000001", codec.usual)
+    with new_model(path, about) as draft:
+        write_tensors(draft / WEIGHTS, translator.transformer.state_dict())
+        save_text(draft, codec.vocab, codec.segmenter)
     return path
+
+
+def exported(translator: Translator, path: Path, quantization: str | None = None) -> Path:
+    """Export a translator; return the folder for CTranslate2 in the export."""
+    original = model_folder(translator, path.with_name(f"{path.name}-original"))
+    export(Model.open(original), path, quantization)
+    return path / "ctranslate2"
 
 
 @torch.no_grad()

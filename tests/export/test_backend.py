@@ -12,12 +12,11 @@ import pytest
 from nmt.config.recipe import DecodeConfig
 from nmt.data.vocab import EOS
 from nmt.decoding.codec import MAX_SOURCE_PIECES
+from nmt.decoding.ctranslate2_engine import CTranslate2Engine, from_model
 from nmt.decoding.engine import Hypothesis, ModelInfo, SearchInput, ignore
 from nmt.decoding.options import SearchOptions
 from nmt.decoding.translator import Translator
 from nmt.errors import UserError
-from nmt.export.engines import CTranslate2Engine, load_exported
-from nmt.export.folder import export, read_metadata
 from tests.export.cases import ids, made, their_search
 
 pytest.importorskip("ctranslate2")
@@ -32,10 +31,12 @@ def translator() -> Translator:
 
 
 @pytest.fixture(scope="module")
-def engine(translator: Translator, tmp_path_factory: pytest.TempPathFactory) -> CTranslate2Engine:
-    folder = tmp_path_factory.mktemp("export") / "model"
-    export(translator, folder)
-    return CTranslate2Engine(folder, translator.codec, read_metadata(folder), "cpu")
+def engine(translator: Translator) -> CTranslate2Engine:
+    return converted(translator)
+
+
+def converted(translator: Translator) -> CTranslate2Engine:
+    return from_model(translator.transformer, translator.codec, translator.info.decode, 1)
 
 
 def search(
@@ -105,30 +106,28 @@ def test_options_reach_the_search(translator, engine):
 
 
 @pytest.mark.parametrize("offset", [4, 1600])
-def test_the_longest_output_has_positions(tmp_path, offset):
+def test_the_longest_output_has_positions(offset):
     """Of the longest source with a tag, for a model that always repeats one piece."""
     translator = made(dim=4, heads=1, enc_layers=1, dec_layers=1)
     translator.transformer.out_bias.data[ids()[0][1][0]] = 100
     translator.info = ModelInfo(DecodeConfig(max_len_offset=offset))
-    export(translator, tmp_path / "model")
-    exported = load_exported(tmp_path / "model", "cpu")
+    exported = Translator(converted(translator), translator.codec, translator.info)
     largest = max(1533, offset)
     source = np.full(MAX_SOURCE_PIECES + 1, EOS + 2)
     (found,) = exported.translate_ids([source], beam=1, max_len_offset=largest)
     assert len(found.pieces) == MAX_SOURCE_PIECES + 2 + largest
-    message = f"does not support a max-len-offset above {largest:,} with this model"
+    message = f"does not support max_len_offset above {largest:,} with this model"
     with pytest.raises(UserError, match=message):
         exported.stream([], max_len_offset=largest + 1)
 
 
-def test_a_beam_wider_than_the_number_of_hypotheses(tmp_path):
+def test_a_beam_wider_than_the_number_of_hypotheses():
     translator = made()
     translator.transformer.allowed[:] = False
     translator.transformer.allowed[[EOS, 7]] = True
-    export(translator, tmp_path / "model")
-    metadata = read_metadata(tmp_path / "model")
-    engine = CTranslate2Engine(tmp_path / "model", translator.codec, metadata, "cpu")
-    (found,) = search(engine, INPUTS[:1], SearchOptions(beam=6, max_len_offset=1, n_best=6))
+    (found,) = search(
+        converted(translator), INPUTS[:1], SearchOptions(beam=6, max_len_offset=1, n_best=6)
+    )
     assert 1 <= len(found) <= 6
     assert {i for f in found for i in f.ids} <= {7}
 
@@ -136,12 +135,13 @@ def test_a_beam_wider_than_the_number_of_hypotheses(tmp_path):
 @pytest.mark.slow
 def test_a_search_can_be_stopped_between_two_batches(engine):
     """CTranslate2 cannot cancel a batch, so at most a few are submitted ahead."""
-    submitted, submit = 0, engine._submit
+    submitted, library = 0, engine.translator
 
-    def count(*arguments: Any) -> list[Any]:
-        nonlocal submitted
-        submitted += 1
-        return submit(*arguments)
+    class Counted:
+        def translate_batch(self, *arguments: Any, **options: Any) -> list[Any]:
+            nonlocal submitted
+            submitted += 1
+            return library.translate_batch(*arguments, **options)
 
     def stop() -> None:
         if submitted == 5:
@@ -150,7 +150,7 @@ def test_a_search_can_be_stopped_between_two_batches(engine):
     options = SearchOptions(batch_tokens=1)
     expected = [best.ids for (best,) in search(engine, INPUTS, SearchOptions())]
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(engine, "_submit", count)
+        patch.setattr(engine, "translator", Counted())
         with pytest.raises(TimeoutError):
             search(engine, INPUTS, options, stop)
         assert submitted == 5

@@ -12,10 +12,8 @@ import torch
 from nmt.cli.export import QUANTIZATIONS
 from nmt.data.vocab import EOS
 from nmt.decoding.translator import Translator
-from nmt.export.engines import load_exported
-from nmt.export.folder import export
 from nmt.export.spec import SPECIALS
-from tests.export.cases import COUNT, GRID, OTHERS, ids, made, their_search
+from tests.export.cases import COUNT, GRID, OTHERS, exported, ids, made, their_search
 from tests.model_cases import batch_of, log_probs, short
 from tests.toy import lines_of_digits, reverse
 from tests.trained import LONGEST
@@ -47,9 +45,9 @@ class Exported:
         self, translator: Translator, folder: Path, compute: str = "default", **options: Any
     ) -> None:
         """``compute``: CTranslate2's compute type; its default is closest to the stored type."""
-        export(translator, folder, **options)
+        files = str(exported(translator, folder, **options))
         self.engine = ctranslate2.Translator(
-            str(folder), inter_threads=1, intra_threads=1, compute_type=compute
+            files, inter_threads=1, intra_threads=1, compute_type=compute
         )
         types = translator.codec.vocab.pieces(range(len(SPECIALS), len(translator.codec.vocab)))
         self.tokens = [*SPECIALS, *types]
@@ -80,21 +78,21 @@ class Exported:
         return [(r, s * len(r) ** POWER) for r, s in zip(rows, found.scores, strict=True)]
 
 
-def check_log_probs(translator: Translator, exported: Exported) -> None:
+def check_log_probs(translator: Translator, model: Exported) -> None:
     sources, targets = (list(side) for side in zip(*ids(), strict=True))
     batch = batch_of([[*row, EOS] for row in sources], targets)
     ours = log_probs(translator.transformer, batch).gather(1, batch.tgt_out[:, None])[:, 0].numpy()
-    theirs = exported.score(sources, targets)
+    theirs = model.score(sources, targets)
     assert len(ours) == sum(map(len, targets)) + COUNT
     # both are fp32: 3e-5 was the most on four instruction sets; a wrong epsilon gives 3e-3
     np.testing.assert_allclose(theirs, ours, rtol=0, atol=2e-4)
 
 
-def check_beams(translator: Translator, exported: Exported, count: int = COUNT) -> None:
+def check_beams(translator: Translator, model: Exported, count: int = COUNT) -> None:
     sources = [source for source, _ in ids()[:count]]
     ours = their_search(translator, sources, BEAM, OFFSET, POWER)
     for source, expected in zip(sources, ours, strict=True):
-        found = exported.search(source)
+        found = model.search(source)
         assert [row for row, _ in found] == [row for row, _ in expected]
         np.testing.assert_allclose([x for _, x in found], [x for _, x in expected], atol=1e-3)
 
@@ -103,18 +101,18 @@ def check_beams(translator: Translator, exported: Exported, count: int = COUNT) 
 @pytest.mark.parametrize("keys", GRID, ids=short)
 def test_norms_placements_fixnorm_and_head_scale(keys, tmp_path):
     translator = made(**keys)
-    exported = Exported(translator, tmp_path / "model")
-    check_log_probs(translator, exported)
-    check_beams(translator, exported)
+    model = Exported(translator, tmp_path / "model")
+    check_log_probs(translator, model)
+    check_beams(translator, model)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("keys", OTHERS, ids=short)
 def test_other_parts_that_ctranslate2_can_express(keys, tmp_path):
     translator = made(**keys)
-    exported = Exported(translator, tmp_path / "model")
-    check_log_probs(translator, exported)
-    check_beams(translator, exported, 20)
+    model = Exported(translator, tmp_path / "model")
+    check_log_probs(translator, model)
+    check_beams(translator, model, 20)
 
 
 def test_scalenorm_of_short_vectors(tmp_path):
@@ -143,7 +141,7 @@ def test_quantized_weights_are_small_and_close_to_fp32(kind, bound, weight, posi
     difference = other.score(sources, targets) - exact.score(sources, targets)
     assert np.abs(difference).mean() <= bound
     numbers = sum(p.numel() for p in translator.transformer.parameters())
-    size = (tmp_path / "other" / "model.bin").stat().st_size
+    size = (tmp_path / "other" / "ctranslate2" / "model.bin").stat().st_size
     assert size < 1.15 * numbers * weight + 2048 * 64 * position
 
 
@@ -168,15 +166,15 @@ def test_a_quantized_trained_model_still_translates_on_this_cpu(kind, trained, t
     other = Exported(translator, tmp_path / "other", quantization=kind)
     difference = other.score(sources, targets) - exact.score(sources, targets)
     assert np.abs(difference).mean() < 0.25
-    found = load_exported(tmp_path / "other", "cpu").translate(lines)
+    found = Translator.load(tmp_path / "other", "cpu").translate(lines)
     assert np.mean([text == reverse(line) for text, line in zip(found, lines, strict=True)]) > 0.9
 
 
 def test_equal_tables_are_stored_once(tmp_path):
     translator = made(activation="relu2", ffn_dim=400)
-    export(translator, tmp_path / "model")
+    folder = exported(translator, tmp_path / "model")
     numbers = sum(p.numel() for p in translator.transformer.parameters())
     positions = 2048 * translator.transformer.config.dim
     gains = 8 * 16 * 2  # ScaleNorm's g is exported as vectors
-    size = (tmp_path / "model" / "model.bin").stat().st_size
+    size = (folder / "model.bin").stat().st_size
     assert size < 4 * (numbers + positions + gains) + 10_000

@@ -1,149 +1,192 @@
-"""engine auto: CTranslate2 where it finds the same translations, this toolkit elsewhere."""
+"""CTranslate2 and torch are one translator: the same translations, scores and alignments."""
 
 from __future__ import annotations
 
+import errno
+import json
+import os
+import shutil
 from pathlib import Path
+from typing import Any
 
 import pytest
+import torch
 
 from nmt.cli import translate
-from nmt.decoding.options import SearchOptions
+from nmt.data.vocab import EOS, UNK
 from nmt.decoding.translator import Translator
 from nmt.errors import UserError
-from nmt.export import engines
-from nmt.export.engines import cache_folder, load_translator
-from tests.export.cases import made, pairs, run_folder
+from tests.export.cases import made, model_folder, pairs
+from tests.run_cases import flip
 
-pytest.importorskip("ctranslate2")
-LINES = ["", *(line for line, _ in pairs()[:10]), "o"]
-NOTE = "note: engine ctranslate2 for greedy search and stop rule count\n"
+pytestmark = pytest.mark.cpu
+LINES = ["", *(line for line, _ in pairs()[:24]), "o"]
+PHRASE = pairs()[3][1].split()[0]
+EACH = {"prefix": [PHRASE, "", "the"], "require": [[PHRASE], []]}
 
 
 @pytest.fixture(scope="module")
 def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return run_folder(made(), tmp_path_factory.mktemp("run") / "run")
+    model = made(norm="layernorm", head_scale=True, dec_layers=3)
+    # CTranslate2 gives the probability of UNK, and of EOS at the first position, to the others
+    with torch.no_grad():
+        model.transformer.out_bias[[UNK, EOS]] -= torch.tensor([15.0, 5.0])
+    return model_folder(model, tmp_path_factory.mktemp("run") / "run")
 
 
-@pytest.fixture(autouse=True)
-def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    return tmp_path / "cache/nmt/ctranslate2"
+@pytest.fixture(scope="module")
+def both(run: Path) -> tuple[Translator, Translator]:
+    return Translator.load(run, "cpu"), Translator.load(run, "cpu", engine="torch")
 
 
-@pytest.mark.slow
-def test_an_ensemble_is_for_torch(run, capsys):
-    auto = load_translator([run, run], "cpu", engine="auto")
-    expected = Translator.load([run, run], "cpu").translate(LINES, beam=1)
-    assert auto.translate(LINES, beam=1) == expected
-    assert "engine torch, because" in capsys.readouterr().err
-
-
-@pytest.mark.slow
 @pytest.mark.parametrize(
-    ("options", "exports"),
+    "options",
     [
-        ({"beam": 1}, 1),
-        ({"beam": 1, "align": True, "max_len_offset": 9}, 1),
-        ({"beam": 1, "src": "gl"}, 1),
-        ({"stop_rule": "count"}, 1),
-        ({"stop_rule": "count", "beam": 7, "align": True, "max_len_offset": 3}, 1),
-        ({"stop_rule": "count", "n_best": 2}, 0),
-        ({}, 0),
-        ({"beam": 1, "token_scores": True}, 0),
-        ({"beam": 1, "no_repeat_ngram": 2}, 0),
-        ({"sample": True}, 0),
-        ({"beam": 1, "glossary": (("no line", "the"),)}, 1),
-        ({"beam": 1, "glossary": ((LINES[1].split()[0], "the"),)}, 1),  # a free search first
-        ({"beam": 1, "prefix": ["the"] * len(LINES)}, 0),
+        {"beam": 1},
+        {"beam": 5, "align": True, "token_scores": True},
+        {"beam": 4, "n_best": 4, "length_penalty": "mean", "length_alpha": 1.0},
+        {"beam": 4, "max_len_offset": 1},
+        {"beam": 1, "no_repeat_ngram": 2},
+        {"beam": 4, "prefix": True, "align": True, "token_scores": True},
+        {"beam": 1, "prefix": True, "max_len_offset": 2},
+        {"beam": 4, "require": True},
+        {"beam": 4, "require": True, "n_best": 2},
+        {"beam": 4, "glossary": ((LINES[1].split()[0], PHRASE),)},
+        {"sample": True, "n_best": 2, "top_k": 5},
+        {"beam": 4, "stop_rule": "bound"},
     ],
-    ids=lambda value: "-".join(value) or "beam" if isinstance(value, dict) else "",
+    ids=lambda options: "-".join(options),
 )
-def test_each_search_gives_the_translations_of_torch(run, cache, options, exports, capsys):
-    auto = load_translator(run, "cpu", engine="auto")
-    capsys.readouterr()
-    expected = [of[0] for of in Translator.load(run, "cpu").stream(LINES, **options)]
-    for _ in range(2):
-        found = [of[0] for of in auto.stream(LINES, **options)]
-        assert [one.text for one in found] == [one.text for one in expected]
-        assert [one.alignment for one in found] == [one.alignment for one in expected]
-    assert capsys.readouterr().err == NOTE * exports  # said once
-    assert len(list(cache.glob("*"))) == exports
+def test_both_engines_give_the_same(both, options: dict[str, Any]):
+    for name in EACH.keys() & options.keys():
+        options = {**options, name: [EACH[name][i % len(EACH[name])] for i in range(len(LINES))]}
+    ours, theirs = ([*each.stream(LINES, **options)] for each in both)
+    if "no_repeat_ngram" in options:  # CTranslate2 forbids tokens before the softmax
+        assert [t.text for (t,) in ours] == [t.text for (t,) in theirs]
+        return
+    for found, expected in zip(ours, theirs, strict=True):
+        assert [t.pieces for t in found] == [t.pieces for t in expected]
+        assert [t.alignment for t in found] == [t.alignment for t in expected]
+        for a, b in zip(found, expected, strict=True):
+            # fp32 sums of up to 40 tokens; a wrong prefix or tag changes a score by over 0.1
+            assert a.score == pytest.approx(b.score, abs=5e-3)
+            assert a.log_prob == pytest.approx(b.log_prob, abs=5e-3)
+            assert a.token_log_probs == pytest.approx(b.token_log_probs, abs=2e-4)
 
 
-def test_a_length_limit_above_that_of_the_export_is_for_torch(run, capsys):
-    auto = load_translator(run, "cpu", engine="auto")
-    capsys.readouterr()
-    for offset, note in ((1534, ""), (1533, NOTE)):
-        auto.translate([""], beam=1, max_len_offset=offset)
-        assert capsys.readouterr().err == note
+def test_given_translations_get_the_same_scores_and_alignment(both):
+    targets = ["", *(target for _, target in pairs()[:24]), "the"]
+    for found, expected in zip(*(t.score(LINES, targets, align=True) for t in both), strict=True):
+        assert found.token_log_probs == pytest.approx(expected.token_log_probs, abs=2e-4)
+        assert found.alignment == expected.alignment
 
 
-def test_another_process_may_make_the_export_meanwhile(run, monkeypatch, capsys):
-    export = engines.export
-
-    def export_after_another(translator: Translator, output: Path, force: bool) -> None:
-        export(translator, output)
-        export(translator, output, force=force)
-
-    monkeypatch.setattr(engines, "export", export_after_another)
-    auto = load_translator(run, "cpu", engine="auto")
-    capsys.readouterr()
-    auto.translate(LINES, beam=1)
-    assert capsys.readouterr().err == NOTE
-
-
-def test_the_export_is_kept_and_belongs_to_the_weights(run, cache):
-    def search() -> set[tuple[str, int]]:
-        load_translator(run, "cpu", engine="auto").translate(LINES, beam=1)
-        return {(path.name, path.stat().st_mtime_ns) for path in cache.iterdir()}
-
-    assert cache_folder() == cache
-    first = search()
-    assert search() == first
-    other = run_folder(made(seed=2), cache.parent / "other")
-    load_translator(other, "cpu", engine="auto").translate(LINES, beam=1)
-    assert len(list(cache.iterdir())) == 2
+def test_torch_searches_only_what_ctranslate2_does_not_support(run):
+    translator = Translator.load(run, "cpu")
+    lacking = {"sample": True}, {"stop_rule": "bound"}, {"max_len_offset": 9000}
+    options = translator.check_options({"beam": 4, "n_best": 2, "align": True})
+    assert translator.engine_for(options).name == "ctranslate2"
+    assert translator.why_torch(options) == ""
+    assert "torch_engine" not in vars(translator)  # it was not loaded
+    for given in lacking:
+        options = translator.check_options(given)
+        assert translator.engine_for(options).name == "torch"
+        assert next(iter(given)) in translator.why_torch(options)
 
 
-def test_a_model_that_cannot_be_exported_is_searched_by_torch_with_a_note(tmp_path, capsys):
-    run = run_folder(made(ffn_norm=True), tmp_path / "run")
-    expected = Translator.load(run, "cpu").translate(LINES, beam=1)
-    assert load_translator(run, "cpu", engine="auto").translate(LINES, beam=1) == expected
-    assert "note: engine torch, because " in capsys.readouterr().err
+@pytest.mark.parametrize(
+    ("keys", "options", "why"),
+    [
+        ({"ffn_norm": True}, {}, "model.ffn_norm"),
+        ({"res_scale": "all"}, {}, "model.res_scale"),
+        ({}, {"precision": "bf16"}, "bf16"),
+    ],
+)
+def test_a_model_that_ctranslate2_cannot_compute_is_for_torch(keys, options, why, tmp_path):
+    folder = model_folder(made(**keys), tmp_path / "run")
+    translator = Translator.load(folder, "cpu", **options)
+    assert translator.engine.name == "torch"
+    assert why in translator.why_torch(translator.check_options({}))
+    assert any(translator.translate(LINES, beam=1))
+    with pytest.raises(UserError, match=why):
+        Translator.load(folder, "cpu", engine="ctranslate2", **options)
 
 
-def test_a_cache_that_cannot_be_written_is_not_an_error(run, cache, capsys):
-    cache.parent.parent.mkdir()
-    cache.parent.touch()  # a file where the folder would be
-    expected = Translator.load(run, "cpu").translate(LINES, beam=1)
-    assert load_translator(run, "cpu", engine="auto").translate(LINES, beam=1) == expected
-    assert "note: engine torch, because " in capsys.readouterr().err
+def test_an_ensemble_is_for_torch(run):
+    ensemble = Translator.load([run, run], "cpu")
+    assert ensemble.engine.name == "torch"
+    assert "ensembles" in ensemble.why_torch(ensemble.check_options({}))
 
 
-def test_names_of_engines(run, tmp_path):
-    assert load_translator(run, "cpu", engine="torch").engine.name == "torch"
-    assert load_translator(run, "cpu", engine="ctranslate2").engine.name == "ctranslate2"
-    auto = load_translator(run, "cpu", engine="auto")
-    assert auto.engine.name.startswith("torch; ctranslate2 for")
-    with pytest.raises(UserError, match="'x' is not one of auto, torch, ctranslate2"):
-        load_translator(run, engine="x")
+def test_the_model_for_ctranslate2_is_kept_and_belongs_to_the_weights(tmp_path):
+    def search(path: Path) -> tuple[list[str], int]:
+        found = Translator.load(path, "cpu", engine="ctranslate2").translate(LINES, beam=1)
+        return found, (path / "ctranslate2" / "model.bin").stat().st_mtime_ns
+
+    model = model_folder(made(), tmp_path / "model")
+    first = search(model)
+    assert search(model) == first
+    other = model_folder(made(seed=2), tmp_path / "other")
+    shutil.copytree(model / "ctranslate2", other / "ctranslate2")
+    assert (
+        search(other)[0]
+        == Translator.load(other, "cpu", engine="torch").translate(LINES, beam=1)
+        != first[0]
+    )
 
 
-def test_a_new_search_option_is_searched_by_torch():
-    """Until somebody has shown that CTranslate2 gives the same."""
-    assert set(SearchOptions.model_fields) >= engines.SAME_RESULT
+@pytest.mark.parametrize("damage", ["flipped", "missing", "not a folder", "a link"])
+def test_a_damaged_model_for_ctranslate2_is_made_again(damage, tmp_path):
+    model = model_folder(made(), tmp_path / "model")
+    expected = Translator.load(model, "cpu", engine="ctranslate2").translate(LINES, beam=1)
+    folder = model / "ctranslate2"
+    if damage == "flipped":
+        flip(folder / "model.bin")
+    elif damage == "missing":
+        (folder / "config.json").unlink()
+    else:
+        shutil.move(folder, tmp_path / "moved")
+        folder.touch() if damage == "not a folder" else folder.symlink_to(tmp_path / "moved")
+    assert Translator.load(model, "cpu", engine="ctranslate2").translate(LINES, beam=1) == expected
 
 
-@pytest.mark.slow
-def test_nmt_translate_auto_writes_what_torch_writes(run, tmp_path, capsys):
+def test_a_model_that_cannot_be_written_gets_a_temporary_one(tmp_path, monkeypatch):
+    model = model_folder(made(), tmp_path / "model")
+    expected = Translator.load(model, "cpu", engine="torch").translate(LINES, beam=1)
+    real = os.mkdir
+
+    def refuse(path, *arguments, **named):
+        if Path(path).parent == model:
+            raise OSError(errno.EROFS, "Read-only file system")
+        return real(path, *arguments, **named)
+
+    monkeypatch.setattr(os, "mkdir", refuse)
+    before = list(model.iterdir())
+    assert Translator.load(model, "cpu", engine="ctranslate2").translate(LINES, beam=1) == expected
+    assert list(model.iterdir()) == before
+
+
+def test_names_of_engines(run):
+    for name in ("torch", "ctranslate2"):
+        chosen = Translator.load(run, "cpu", engine=name)
+        assert chosen.engine.name == name
+        assert chosen.why_torch(chosen.check_options({})) == ""
+    with pytest.raises(UserError, match="'x' is not one of auto, ctranslate2, torch"):
+        Translator.load(run, engine="x")
+
+
+def test_nmt_translate_says_which_engine_searches(run, tmp_path, capsys):
     source = tmp_path / "in"
     source.write_text("".join(f"{line}\n" for line in LINES), encoding="utf-8")
-    for flags, note in ((["--beam", "1"], True), (["--beam", "1", "--scores"], False), ([], False)):
-        written = []
-        for engine in ("auto", "torch"):
-            command = [str(run), "--engine", engine, "--input", str(source), "--device", "cpu"]
-            assert translate.main([*command, *flags]) == 0
-            out, err = capsys.readouterr()
-            written.append(out)
-            assert (NOTE in err) == (note and engine == "auto")
-        assert written[0] == written[1]
+    command = [str(run), "--device", "cpu", "--input", str(source), "--json", "--verbose"]
+    for flags, engine, why in (
+        ([], "ctranslate2", None),
+        (["--sample"], "torch", "CTranslate2 does not support sample"),
+        (["--engine", "torch"], "torch", None),
+    ):
+        assert translate.main([*command, *flags]) == 0
+        out, err = capsys.readouterr()
+        assert f"note: engine {engine}" in err
+        for line in out.splitlines():
+            values = json.loads(line)
+            assert (values["engine"], values.get("why_torch")) == (engine, why)

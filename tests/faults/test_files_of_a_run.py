@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
-import re
 import shutil
 import subprocess
 import sys
@@ -14,18 +14,16 @@ import safetensors.torch
 import torch
 
 from nmt.apps.evaluate import command as score
-from nmt.apps.serve import command as serve
-from nmt.cli import average, export, train, translate
+from nmt.cli import average, train
+from nmt.decoding.translator import Translator
 from nmt.errors import MachineError, UserError
-from nmt.export import folder
-from nmt.export.engines import load_translator
-from nmt.run import manifest
-from nmt.run.checkpoint import load_checkpoint
-from nmt.run.folder import RunFolder
-from nmt.run.results import read_summary
 from nmt.runtime import memory
-from tests.run_cases import flip, forget_recipe, resign
-from tests.toy import toy_corpus, toy_recipe
+from nmt.store.checkpoint import load_checkpoint
+from nmt.store.folder import RunFolder
+from nmt.store.manifest import NewerFormat
+from nmt.store.model import WEIGHTS
+from nmt.store.results import read_summary
+from tests.run_cases import edit_model, flip
 
 
 @pytest.fixture
@@ -50,72 +48,57 @@ EDITS = {
     "decode.beam": ("decode.beam: 2 -> 3", "beam: 2", "beam: 3"),
     "tgt": ("tgt: en -> eo", "tgt: en", "tgt: eo"),
     "data.tokenized": ("data.tokenized: true -> false", "tokenized: true", "tokenized: false"),
-    "score.select_by": ("score.select_by: bleu -> ppl", "select_by: bleu", "select_by: ppl"),
 }
 
 
 @pytest.mark.parametrize("key", EDITS)
-def test_a_key_that_changes_results_is_refused_by_name(key, run):
+def test_scores_of_another_recipe_are_refused_by_key(key, run, capsys):
     message, old, new = EDITS[key]
     edit(run, old, new)
-    with pytest.raises(UserError, match=re.escape(f"{run / 'config.yaml'}: ")) as refused:
-        load_checkpoint(RunFolder(run), "best")
-    assert message in str(refused.value)
+    assert score.main([str(run)]) == 2
+    error = capsys.readouterr().err
+    assert f"{run / 'config.yaml'}: " in error
+    assert message in error
 
 
-def test_every_command_refuses_a_changed_key(run, tmp_path, capsys):
+def test_every_command_that_reads_the_recipe_refuses_a_changed_key(
+    run, short_run, tmp_path, capsys
+):
     message, old, new = EDITS["decode.beam"]
     edit(run, old, new)
-    child = toy_recipe(run.parent, {"init": {"from": str(run)}, "out": str(tmp_path / "child")})
-    toy_corpus(run.parent)
-    (tmp_path / "text").write_text("1 2 3\n")
+    names = [path.name for path in RunFolder(run).checkpoints()]
     for command, *arguments in (
-        (translate, str(run), "--input", str(tmp_path / "text")),
-        (average, str(run), "--last", "2"),
-        (export, str(run), "--output", str(tmp_path / "model")),
-        (serve, str(run)),
+        (average, str(run), "--checkpoints", *names, "-o", str(tmp_path / "model")),
         (score, str(run)),
-        (train, str(child)),
+        (train, str(short_run.parent / "toy.yaml"), f"out={run}", "--resume"),
     ):
         capsys.readouterr()
         assert command.main(arguments) == 2, command
         error = capsys.readouterr().err
-        assert message in error, command
+        assert message in error or "decode.beam: 3 -> 2" in error, command
         assert "\n  -> " in error
     assert not (tmp_path / "model").exists()
-    assert not (tmp_path / "child").exists()
 
 
-def test_a_cut_config_is_refused_if_a_key_differs_from_its_default(run, capsys):
-    text = (run / "config.yaml").read_text()
-    (run / "config.yaml").write_text(text[: text.index("decode:")])
-    assert translate.main([str(run)]) == 2
-    assert "decode.beam: 2 -> " in capsys.readouterr().err
+def test_a_model_does_not_need_its_run(run, tmp_path, capsys):
+    """It can be copied, renamed and read without the run, of which nothing is read."""
+    lines = ["3 1 4", "1 5"]
+    expected = Translator.load(run).translate(lines)
+    model = Path(shutil.copytree(run / "model", tmp_path / "renamed"))
+    for path in run.iterdir():
+        if path.name != "model":
+            shutil.rmtree(path) if path.is_dir() else path.unlink()
+    before = {path: path.stat().st_mtime_ns for path in model.iterdir()}
+    assert Translator.load(run).translate(lines) == expected
+    assert Translator.load(model).translate(lines) == expected
+    assert {path: path.stat().st_mtime_ns for path in model.iterdir()} == before
 
 
 def test_keys_that_a_resumed_run_may_change_may_change(run):
     edit(run, "device: cpu", "device: auto")
     edit(run, "batch_tokens: 16384", "batch_tokens: 100")
     edit(run, "log_every: 4", "log_every: 5")
-    load_checkpoint(RunFolder(run), "best")
-
-
-def test_a_checkpoint_without_the_recipe_loads_as_before(run):
-    forget_recipe(run)
-    edit(run, "beam: 2", "beam: 3")
-    assert load_translator(run).info.decode.beam == 3
-
-
-def test_best_names_a_checkpoint_by_its_weights(run, capsys):
-    name, digest = (run / "best").read_text().split()
-    names = [path.name for path in RunFolder(run).checkpoints()]
-    other = next(one for one in names if one != name)
-    (run / "best").write_text(f"{other} {digest}\n")
-    for command in (translate, score):
-        assert command.main([str(run)]) == 2
-        assert f"best: checkpoint {other} does not have" in capsys.readouterr().err
-    (run / "best").write_text(f"{other}\n")  # as a user or an older version writes it
-    assert load_checkpoint(RunFolder(run), "best").path.name == other
+    load_checkpoint(RunFolder(run))
 
 
 @pytest.mark.parametrize("split", ["test", "dev"])
@@ -140,21 +123,22 @@ def test_a_damaged_summary_counts_as_missing(run):
 
 
 def test_tensors_of_another_type_are_refused(run):
-    path = load_checkpoint(RunFolder(run), "best").path
-    tensors = safetensors.torch.load_file(path / "model.safetensors")
+    model = run / "model"
+    tensors = safetensors.torch.load_file(model / WEIGHTS)
     tensors["embed.weight"] = tensors["embed.weight"].to(torch.float16)
-    (path / "model.safetensors").write_bytes(safetensors.torch.save(tensors))
-    resign(path)
-    (run / "best").write_text(path.name)
+    data = safetensors.torch.save(tensors)
+    (model / WEIGHTS).write_bytes(data)
+    entry = {"bytes": len(data), "sha256": hashlib.sha256(data).hexdigest()}
+    files = json.loads((model / "model.json").read_text())["files"]
+    edit_model(model, files=files | {WEIGHTS: entry})
     with pytest.raises(UserError, match=r"embed\.weight has type float16; expected type float32"):
-        load_translator(run)
+        Translator.load(run)
 
 
-def test_a_model_larger_than_its_checkpoint_is_never_allocated(run, monkeypatch):
-    """config.yaml of a stranger: 100 layers of dim 16,384, and a checkpoint without a recipe."""
-    forget_recipe(run)
-    edit(run, "dim: 16\n", "dim: 16384\n")
-    edit(run, "enc_layers: 1\n", "enc_layers: 100\n")
+def test_a_model_larger_than_its_weights_is_never_allocated(run, monkeypatch):
+    """model.json of a stranger: 100 layers of dim 16,384."""
+    sizes = json.loads((run / "model" / "model.json").read_text())["model"]
+    edit_model(run / "model", model=sizes | {"dim": 16384, "enc_layers": 100})
     made: list[int] = []
     real = torch.nn.Parameter.__new__
 
@@ -165,70 +149,84 @@ def test_a_model_larger_than_its_checkpoint_is_never_allocated(run, monkeypatch)
 
     monkeypatch.setattr(torch.nn.Parameter, "__new__", counted)
     with pytest.raises(UserError, match="expected shape"):
-        load_translator(run)
+        Translator.load(run)
     assert sum(made) < 1e6
 
 
 def test_a_sparse_file_larger_than_the_memory_is_refused(run, model, monkeypatch):
     monkeypatch.setattr(memory, "_free_host_memory", lambda: 12_000)
-    with pytest.raises(MachineError, match=r"model\.safetensors: has .* of memory are free"):
-        load_translator(run)
+    with pytest.raises(MachineError, match=r"weights\.safetensors: has .* of memory are free"):
+        Translator.load(run, engine="torch")
     with pytest.raises(MachineError, match=r"model\.bin: has .* of memory are free"):
-        load_translator(model, "cpu")
-    assert manifest.require_room is folder.require_room
+        Translator.load(model, "cpu")
 
 
-HASHED = ["model.bin", "config.json", "shared_vocabulary.json", "vocab.txt", "segmenter.json",
-          "nmt.json"]  # fmt: skip
+HASHED = ["vocab.txt", "segmenter.json", "translate.json", "ctranslate2/model.bin",
+          "ctranslate2/config.json", "ctranslate2/shared_vocabulary.json"]  # fmt: skip
 
 
 @pytest.mark.parametrize("name", HASHED)
-def test_a_changed_file_of_an_export_is_refused(name, model):
-    flip(model / name, 0)
-    with pytest.raises(UserError, match=re.escape(f"{name}: damaged or edited: its SHA-256")):
-        load_translator(model, "cpu")
+@pytest.mark.parametrize("damage", ["flipped", "cut", "missing", "a link"])
+def test_a_damaged_file_of_a_model_is_refused_by_name(name, damage, model):
+    path = model / name
+    if damage == "flipped":
+        flip(path, 0)
+    elif damage == "cut":
+        path.write_bytes(path.read_bytes()[:-1])
+    else:
+        path.rename(model / "moved")
+        if damage == "a link":
+            path.symlink_to(model / "moved")
+    with pytest.raises(UserError) as refused:
+        Translator.load(model, "cpu")
+    assert refused.value.at == str(path)
+
+
+@pytest.mark.parametrize("values", [
+    {"format": 2, "nmt": "9.1"}, {"files": {"../x": {"bytes": 1, "sha256": ""}}}, {"src": 3},
+    {"model": {"dim": -1}}, {"decode": {"beam": 0}}, {"unknown": 1}, {"directions": [1]},
+])  # fmt: skip
+def test_a_description_with_other_values_is_refused(values, run):
+    edit_model(run / "model", **values)
+    with pytest.raises(UserError) as refused:
+        Translator.load(run)
+    assert refused.value.at == str(run / "model" / "model.json")
+    assert isinstance(refused.value, NewerFormat) == ("format" in values)
+
+
+def test_an_edited_description_is_used_without_its_seal(run):
+    path = run / "model" / "model.json"
+    text = path.read_text()
+    path.write_text(text.replace('"beam": 2', '"beam": 1'))
+    with pytest.raises(UserError, match="delete the key sha256") as refused:
+        Translator.load(run)
+    assert refused.value.at == str(path)
+    path.write_text(text)
+    edit_model(run / "model", decode={"beam": 1})
+    assert Translator.load(run).info.decode.beam == 1
 
 
 def test_the_program_of_an_export_refuses_a_changed_or_missing_file(model):
-    flip(model / "nmt.json", 0)
-    ran = program(model)
-    assert ran.returncode == 2
-    assert "nmt.json is damaged or edited" in ran.stderr
-    assert "Traceback" not in ran.stderr
-    (model / "nmt.json").unlink()
-    assert "nmt.json is missing" in program(model).stderr
-
-
-def test_a_missing_file_of_an_export_is_named(model):
-    (model / "vocab.txt").unlink()
-    with pytest.raises(UserError, match=r"vocab\.txt: cannot be read"):
-        load_translator(model, "cpu")
+    for name in ("model.json", *HASHED):
+        content = (model / name).read_bytes()
+        for damage in (lambda path: flip(path, 0), Path.unlink):
+            damage(model / name)
+            ran = program(model)
+            assert ran.returncode == 2
+            assert Path(name).name in ran.stderr
+            assert "Traceback" not in ran.stderr
+            (model / name).write_bytes(content)
 
 
 @pytest.mark.slow
-def test_an_edited_export_is_used_without_its_hashes(model):
-    settings = json.loads((model / "nmt.json").read_text())
-    settings["decode"]["beam"] = 1
-    (model / "nmt.json").write_text(json.dumps(settings))
-    with pytest.raises(UserError, match="delete SHA256SUMS"):
-        load_translator(model, "cpu")
-    (model / "SHA256SUMS").unlink()
-    assert load_translator(model, "cpu").info.decode.beam == 1
+def test_the_program_uses_an_edited_description_without_its_seal(model):
+    path = model / "model.json"
+    path.write_text(path.read_text().replace('"beam": 2', '"beam": 1'))
+    assert program(model).returncode == 2
+    about = json.loads(path.read_text())
+    del about["sha256"]
+    path.write_text(json.dumps(about))
     assert program(model).returncode == 0
-
-
-def test_the_hashes_are_those_of_sha256sum(model):
-    ran = subprocess.run(["sha256sum", "-c", "SHA256SUMS"], cwd=model, capture_output=True)
-    assert ran.returncode == 0
-    lines = (model / "SHA256SUMS").read_text().splitlines()
-    assert sorted(line.split()[1] for line in lines) == sorted(HASHED)
-
-
-@pytest.mark.parametrize("text", ["", "0" * 64 + "  model.bin\n", "x\n"])
-def test_damaged_hashes_are_refused(text, model):
-    (model / "SHA256SUMS").write_text(text)
-    with pytest.raises(UserError, match="SHA256SUMS"):
-        load_translator(model, "cpu")
 
 
 def program(folder: Path) -> subprocess.CompletedProcess[str]:

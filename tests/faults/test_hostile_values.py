@@ -19,9 +19,9 @@ from nmt.cli import common, export
 from nmt.cli.parsers import command_parser
 from nmt.config.load import load_recipe
 from nmt.errors import UserError
-from nmt.run.checkpoint import load_checkpoint
-from nmt.run.results import read_metrics, read_result, read_summary
 from nmt.runtime import files
+from nmt.store.checkpoint import load_checkpoint
+from nmt.store.results import read_metrics, read_result, read_summary
 from tests.run_cases import trained
 from tests.toy import toy_corpus, toy_recipe
 

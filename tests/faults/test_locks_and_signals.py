@@ -10,9 +10,9 @@ import pytest
 
 from nmt.data import prepare
 from nmt.errors import MachineError, UserError
-from nmt.run.folder import RunFolder
-from nmt.run.lifecycle import TrainingFolder
 from nmt.runtime.signals import handle_signals, stop_signals
+from nmt.store.folder import RunFolder
+from nmt.store.lifecycle import TrainingFolder
 from tests.run_cases import RECIPE, Steps, count_steps, holds, load, reopen, save
 from tests.toy import toy_corpus, toy_recipe
 

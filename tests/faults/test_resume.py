@@ -18,12 +18,12 @@ from nmt.cli.train import main
 from nmt.data import checks
 from nmt.data.segmenters import bpe
 from nmt.errors import MachineError
-from nmt.run import checkpoint as checkpoint_module
-from nmt.run.checkpoint import Checkpoint
-from nmt.run.folder import RunFolder
-from nmt.run.lifecycle import TrainingFolder
-from nmt.run.results import read_summary, write_summary
 from nmt.runtime import files
+from nmt.store import checkpoint as checkpoint_module
+from nmt.store.checkpoint import Checkpoint
+from nmt.store.folder import RunFolder
+from nmt.store.lifecycle import TrainingFolder
+from nmt.store.results import read_summary, write_summary
 from nmt.training import resume
 from nmt.training.trainer import Trainer
 from tests.run_cases import flip, resign
@@ -147,9 +147,11 @@ def test_a_run_keeps_its_own_segmentation(here, monkeypatch):
     """Even without the cache, and if a new version of a library learns other pieces."""
     shutil.rmtree(here / ".cache")
     monkeypatch.setattr(bpe, "learn_codes", lambda *counts_and_merges: [("1", "2</w>")])
-    texts = {name: (here / "run" / name).read_bytes() for name in ("vocab.txt", "segmenter.json")}
+    folder = here / "run" / "checkpoints" / "text"
+    texts = {path.name: path.read_bytes() for path in folder.iterdir()}
     assert resumed(here) == 0
-    assert texts == {name: (here / "run" / name).read_bytes() for name in texts}
+    for name in ("checkpoints/text", "model"):
+        assert texts == {text: (here / "run" / name / text).read_bytes() for text in texts}
     assert not difference(result(here / "run"), result(here / "uninterrupted"))
 
 
@@ -177,7 +179,7 @@ def test_a_resumed_run_needs_space_for_its_next_checkpoint_only(here, monkeypatc
 
 
 def test_a_changed_vocabulary_is_refused(here, capsys):
-    path = here / "run" / "vocab.txt"
+    path = here / "run" / "checkpoints" / "text" / "vocab.txt"
     first, second, *others = path.read_text().splitlines(keepends=True)
     path.write_text("".join([second, first, *others]))
     assert resumed(here) == 2
@@ -231,7 +233,6 @@ def best_of(run: Path, update: int) -> None:
         state["history"] = [[u, 90.0 if u == update else s] for u, s in state["history"]]
         (path / "state.json").write_text(json.dumps(state))
         resign(path)
-    folder.set_best(f"u{update:06d}")
 
 
 def test_a_damaged_best_is_replaced_at_the_start(here):
@@ -242,7 +243,7 @@ def test_a_damaged_best_is_replaced_at_the_start(here):
     assert resumed(here) == 0
     log = (run / "train.log").read_text()
     assert "the best checkpoint cannot be used" in log
-    assert "u000004/model.safetensors: damaged" in log
+    assert "u000004/model.safetensors: damaged or edited" in log
     assert "the best checkpoint is now u000006" in log
     assert log.index("checkpoint is now u000006") < log.index("update      8")
     summary = json.loads((run / "summary.json").read_text())
@@ -321,7 +322,7 @@ def test_a_checkpoint_with_other_tensors_is_refused(here, file, change, message,
     err = capsys.readouterr().err
     assert f"u000007/{file}: " in err
     assert re.search(message, err), err
-    assert "-> restore the checkpoint from a copy" in err
+    assert "-> restore the file from a copy" in err
     assert content(run) == before
 
 
@@ -343,13 +344,16 @@ def test_a_checkpoint_of_a_newer_version_is_kept(here, capsys):
 @pytest.mark.parametrize("command", ["average", "translate", "export"])
 def test_no_command_advises_to_abandon_a_run(here, command, newer, capsys, monkeypatch):
     """Nor to use an option of another command."""
-    for checkpoint in (here / "run" / "checkpoints").iterdir():
-        path = checkpoint / "manifest.json"
+    checkpoints = RunFolder(here / "run").checkpoints()
+    places = [checkpoint / "manifest.json" for checkpoint in checkpoints]
+    for path in (*places, here / "run" / "model" / "model.json"):
         manifest = json.loads(path.read_text())
         path.write_text(json.dumps({**manifest, "format": 99, "nmt": "9.9"}) if newer else "{}")
     run = str(here / "run")
     monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(b"1 2\n")))
-    options = {"average": ["--last", "2"], "translate": ["--checkpoint", "latest"], "export": []}
+    names = [checkpoint.name for checkpoint in checkpoints]
+    averaged = ["--checkpoints", *names, "-o", str(here / "model")]
+    options = {"average": averaged, "translate": [], "export": []}
     main = importlib.import_module(f"nmt.cli.{command}").main
     assert main([run, *options[command]]) == 2
     err = capsys.readouterr().err

@@ -19,26 +19,23 @@ from nmt.data.segmenters.sentencepiece import SentencePiece
 from nmt.data.text import read_lines
 from nmt.data.tokenizer import Moses
 from nmt.data.vocab import Vocab
+from nmt.decoding.translator import Translator
 from nmt.errors import UserError
-from nmt.export.engines import load_exported
-from nmt.export.folder import read_metadata
-from nmt.run.folder import RunFolder
-from nmt.run.metrics_log import MetricsLog
-from nmt.run.results import read_metrics, read_summary
 from nmt.runtime.files import SMALL, file_digest
+from nmt.store.folder import RunFolder
+from nmt.store.metrics_log import MetricsLog
+from nmt.store.results import read_metrics, read_summary
 from nmt.training.init import require_same_parent
 from tests.run_cases import trained
 from tests.toy import toy_corpus, toy_recipe
 
 READERS: dict[str, Callable[[Path], object]] = {
     "config.yaml": lambda folder: RunFolder(folder).recipe(),
-    "best": lambda folder: RunFolder(folder).best(),
     "vocab.txt": Vocab.load,
     "segmenter.json": load_segmenter,
     "codes.txt": lambda folder: read_codes(folder / "codes.txt"),
     "spm.model": lambda folder: SentencePiece.load(folder, Moses(False), {}),
     "summary.json": lambda folder: read_summary(RunFolder(folder)),
-    "nmt.json": read_metadata,
     "model.bin": lambda folder: file_digest(folder / "model.bin"),
 }
 
@@ -83,7 +80,7 @@ class Init:
 
 
 def test_a_sparse_file_is_refused_before_it_is_read(tmp_path: Path):
-    for name in ("config.yaml", "nmt.json", "segmenter.json", "best", "spm.model"):
+    for name in ("config.yaml", "segmenter.json", "spm.model"):
         path = tmp_path / name
         path.touch()
         os.truncate(path, 100 << 30)
@@ -117,11 +114,12 @@ def test_a_text_file_may_be_a_pipe_but_not_a_device(put, tmp_path: Path):
 @pytest.mark.slow
 @pytest.mark.parametrize("put", SPECIAL)
 @pytest.mark.parametrize(
-    "name", ["model.bin", "config.json", "shared_vocabulary.json", "vocab.txt", "SHA256SUMS"]
+    "name", ["ctranslate2/model.bin", "ctranslate2/manifest.json", "model.json", "vocab.txt"]
 )
 def test_a_special_file_of_an_export_is_refused_by_name(name, put, short_export, tmp_path: Path):
     model = Path(shutil.copytree(short_export, tmp_path / "model"))
     (model / name).unlink()
     put(model / name)
-    with pytest.raises(UserError, match=rf"{re.escape(name)}: not a regular file"):
-        load_exported(model, "cpu")
+    with pytest.raises(UserError) as refused:
+        Translator.load(model, "cpu")
+    assert refused.value.at == str(model / name if name != "model.json" else model)

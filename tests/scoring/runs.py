@@ -2,22 +2,11 @@
 
 from __future__ import annotations
 
-from hashlib import sha256
 from pathlib import Path
 
 import nmt
 from nmt.config.load import dump_recipe, load_recipe
-from nmt.run.manifest import (
-    FORMAT,
-    MANIFEST,
-    MANIFEST_TYPE,
-    MODEL,
-    OPTIMIZER,
-    STATE,
-    FileEntry,
-    Manifest,
-    TrainState,
-)
+from nmt.store.model import Description
 
 
 def write_lines(path: Path, lines: list[str]) -> Path:
@@ -26,16 +15,11 @@ def write_lines(path: Path, lines: list[str]) -> Path:
     return path
 
 
-def write_checkpoint(folder: Path) -> None:
-    """Write a checkpoint whose state can be read; its tensors are empty files."""
-    contents = {MODEL: b"", OPTIMIZER: b"", STATE: TrainState().to_json().encode()}
-    entries = {
-        name: FileEntry(len(data), sha256(data).hexdigest()) for name, data in contents.items()
-    }
-    contents[MANIFEST] = MANIFEST_TYPE.dump_json(Manifest(FORMAT, nmt.__version__, "", entries))
-    folder.mkdir(parents=True, exist_ok=True)
-    for name, data in contents.items():
-        (folder / name).write_bytes(data)
+def write_description(run: Path, recipe: nmt.Recipe, best: str) -> None:
+    """Write the description of the model of a run, which has no other files."""
+    (run / "model").mkdir(parents=True, exist_ok=True)
+    content = Description.of(recipe, best, None).to_json()
+    (run / "model" / "model.json").write_bytes(content)
 
 
 def make_run(
@@ -57,9 +41,10 @@ def make_run(
         encoding="utf-8",
     )
     run = folder / name
-    write_checkpoint(run / "checkpoints" / best)
-    (run / "best").write_text(best + "\n", encoding="utf-8")
-    (run / "config.yaml").write_text(dump_recipe(load_recipe(recipe, extra)), encoding="utf-8")
+    loaded = load_recipe(recipe, extra)
+    write_description(run, loaded, best)
+    (run / "checkpoints").mkdir(exist_ok=True)
+    (run / "config.yaml").write_text(dump_recipe(loaded), encoding="utf-8")
     for checkpoint, hyps in dev_hyps.items():
         write_lines(run / "dev" / f"{checkpoint}.hyp", hyps)
     if test_hyps is not None:

@@ -6,10 +6,10 @@ import pytest
 
 from nmt import train
 from nmt.apps.evaluate.command import main
-from nmt.run.folder import RunFolder
-from nmt.run.results import read_summary
 from nmt.scoring.language import bleu_tokenizer, language_of_files, language_of_text
 from nmt.scoring.systems import from_files, from_runs
+from nmt.store.folder import RunFolder
+from nmt.store.results import read_summary
 from tests.scoring.runs import make_run, write_lines
 from tests.toy import toy_corpus, toy_recipe
 

@@ -10,9 +10,9 @@ import pytest
 from sacremoses import MosesDetokenizer
 
 from nmt.errors import UserError
-from nmt.run.folder import RunFolder
 from nmt.scoring.metrics import tokenized_bleu
 from nmt.scoring.systems import Systems, from_files, from_runs
+from nmt.store.folder import RunFolder
 from tests.scoring.runs import make_run, write_lines
 
 PLAIN = ['He said, "it\'s fine."', "Rock & roll (50%), isn't it?", "A well-known fact.", "Yes!"]
@@ -172,13 +172,3 @@ def test_the_error_of_an_unfinished_run_says_what_gives_it_hypotheses(tmp_path, 
         from_runs([str(run)], "test")
     assert error.value.at == str(run / "test.hyp")
     assert step in error.value.fix
-
-
-def test_the_error_of_a_converted_run_asks_for_files(tmp_path):
-    run = make_run(tmp_path, PLAIN, None, {}, "u000100")
-    (run / "converted.json").write_text("{}", encoding="utf-8")
-    for split in ("test", "dev"):
-        with pytest.raises(UserError) as error:
-            from_runs([str(run)], split)
-        assert "--hyp" in error.value.fix
-        assert "--resume" not in error.value.fix

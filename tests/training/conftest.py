@@ -12,10 +12,10 @@ import torch
 from nmt.config.load import load_recipe
 from nmt.data.prepare import prepare
 from nmt.model.transformer import Transformer
-from nmt.run.checkpoint import Checkpoint
-from nmt.run.lifecycle import TrainingFolder
-from nmt.run.metrics_log import MetricsLog
 from nmt.runtime.distributed import World
+from nmt.store.checkpoint import Checkpoint
+from nmt.store.lifecycle import TrainingFolder
+from nmt.store.metrics_log import MetricsLog
 from nmt.training.cuda_graphs import Capture
 from nmt.training.tasks import make_task
 from nmt.training.trainer import Trainer

@@ -16,7 +16,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from nmt.config.load import load_recipe
 from nmt.data.prepare import prepare
 from nmt.model.base import ModelBase
-from nmt.run.parent import with_keys_of_parent
+from nmt.store.parent import with_keys_of_parent
 from nmt.training.init import Parent, Transfer, make_transfer
 from nmt.training.optimizer import optimizer_tensors
 from nmt.training.task import Task

@@ -17,12 +17,12 @@ from nmt.cli import prepare as prepare_command
 from nmt.cli.train import main
 from nmt.config.load import load_recipe
 from nmt.config.model import model_config
-from nmt.data.segmenters import load_segmenter
-from nmt.data.vocab import SPECIALS, UNK, Vocab
+from nmt.data.vocab import SPECIALS, UNK
 from nmt.errors import UserError
 from nmt.model.transformer import Transformer
-from nmt.run.checkpoint import load_checkpoint
-from nmt.run.folder import RunFolder
+from nmt.store.checkpoint import load_checkpoint
+from nmt.store.folder import RunFolder
+from nmt.store.model import Model
 from nmt.training.trainer import Trainer
 from tests.test_resume import terminate_after
 from tests.training.helpers import equal, records, started
@@ -249,15 +249,16 @@ def test_a_resumed_run_needs_no_parent(kind, corpora, parents, tmp_path, monkeyp
     parent.rename(tmp_path / "moved")
     shutil.rmtree(tmp_path / ".cache")
     for path in (run, tmp_path / "whole"):
-        assert (path / "parent" / "vocab.txt").exists()
+        assert (path / "checkpoints" / "parent" / "vocab.txt").exists()
     config = (run / "config.yaml").read_text()
     assert main([*words, "--resume"]) == 0
     assert (run / "config.yaml").read_text() == config
-    latest = [load_checkpoint(RunFolder.open(path), "latest").model for path in
+    latest = [load_checkpoint(RunFolder.open(path)).model for path in
               (run, tmp_path / "whole")]  # fmt: skip
     assert equal(*latest)
-    types = Vocab.load(run).types
-    segmenter = load_segmenter(run)
+    model = Model.open(run)
+    types = model.vocab.types
+    segmenter = model.segmenter
     for line in (corpora / "ka" / "test.ka").read_text().splitlines():
         assert set(segmenter.encode(line, "ka")) <= set(types)
     stored = json.loads((run / "init.json").read_text())

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from nmt.data.batches import UpdateBatches
-from nmt.run.checkpoint import load_checkpoint
+from nmt.store.checkpoint import load_checkpoint
 from nmt.training import cuda_graphs
 from nmt.training.trainer import Trainer
 from tests.training.helpers import NO_DROPOUT, FakeCapture, Work, weights

@@ -16,9 +16,9 @@ import torch
 
 from nmt.cli.train import main
 from nmt.errors import UserError
-from nmt.run.checkpoint import TrainState, load_checkpoint
-from nmt.run.folder import RunFolder
 from nmt.runtime.distributed import World, init_distributed
+from nmt.store.checkpoint import TrainState, load_checkpoint
+from nmt.store.folder import RunFolder
 from nmt.training.resume import require_same_update
 from tests.toy import toy_corpus, toy_recipe
 

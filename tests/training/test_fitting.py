@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 from pathlib import Path
 from typing import Any
 
@@ -13,8 +12,10 @@ import nmt
 from nmt.cli import average
 from nmt.cli.train import main
 from nmt.errors import UserError
-from nmt.run.checkpoint import load_checkpoint
-from nmt.run.folder import RunFolder
+from nmt.store.checkpoint import load_checkpoint, read_checkpoint
+from nmt.store.folder import RunFolder
+from nmt.store.model import Model
+from nmt.store.tensors import read_weights
 from nmt.training import loss
 from nmt.training.trainer import Trainer
 from tests.test_resume import difference, result, stop_and_resume
@@ -60,9 +61,8 @@ def child(toy: Path) -> Path:
 
 
 def test_lora_changes_the_weights_of_layers_and_nothing_else(toy: Path, child: Path):
-    before = load_checkpoint(RunFolder.open(toy / "run"), "best").weights
-    saved = load_checkpoint(RunFolder.open(child), "latest")
-    after = saved.weights
+    before, after = (read_weights(Model.open(run)) for run in (toy / "run", child))
+    saved = load_checkpoint(RunFolder.open(child))
     assert after.keys() == before.keys()
     assert {name for name in saved.model if ".lora." in name}
     changed = {name for name in before if not torch.equal(before[name], after[name])}
@@ -80,16 +80,16 @@ def test_translations_of_the_run_are_those_of_its_validation(child: Path):
 
 
 def test_a_run_with_lora_is_averaged_and_is_a_parent(child: Path, toy: Path, tmp_path: Path):
-    child = Path(shutil.copytree(child, tmp_path / "child"))
-    assert average.main([str(child), "--last", "2"]) == 0
-    folder = RunFolder.open(child)
-    newest = [load_checkpoint(folder, path.name).weights for path in folder.checkpoints()[-2:]]
-    mean = load_checkpoint(folder, "u000012-avg2", with_optimizer=False).model
+    paths, model = RunFolder.open(child).checkpoints()[-2:], tmp_path / "model"
+    names = [path.name for path in paths]
+    assert average.main([str(child), "--checkpoints", *names, "-o", str(model)]) == 0
+    newest = [read_checkpoint(path).weights for path in paths]
+    mean = read_weights(Model.open(model))
     for name, tensor in mean.items():
         expected = (newest[0][name].double() + newest[1][name].double()) / 2
         torch.testing.assert_close(tensor, expected.float(), msg=name)
     grandchild = tmp_path / "run"
-    words_of_it = [str(toy / "toy.yaml"), f"out={grandchild}", f"init.from={child}"]
+    words_of_it = [str(toy / "toy.yaml"), f"out={grandchild}", f"init.from={model}"]
     assert main([*words_of_it, "train.max_validations=1"]) == 0
 
 

@@ -13,8 +13,8 @@ from torch import Tensor
 
 from nmt.cli.train import main
 from nmt.errors import RunError
-from nmt.run.checkpoint import TrainState, load_checkpoint
 from nmt.runtime.distributed import World
+from nmt.store.checkpoint import TrainState, load_checkpoint
 from nmt.training import cuda_graphs
 from nmt.training.trainer import Trainer
 from tests.training.helpers import (

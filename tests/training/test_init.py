@@ -15,7 +15,6 @@ import torch
 import yaml
 from torch import Tensor
 
-import nmt
 from nmt.cli import prepare as prepare_command
 from nmt.cli.train import main
 from nmt.config.load import as_recipe, dump_recipe, load_recipe, recipe_from_text
@@ -26,9 +25,11 @@ from nmt.data.segmenters import load_segmenter, segmenter_hash
 from nmt.data.vocab import BOS, EOS, PAD, UNK, Vocab
 from nmt.errors import UserError
 from nmt.model.transformer import Transformer
-from nmt.run.checkpoint import load_checkpoint
-from nmt.run.folder import RunFolder
-from nmt.run.parent import TextOfParent, with_keys_of_parent
+from nmt.store.checkpoint import load_checkpoint
+from nmt.store.folder import RunFolder
+from nmt.store.model import Description, Model
+from nmt.store.parent import TextOfParent, with_keys_of_parent
+from nmt.store.tensors import read_weights
 from nmt.training.init import Parent, Transfer, freeze, make_transfer
 from nmt.training.trainer import Trainer
 from tests.test_resume import terminate_after
@@ -67,8 +68,8 @@ def child(folder: Path, parent: Path, *overrides: str) -> list[str]:
     return [str(folder / "toy.yaml"), f"init.from={parent}", *overrides]
 
 
-def tensors(run: Path, which: str = "best") -> dict[str, Tensor]:
-    return load_checkpoint(RunFolder.open(run), which).model
+def tensors(run: Path) -> dict[str, Tensor]:
+    return read_weights(Model.open(run))
 
 
 # --- what is taken ------------------------------------------------------------------------------
@@ -90,17 +91,14 @@ def synthetic(vocabulary: Vocab, remove: Sequence[str] = (), **model: Any) -> Pa
     torch.manual_seed(1)
     return Parent(
         Path("parent"),
-        recipe,
-        TextOfParent(load_segmenter(FIXTURES / "plain" / "run"), vocabulary),
-        "u000001",
+        Description.of(recipe, "u000001", None),
+        TextOfParent(load_segmenter(FIXTURES / "plain" / "run" / "model"), vocabulary),
         "",
-        {},
         {
             name: torch.randn(tensor.shape)
             for name, tensor in weights.items()
             if not name.startswith(tuple(remove))
         },
-        [],
     )
 
 
@@ -112,9 +110,13 @@ def taken(
     parent: Parent, vocabulary: Vocab, **model: Any
 ) -> tuple[Transfer, dict[str, Tensor], dict[str, Tensor]]:
     """Return the transfer into a model, its tensors, and those of the same model without it."""
-    values = yaml.safe_load(dump_recipe(parent.recipe))
-    values["model"] |= {"normformer": False, **model}
-    values["init"]["from"] = "parent"
+    same = {
+        key: value for key, value in parent.about.model.model_dump().items() if value is not None
+    }
+    values = {
+        "src": "es", "tgt": "en", "data": {"train": "t", "dev": "d"}, "init": {"from": "parent"},
+        "model": same | {"normformer": False, **model},
+    }  # fmt: skip
     recipe = recipe_from_text(yaml.safe_dump(values), "recipe")
     both = [Transformer(model_config(recipe.model), len(vocabulary)) for _ in range(2)]
     transfer = make_transfer(recipe, both[0], vocabulary, parent)
@@ -194,7 +196,7 @@ def test_another_norm_eps_is_noted():
     parent = synthetic(same)
     assert "norm_eps" not in " ".join(taken(parent, same)[0].lines)
     notes = [line for line in taken(parent, same, norm_eps=1e-3)[0].lines if "norm_eps" in line]
-    theirs = f"{parent.recipe.model.norm_eps:g}"
+    theirs = f"{parent.about.model.norm_eps:g}"
     assert notes == [
         f"  note: model.norm_eps is 0.001, but {theirs} in the parent; to compute what the parent "
         f"did, set model.norm_eps={theirs}"
@@ -248,18 +250,6 @@ def test_a_parent_without_any_layer_is_refused():
         taken(parent, same)
 
 
-def test_tensors_that_contradict_the_parents_recipe_are_refused():
-    same = vocab("a", "b")
-    parent = synthetic(same)
-    name = "encoder.layers.0.ffn.fc1.weight"
-    broken = dataclasses.replace(parent, tensors={**parent.tensors, name: torch.ones(3, 3)})
-    with pytest.raises(UserError, match=r"fc1.weight has shape \[3, 3\], here \[16, 8\]"):
-        taken(broken, same)
-    text = TextOfParent(parent.text.segmenter, vocab("a b c", "d"))
-    with pytest.raises(UserError, match=r"embed.weight has shape \[6, 8\]"):
-        taken(dataclasses.replace(parent, text=text), same)
-
-
 @pytest.mark.slow
 def test_an_equal_recipe_continues_with_the_parents_model(digits, tmp_path):
     task, transfer, _, model = started(child(digits, digits / "run", f"out={tmp_path / 'run'}"))
@@ -276,7 +266,7 @@ def test_another_vocabulary_shares_what_it_can(digits, letters, tmp_path):
     task, transfer, _, model = started(words)
     fresh = task.make_model()
     theirs = tensors(digits / "run")["embed.weight"]
-    here, there = task.prepared.vocab, Vocab.load(digits / "run")
+    here, there = task.prepared.vocab, Model.open(digits / "run").vocab
     for piece in "01234567":
         rows = here.ids([piece])[0], there.ids([piece])[0]
         assert torch.equal(model.embed.weight[rows[0]], theirs[rows[1]])
@@ -319,7 +309,7 @@ def test_the_perplexity_of_a_parent_that_has_not_ended(digits, tmp_path):
     ended.unlink()
     parent = Parent.of(recipe)
     assert parent is not None
-    assert parent.scores == {"dev ppl": pytest.approx(expected)}
+    assert parent.about.scores == {"dev ppl": pytest.approx(expected)}
 
 
 @pytest.mark.slow
@@ -388,7 +378,7 @@ def test_freezing_needs_patterns_that_match():
     ],
 )
 def test_words_of_freeze_are_parts_of_the_model(word, model, expected):
-    recipe = synthetic(vocab("a", "b"), **model).recipe
+    recipe = synthetic(vocab("a", "b"), **model).about
     transformer = Transformer(model_config(recipe.model), 6)
     freeze(transformer, [word])
     frozen = {name for name, p in transformer.named_parameters() if not p.requires_grad}
@@ -434,7 +424,7 @@ def test_a_warning_names_what_stays_untrained(digits, letters, tmp_path, overrid
 
 
 def synthetic_model() -> Transformer:
-    return Transformer(model_config(synthetic(vocab("a", "b")).recipe.model), 6)
+    return Transformer(model_config(synthetic(vocab("a", "b")).about.model), 6)
 
 
 @pytest.mark.slow
@@ -452,10 +442,10 @@ def test_a_resumed_child_needs_no_parent(digits, letters, tmp_path, vocabulary, 
     config = (run / "config.yaml").read_text()
     assert main([*words, f"out={run}", "--resume"]) == 0
     assert (run / "config.yaml").read_text() == config
-    assert equal(tensors(run, "latest"), tensors(tmp_path / "uninterrupted", "latest"))
+    assert equal(tensors(run), tensors(tmp_path / "uninterrupted"))
     for name, tensor in tensors(tmp_path / "moved").items():
         if name.startswith("encoder."):
-            assert torch.equal(tensor, tensors(run, "latest")[name])
+            assert torch.equal(tensor, tensors(run)[name])
     assert "of them train)" in (run / "train.log").read_text()
 
 
@@ -509,7 +499,7 @@ def test_model_keys_that_a_recipe_does_not_set_are_those_of_the_parent(digits, t
 
 def test_each_model_key_either_belongs_to_the_parent_or_to_the_run():
     """A key that decides what weights compute, or the shape of the model, is the parent's."""
-    from nmt.run.parent import OWN_MODEL_KEYS
+    from nmt.store.parent import OWN_MODEL_KEYS
     from nmt.training.init import ADDITIONS, SAME_FUNCTION
 
     assert OWN_MODEL_KEYS.isdisjoint({*SAME_FUNCTION, *ADDITIONS, "enc_layers", "dec_layers"})
@@ -524,7 +514,10 @@ def stored_parent(
     parent = shutil.copytree(FIXTURES / kind / "run", tmp_path / "parent")
     values = yaml.safe_load(dump_recipe(RunFolder(parent).recipe()))
     values |= {name: {**values[name], **change} for name, change in changes.items()} | groups
-    (parent / "config.yaml").write_text(yaml.safe_dump(values))
+    recipe = recipe_from_text(yaml.safe_dump(values), "recipe")
+    before = Model.open(parent).about
+    about = dataclasses.replace(Description.of(recipe, before.name, None), files=before.files)
+    (parent / "model" / "model.json").write_bytes(about.to_json())
     return parent, values
 
 
@@ -563,7 +556,7 @@ def test_the_parents_vocabulary_is_kept(digits, letters, tmp_path, capsys):
     words = child(letters, digits / "run", "init.vocab=parent")
     task, _, _, model = started([*words, f"out={tmp_path / 'run'}"])
     prepared = task.prepared
-    theirs = Vocab.load(digits / "run")
+    theirs = Model.open(digits / "run").vocab
     everything = range(len(theirs))
     assert prepared.vocab.pieces(everything) == theirs.pieces(everything)
     assert prepared.vocab.types_of("tgt").tolist() == theirs.types_of("tgt").tolist()
@@ -692,15 +685,6 @@ def test_a_language_model_learns_its_segmentation_on_other_texts(tmp_path, monke
         load_recipe(file, ["segment.learn_from=[{path: train, tgt: gl}]"])
 
 
-def test_a_language_model_takes_a_segmentation_that_its_parent_learned_on_pairs(tmp_path):
-    learned = {"segment": {"learn_from": [{"path": "other", "src": "pt", "tgt": "en"}]}}
-    parent, values = stored_parent(tmp_path, "fastbpe", learned)
-    data = {key: values["data"][key] for key in ("train", "dev", "tokenized", "normalize")}
-    found = with_parent({"task": "causal_lm", "src": "en", "data": data}, parent, "parent")
-    assert found.segment == RunFolder(parent).recipe().segment
-    assert recipe_from_text(dump_recipe(found), "config.yaml") == found
-
-
 @pytest.mark.parametrize(
     ("segment", "message"),
     [
@@ -721,35 +705,31 @@ def test_wrong_corpora_to_learn_from(segment, message):
 # --- parents that cannot be used ----------------------------------------------------------------
 
 
-def without_checkpoints(run: Path) -> None:
-    shutil.rmtree(run / "checkpoints")
+def without_model(run: Path) -> None:
+    shutil.rmtree(run / "model")
 
 
 def damaged(run: Path) -> None:
-    path = next(run.glob("checkpoints/*/model.safetensors"))
+    path = run / "model" / "weights.safetensors"
     data = bytearray(path.read_bytes())
     data[-1] ^= 1
     path.write_bytes(data)
 
 
 def other_words(run: Path) -> None:
-    lines = (run / "vocab.txt").read_text().splitlines(keepends=True)
-    (run / "vocab.txt").write_text("".join(reversed(lines)))
+    lines = (run / "model" / "vocab.txt").read_text().splitlines(keepends=True)
+    (run / "model" / "vocab.txt").write_text("".join(reversed(lines)))
 
 
 @pytest.mark.parametrize(
     ("spoil", "overrides", "message"),
     [
-        (shutil.rmtree, [], "init.from: {parent}: no such run folder"),
-        (lambda run: (run / "config.yaml").unlink(), [], "init.from: {parent}: not a run folder"),
-        (without_checkpoints, [], "init.from: {parent}: the run has no checkpoint yet"),
-        (damaged, [], "model.safetensors: damaged"),
-        (other_words, [], "vocab.txt or segmenter.json is not the one that this parent"),
+        (shutil.rmtree, [], "init.from: {parent}: no such model or run folder"),
+        (without_model, [], "init.from: {parent}: the run has no model yet"),
+        (damaged, [], "weights.safetensors: damaged"),
+        (other_words, [], "vocab.txt: damaged"),
         (None, ["model.dim=32"], "model.dim: 16 -> 32"),
-        (None, ["out={parent}", "--fresh"], "is the folder that this run is written to"),
-        (None, ["init.checkpoint=avg"], "make one with: nmt-average {parent} --last 5"),
-        (None, ["init.checkpoint=u000007"], "no checkpoint 'u000007'; the run has: u000020"),
-        (None, ["init.checkpoint=last"], "best, latest, avg or the name of a checkpoint"),
+        (None, ["out={parent}", "--fresh"], "is in the folder that this run is written to"),
         (None, ["init.freeze=encode"], 'did you mean "encoder.*"?'),
         (None, ["init.from=none", "init.vocab=parent"], "init.vocab requires init.from"),
     ],
@@ -789,29 +769,6 @@ def test_a_run_of_version_0_2_is_a_parent(kind, tmp_path, capsys):
         expected = {"new": "100.0% of the source text", "parent": "subwords of the parent\n"}
         assert expected[vocabulary] in printed
     assert not (tmp_path / "run").exists()
-
-
-@pytest.mark.slow
-def test_a_parent_without_a_validation_is_noted_in_the_log(digits, letters, tmp_path, capsys):
-    parent = shutil.copytree(digits / "run", tmp_path / "parent")
-    (parent / "best").unlink()
-    result = nmt.train(
-        letters / "toy.yaml",
-        [f"out={tmp_path / 'run'}", f"init.from={parent}", "train.max_validations=1"],
-        quiet=True,
-    )
-    assert "  note: " in (result.run / "train.log").read_text()
-    assert capsys.readouterr().err == ""
-
-
-def test_an_average_is_a_parent(digits, letters, tmp_path):
-    parent = shutil.copytree(digits / "run", tmp_path / "parent")
-    (parent / "checkpoints" / "u000020").rename(parent / "checkpoints" / "u000020-avg2")
-    shutil.copytree(parent / "checkpoints" / "u000020-avg2", parent / "checkpoints" / "u000020")
-    words = child(letters, parent, "init.checkpoint=avg")
-    _, transfer, _, _ = started([*words, f"out={tmp_path / 'run'}"])
-    assert transfer.record["checkpoint"] == "u000020-avg2"
-    assert transfer.record["scores"] == {}  # those of the newest checkpoint are not its own
 
 
 @pytest.mark.slow

@@ -14,7 +14,7 @@ import pytest
 import torch
 from torch.nn import functional as F
 
-from nmt import Translator, load_translator
+from nmt import Translator
 from nmt.apps.evaluate import command as score
 from nmt.apps.plot import command as plot
 from nmt.cli import average, export, translate
@@ -23,15 +23,15 @@ from nmt.cli.train import main
 from nmt.config.load import load_recipe
 from nmt.data.prepare import prepare
 from nmt.errors import UserError
-from nmt.export.folder import write_folder
-from nmt.run.checkpoint import Checkpoint, load_checkpoint
-from nmt.run.folder import RunFolder
-from nmt.run.lifecycle import TrainingFolder
-from nmt.run.metrics_log import MetricsLog
-from nmt.run.results import read_result, read_summary
 from nmt.runtime.distributed import World
+from nmt.store.checkpoint import Checkpoint, load_checkpoint
+from nmt.store.folder import RunFolder
+from nmt.store.lifecycle import TrainingFolder
+from nmt.store.metrics_log import MetricsLog
+from nmt.store.results import read_result, read_summary
 from nmt.training.tasks import make_task
 from nmt.training.trainer import Trainer
+from tests.export.cases import model_folder
 from tests.text_toy import text_corpus, text_recipe
 from tests.toy import toy_corpus, toy_recipe
 from tests.training.helpers import FakeCapture, equal, gradients, records, script_values, weights
@@ -294,7 +294,9 @@ def test_a_causal_model_learns_a_circle_of_words(folder, tmp_path, capsys):
     assert "ppl" in records(run, "test")[0]
     assert not list(run.glob("**/*.hyp"))
     assert main([*command, "--resume"]) == 0  # nothing is left to do
-    assert average.main([str(run), "--last", "2", "--force"]) == 0
+    names = [path.name for path in RunFolder(run).checkpoints()]
+    output = str(tmp_path / "average")
+    assert average.main([str(run), "--checkpoints", *names, "-o", output]) == 0
     assert "dev ppl " in capsys.readouterr().out
 
 
@@ -310,7 +312,7 @@ def test_commands_of_translations_refuse_a_language_model(
     monkeypatch.setattr("sys.stdin", open("/dev/null"))  # noqa: SIM115
     assert command.main([str(trainer.run_folder.path), *arguments]) == 2
     err = capsys.readouterr().err
-    assert "this run has task: masked_lm, and its model does not translate" in err
+    assert "this model is one of task: masked_lm, and does not translate" in err
     assert "init.from" in err
 
 
@@ -375,12 +377,11 @@ def test_no_translation_has_the_mask_of_the_parent(tmp_path):
     child = toy_recipe(tmp_path, {"train": few, "init": init, "model": {"logit_mask": False}})
     assert main([str(child)]) == 0
     translator = Translator.load(tmp_path / "run", "cpu")
-    (tmp_path / "exported").mkdir()
     with torch.no_grad():  # the most likely type of all
         translator.transformer.out_bias[translator.codec.vocab.reserved_ids] = 100.0
     assert "<mask>" not in translator.translate(["1 2 3"])[0]
-    write_folder(translator, tmp_path / "exported", None)
-    exported = load_translator(tmp_path / "exported", "cpu")
+    model = model_folder(translator, tmp_path / "model")
+    exported = Translator.load(model, "cpu", engine="ctranslate2")
     assert "<mask>" not in exported.translate(["1 2 3"])[0]
 
 

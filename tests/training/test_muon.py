@@ -9,7 +9,7 @@ from torch import nn
 from nmt.config.recipe import OptimConfig
 from nmt.model.config import ModelConfig
 from nmt.model.transformer import Transformer
-from nmt.run.checkpoint import shapes_of
+from nmt.store.checkpoint import shapes_of
 from nmt.training.muon import A, B, C, Muon, orthogonalize
 from nmt.training.optimizer import (
     load_optimizer_tensors,

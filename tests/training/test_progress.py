@@ -12,7 +12,7 @@ from collections.abc import Callable
 import pytest
 
 from nmt.config.load import load_recipe
-from nmt.run.checkpoint import TrainState
+from nmt.store.checkpoint import TrainState
 from nmt.training.progress import (
     HALF_HOUR,
     MINUTE,

@@ -18,19 +18,20 @@ from nmt.cli.train import main
 from nmt.data.batches import PlannedBatch, UpdateBatches, collate
 from nmt.decoding.translator import Translator
 from nmt.errors import Diverged
-from nmt.model.cpu.active_rows import ActiveRows
-from nmt.run import checkpoint as checkpoint_module
-from nmt.run.checkpoint import (
+from nmt.runtime import memory
+from nmt.scoring.metrics import Score
+from nmt.store import checkpoint as checkpoint_module
+from nmt.store.checkpoint import (
     Checkpoint,
     average_checkpoints,
     load_checkpoint,
     read_checkpoint,
 )
-from nmt.run.folder import RunFolder
-from nmt.run.manifest import IntervalState
-from nmt.run.results import format_number, read_metrics, read_result, read_summary
-from nmt.runtime import memory
-from nmt.scoring.metrics import Score
+from nmt.store.folder import RunFolder
+from nmt.store.manifest import IntervalState
+from nmt.store.model import Model
+from nmt.store.results import format_number, read_metrics, read_result, read_summary
+from nmt.store.tensors import read_weights
 from nmt.training import progress as progress_module
 from nmt.training import trainer as trainer_module
 from nmt.training.ending import finish, source_commit
@@ -185,10 +186,6 @@ def test_a_model_that_exceeds_memory_is_refused_before_writing(
     assert not (tmp_path / "run").exists()
 
 
-def test_validations_on_a_cpu_use_the_kernels(start):
-    assert start().model.step_layout == ActiveRows.of
-
-
 def test_the_summary_names_device_and_versions(start):
     trainer = start("train.max_validations=1", "train.validate_every=1")
     finish(trainer, trainer.run())
@@ -330,7 +327,6 @@ def test_early_stopping(start):
     assert trainer.state.update == 6
     assert trainer.state.best_update == 5  # the later of two equal ones
     assert trainer.run_folder.best() == "u000005"
-    assert load_checkpoint(trainer.run_folder, "best").state.update == 5
     assert (
         read_result(trainer.run_folder.path).ppl
         == records(trainer.run_folder.path, "dev")[4]["ppl"]
@@ -405,19 +401,6 @@ def test_a_resumed_run_counts_the_updates_that_were_skipped_before(start):
     resumed.run()
     assert [r["skipped_updates"] for r in records(resumed.run_folder.path, "train")] == [2]
     assert load_checkpoint(resumed.run_folder).state.skipped_updates == 3
-
-
-def test_forward_and_backward_use_onednn(start, monkeypatch):
-    monkeypatch.setattr("nmt.model.cpu.matmul.onednn_is_exact", lambda: True)
-    products, seen = torch.backends.mkldnn.matmul, []
-    trainer = start()
-    layer = trainer.model.encoder.layers[0]
-    layer.register_forward_hook(lambda *_: seen.append(products.fp32_precision))
-    weight = next(layer.parameters())
-    weight.register_hook(lambda gradient: seen.append(products.fp32_precision))
-    first_update(trainer)
-    assert seen == ["bf16", "bf16"]
-    assert products.fp32_precision != "bf16"
 
 
 def test_a_learning_rate_below_min_lr_ends_the_run(start):
@@ -544,20 +527,17 @@ def test_the_average_becomes_best_unless_it_is_worse(start, dev_of_average, take
     trainer = start("train.average=2", "train.validate_every=2")
     script_scores(trainer, [5.0, 3.0, 4.0, dev_of_average])
     reason = trainer.run()
-    single = load_checkpoint(trainer.run_folder, "best", with_optimizer=False)
-    assert single.path.name == "u000002"
+    run = trainer.run_folder
+    assert run.best() == "u000002"
     finish(trainer, str(reason))
-    summary = read_summary(trainer.run_folder)
-    root = trainer.run_folder.checkpoints_dir
-    averaged = load_checkpoint(trainer.run_folder, "u000006-avg2").model
-    newest = [read_checkpoint(root / name) for name in ("u000004", "u000006")]
-    assert equal(averaged, average_checkpoints(newest))
-    assert summary["best"] == ("u000006-avg2" if taken else "u000002")
-    assert equal(
-        {n: t.detach() for n, t in trainer.model.state_dict().items()},
-        averaged if taken else single.model,
-    )
-    assert (trainer.run_folder.dev_dir / "u000006-avg2.hyp").is_file()
+    names = ("u000004", "u000006") if taken else ("u000002",)
+    chosen = [read_checkpoint(run.checkpoints_dir / name) for name in names]
+    expected, best = average_checkpoints(chosen), "u000006-avg2" if taken else "u000002"
+    assert equal({n: t.detach() for n, t in trainer.model.state_dict().items()}, expected)
+    assert equal(read_weights(Model.open(run.path)), expected)
+    summary = read_summary(run)
+    assert run.best() == summary["best"] == best
+    assert (run.dev_dir / "u000006-avg2.hyp").is_file()
     assert summary["dev"] == (dev_of_average if taken else 5.0)
 
 

@@ -1,4 +1,4 @@
-"""nmt-convert: make a run folder from a public model in the format of transformers."""
+"""nmt-convert: make a model from a public model in the format of transformers."""
 
 from __future__ import annotations
 
@@ -12,23 +12,23 @@ from nmt.cli.parsers import command_parser
 
 EXAMPLES = """\
 examples:
-  %(prog)s opus-mt-en-fr -o runs/opus-mt-en-fr
-  %(prog)s nllb-600M -o runs/en-sw --src-lang en --tgt-lang sw
-  %(prog)s opus-mt-ROMANCE-en -o runs/gl-en --src-lang gl"""
+  %(prog)s opus-mt-en-fr -o models/opus-mt-en-fr
+  %(prog)s nllb-600M -o models/en-sw --src-lang en --tgt-lang sw
+  %(prog)s opus-mt-ROMANCE-en -o models/gl-en --src-lang gl"""
 
 
 def parser() -> argparse.ArgumentParser:
     """Return the command line of nmt-convert."""
     p = command_parser(
         "nmt-convert",
-        usage="%(prog)s FOLDER -o RUN [options]",
-        description="Make a run folder from a public model: MarianMT (OPUS-MT), M2M-100, NLLB-200 "
-        "or mBART-50. It computes the same function. All commands that read runs accept it, and so "
+        usage="%(prog)s FOLDER -o MODEL [options]",
+        description="Make a model from a public model: MarianMT (OPUS-MT), M2M-100, NLLB-200 or "
+        "mBART-50. It computes the same function. All commands that translate accept it, and so "
         "does init.from of a recipe.",
         epilog=EXAMPLES,
     )
     p.add_argument("folder", metavar="FOLDER", help="folder of the model, as downloaded")
-    p.add_argument("-o", "--output", metavar="RUN", required=True, help="run folder to write")
+    p.add_argument("-o", "--output", metavar="MODEL", required=True, help="model to write")
     p.add_argument(
         "--src-lang",
         metavar="LANG",
@@ -51,7 +51,7 @@ def parser() -> argparse.ArgumentParser:
         metavar="ID",
         help="license of the weights, such as cc-by-nc-4.0; default: that of README.md",
     )
-    p.add_argument("--force", action="store_true", help="replace a converted model at --output")
+    p.add_argument("--force", action="store_true", help="replace a model at --output")
     return p
 
 
@@ -61,7 +61,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def body(args: argparse.Namespace) -> None:
-    """Read and check everything, then write the run."""
+    """Read and check everything, then write the model."""
     from nmt.apps.convert.convert import convert
 
     enable_gc()

@@ -1,4 +1,4 @@
-"""Make a run folder from a model of transformers: read, check, convert, then write."""
+"""Make a model from a model of transformers: read, check, convert, then write."""
 
 from __future__ import annotations
 
@@ -14,28 +14,28 @@ from nmt.apps.convert.families import Text, family_of
 from nmt.apps.convert.folder import CONFIG, GENERATION, HubFolder
 from nmt.apps.convert.languages import differ, fitting, group_parts, match_language
 from nmt.apps.convert.weights import (
-    MadeTensors,
     Weights,
     make_vocabulary,
     misfits,
     model_keys,
 )
-from nmt.config.load import dump_recipe, recipe_from_text
+from nmt.config.load import recipe_from_text
 from nmt.config.recipe import DecodeConfig
-from nmt.data.segmenters import save_segmenter
 from nmt.data.segmenters.sentencepiece import read_model
 from nmt.data.sentences import UsualLine
-from nmt.data.vocab import Vocab
-from nmt.decoding.codec import text_hash
 from nmt.errors import UserError
-from nmt.export.folder import check_output, output_folder
-from nmt.run.checkpoint import TrainState, checkpoint_name, save_checkpoint
-from nmt.run.folder import RunFolder
-from nmt.run.lifecycle import fixed_values
-from nmt.run.origin import FILE, Origin
-from nmt.run.results import write_summary
 from nmt.runtime.files import AGAIN, disk_errors
 from nmt.runtime.memory import PER_WEIGHT
+from nmt.store.model import (
+    WEIGHTS,
+    Description,
+    Origin,
+    check_output,
+    complete,
+    output_folder,
+    save_text,
+)
+from nmt.store.tensors import write_tensors
 
 # others are paths of a machine, or the name of a parent
 _PUBLISHED = re.compile(r"(?:.*/)?((?:Helsinki-NLP|facebook)/[\w.-]+)")
@@ -52,24 +52,24 @@ def convert(
     license_id: str | None = None,
     force: bool = False,
 ) -> tuple[Origin, str, list[str]]:
-    """Write a run folder with the model of a folder.
+    """Write a model with the weights of a folder.
 
     Args:
-        output: the run folder; it gets its name when it is complete.
+        output: the model; it gets its name when it is complete.
         src, tgt: languages, in any form; None = as the tokenizer states them.
         source: name of the model; None = as config.json or the folder has it.
         license_id: of the weights; None = as README.md states it.
-        force: replace a folder that this function wrote.
+        force: replace a model of this name.
 
     Returns:
-        Where the weights are from, the tags of the run for people, and notes.
+        Where the weights are from, the tags of its direction for people, and notes.
 
     Raises:
         UserError: the folder is not a complete model of a known family, the model lacks a language,
             or the output exists.
         MachineError: the memory or the disk does not suffice.
     """
-    check_output(output, force, FILE)
+    check_output(output, force)
     folder = HubFolder(path)
     family = family_of(folder)
     text = family.text(folder)
@@ -88,12 +88,14 @@ def convert(
         files=folder.digests(),
         version=nmt.__version__,
     )
+    about = Description.of(recipe, name, UsualLine(sentences=1), origin=origin)
     needed = PER_WEIGHT * tensors.parameters
     with (
         disk_errors(output, needed, "choose another folder", AGAIN),
-        output_folder(output, force, FILE) as draft,
+        output_folder(output, force) as draft,
     ):
-        _write(RunFolder(draft), recipe, vocab, text, tensors, origin)
+        save_text(draft, vocab, text.segmenter)
+        complete(draft, about, {WEIGHTS: write_tensors(draft / WEIGHTS, tensors)})
     return origin, "".join(f"; {key} {tag}" for key, tag in entry.items()), notes
 
 
@@ -156,7 +158,7 @@ def _recipe(
     name: str,
     folder: HubFolder,
 ) -> nmt.Recipe:
-    """Return the recipe of the run; its corpora are those of the model, which are not at hand."""
+    """Return a recipe of the model; its corpora are not at hand."""
     kind, scores = read_model(text.segmenter.files()["spm.model"])
     segment: dict[str, Any] = {"kind": "sentencepiece", "vocab_size": max(16, len(scores))}
     if kind in MODEL_TYPES:
@@ -196,37 +198,3 @@ def _search(folder: HubFolder) -> dict[str, Any]:
         fix = "correct the file; num_beams 4 and length_penalty 1.0 are usual"
         raise UserError("; ".join(wrong), at=str(folder.path / file), fix=fix)
     return {"length_penalty": "mean", "length_alpha": 1.0, "stop_rule": "count", **stated}
-
-
-def _write(
-    run: RunFolder,
-    recipe: nmt.Recipe,
-    vocab: Vocab,
-    text: Text,
-    tensors: MadeTensors,
-    origin: Origin,
-) -> None:
-    run.checkpoints_dir.mkdir()
-    with run.lock:
-        run.config_file.write_text(dump_recipe(recipe), encoding="utf-8")
-        vocab.save(run.path)
-        save_segmenter(text.segmenter, run.path)
-        state = TrainState(
-            best_update=0,
-            text_hash=text_hash(vocab, text.segmenter),
-            recipe=fixed_values(recipe),
-            usual_line=UsualLine(sentences=1),
-        )
-        save_checkpoint(run, state, tensors, {})
-        origin.save(run)
-        write_summary(
-            run,
-            {
-                "status": "converted",
-                "reason": f"converted from {origin.source}",
-                "best": checkpoint_name(0),
-                "updates": 0,
-                "hours": 0.0,
-                "parameters": tensors.parameters,
-            },
-        )

@@ -25,7 +25,7 @@ from nmt.data.vocab import BOS, EOS, PAD, SPECIALS, TAG_MARK, UNK, Vocab
 from nmt.errors import UserError
 from nmt.model import MASKED_LOGIT
 from nmt.model.config import ModelConfig
-from nmt.run.checkpoint import non_finite
+from nmt.store.tensors import non_finite
 
 SHARED = "model.shared.weight"
 TABLES = {stack: f"model.{stack}.embed_tokens.weight" for stack in ("encoder", "decoder")}

@@ -117,7 +117,7 @@ def translated(text: str, short: bool, finished: bool, links: list[Link] | None)
 def from_translator(translator: Translator, **options: Any) -> Translate:
     """Return a ``Translate`` that searches with a model.
 
-    It aligns words and requires phrases if the engine and the options allow that.
+    It requires phrases if the engine and the options allow that.
 
     Args:
         options: fields of ``SearchOptions``.
@@ -126,7 +126,6 @@ def from_translator(translator: Translator, **options: Any) -> Translate:
         UserError: an option is not allowed.
     """
     checked = translator.check_options(options)
-    can_align = _is_allowed(lambda: translator.check_options({**options, "align": True}))
     can_require = _is_allowed(lambda: translator.check_options(options, {"require"}))
     codec, target_codec = translator.codec, translator.codec.for_tag(checked.target_tag)
 
@@ -140,7 +139,6 @@ def from_translator(translator: Translator, **options: Any) -> Translate:
     def translate(
         lines: Sequence[str], require: Phrases, align: bool
     ) -> Sequence[Translated] | None:
-        align = align and can_align
         given = {**options, "align": True} if align else options
         if require is not None:
             if not can_require:

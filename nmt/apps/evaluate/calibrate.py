@@ -15,12 +15,12 @@ from nmt.data.bitext import held_out_entries
 from nmt.data.text import is_blank, quantity
 from nmt.decoding.confidence import LIMITS, Calibration, search_settings
 from nmt.errors import UserError
-from nmt.run.folder import RunFolder
-from nmt.run.manifest import weights_hash
 from nmt.runtime.files import AGAIN, write_atomic
 from nmt.runtime.progress import progress_bar
 from nmt.scoring.metrics import sentence_scores
 from nmt.scoring.systems import from_runs
+from nmt.store.folder import RunFolder
+from nmt.store.model import Model
 
 GOOD = (30, 50, 70)  # chrF that a line should reach
 FEW = 500  # lines of dev; with fewer, a note says so
@@ -84,7 +84,7 @@ class Quality:
 
 
 def calibrate(folder: str, split: str) -> tuple[Path, Calibration, Quality]:
-    """Translate dev with the best checkpoint, fit a calibration, and write it to the run folder.
+    """Translate dev with the best model, fit a calibration, and write it to the run folder.
 
     The quality is measured on every second line, with a calibration of the others. The one that is
     written is fitted on all lines.
@@ -105,7 +105,7 @@ def calibrate(folder: str, split: str) -> tuple[Path, Calibration, Quality]:
             at=systems.ref_name,
             fix="train with a larger dev set; some hundred lines are needed for a good fit",
         )
-    translator = nmt.load_translator(folder)
+    translator = nmt.Translator.load(folder)
     tag, tgt_tag = entry.tags(RunFolder(folder).recipe())
     given: dict[str, Any] = {"tag": tag, "tgt_tag": tgt_tag}
     options = translator.check_options(dict(given))
@@ -120,8 +120,7 @@ def calibrate(folder: str, split: str) -> tuple[Path, Calibration, Quality]:
     half = Calibration.fit(translations[::2], scores.values[::2])
     expected = np.array([half.expect(translation) for translation in translations[1::2]])
     quality = Quality.of(expected, np.array(scores.values[1::2]))
-    assert translator.info.source is not None
-    model = weights_hash(Path(translator.info.source))
+    model = Model.open(folder).weights_hash
     fitted = Calibration.fit(translations, scores.values, model, search_settings(options))
     file = RunFolder(folder).confidence_file
     write_atomic(file, fitted.text(), "make room for it", AGAIN)

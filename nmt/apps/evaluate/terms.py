@@ -11,9 +11,9 @@ from nmt.data.bitext import read_in_form
 from nmt.data.glossary import Term
 from nmt.data.text import find_side
 from nmt.decoding.glossary import glossary_of, has_form
-from nmt.run.folder import RunFolder
 from nmt.runtime.progress import progress_bar
 from nmt.scoring.systems import Systems, find_set
+from nmt.store.folder import RunFolder
 
 REFERENCE = "reference"
 
@@ -71,14 +71,13 @@ def with_glossary(systems: Systems, split: str, file: str, glossary: Sequence[Te
 
 def _translate(run: RunFolder, split: str, glossary: Sequence[Term]) -> tuple[list[str], list[str]]:
     """Return the translations of a set as text to score and as words."""
-    from nmt.decoding.worker_pool import all_cores
 
     recipe, (_, entry) = run.recipe(), find_set(run, split)
     src, tgt = entry.langs(recipe)
     file, tokenized = find_side(entry.path, src), recipe.data.tokenized
     lines = read_in_form(file, src, entry.is_tokenized(recipe.data), tokenized)
     tag, tgt_tag = entry.tags(recipe)
-    translator = nmt.Translator.load(run.path, workers=all_cores())
+    translator = nmt.Translator.load(run.path)
     segmenter = translator.codec.segmenter
     moses, texts, words = segmenter.moses, [], []
     options: dict[str, Any] = {"tag": tag, "tgt_tag": tgt_tag, "src": recipe.src_option(entry)}

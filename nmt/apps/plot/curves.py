@@ -9,8 +9,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from nmt.run.folder import RunFolder
-from nmt.run.results import read_metrics
+from nmt.store.folder import RunFolder
+from nmt.store.results import read_metrics
 
 
 class Curve(NamedTuple):

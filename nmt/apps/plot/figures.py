@@ -16,9 +16,9 @@ import numpy as np
 
 from nmt.apps.plot.curves import Curve, RunMetrics, final_mean, running_mean, short_labels
 from nmt.errors import UserError, install_fix
-from nmt.run.folder import RunFolder
-from nmt.run.results import read_summary
 from nmt.runtime.files import replace_surrogates
+from nmt.store.folder import RunFolder
+from nmt.store.results import read_summary
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -38,13 +38,11 @@ class HeatMap:
 
 
 def load_translators(runs: Sequence[ReportedRun]) -> dict[str, nmt.Translator | str]:
-    """Return the translator of the best checkpoint of each run by its name, or why it has none."""
+    """Return the translator of the model of each run by its name, or why it has none."""
     loaded: dict[str, nmt.Translator | str] = {}
     for run in runs:
         try:
-            # the summary names what wrote the test output, also if no validation has chosen a best
-            best = run.summary.get("best", "best")
-            loaded[run.name] = nmt.Translator.load(run.folder.path, "cpu", best)
+            loaded[run.name] = nmt.Translator.load(run.folder.path, "cpu", engine="torch")
         except NmtError as error:
             loaded[run.name] = error.summary
     return loaded

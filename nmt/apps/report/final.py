@@ -5,8 +5,8 @@ from __future__ import annotations
 import shlex
 
 from nmt.errors import NmtError
-from nmt.run.folder import RunFolder
-from nmt.run.metrics_log import Logger
+from nmt.store.folder import RunFolder
+from nmt.store.metrics_log import Logger
 
 
 def write_final_report(run: RunFolder, log: Logger) -> None:

@@ -31,9 +31,9 @@ from nmt.data.languages import UNSPACED_CHARACTER
 from nmt.data.text import OPENERS, find_side, is_blank
 from nmt.data.tokenizer import Moses
 from nmt.errors import NmtError
-from nmt.run.folder import is_average, update_of
 from nmt.scoring.metrics import check_lines, sentence_scores
 from nmt.scoring.systems import Systems, from_runs, hypotheses_file
+from nmt.store.folder import is_average, update_of
 
 EXAMPLES = 5  # of each kind
 FAULTY_LINES = 50  # shown of each fault and run

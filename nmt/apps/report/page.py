@@ -28,11 +28,11 @@ from nmt.apps.report.recipes import key_rows
 from nmt.apps.report.runs import ReportedRun
 from nmt.data.text import quantity
 from nmt.errors import NmtError
-from nmt.run.origin import read_origin
-from nmt.run.predictions import different_predictions, not_comparable
 from nmt.runtime.files import AGAIN, replace_surrogates, write_atomic
 from nmt.runtime.progress import counted
 from nmt.scoring.metrics import METRICS, RESAMPLES, SIGNIFICANCE_LEVEL, Comparison, Score
+from nmt.store.model import read_parent
+from nmt.store.predictions import different_predictions, not_comparable
 from nmt.version import __version__
 
 TEMPLATES = Path(__file__).parent / "templates"
@@ -162,7 +162,7 @@ def _rows(columns: Sequence[Mapping[str, object]], missing: str) -> dict[str, li
 def _facts(run: ReportedRun) -> dict[str, str | None]:
     recipe, summary = run.recipe, run.summary
     select_by = recipe.score.select_by
-    origin = read_origin(run.folder)
+    _, origin = read_parent(run.folder)
     return {
         "Status": run.status,
         "Reason": summary.get("reason") or None,

@@ -11,9 +11,9 @@ import numpy as np
 from nmt.apps.plot.curves import Curve, RunMetrics, short_labels
 from nmt.data.report import CorpusReport
 from nmt.errors import UserError
-from nmt.run.folder import RunFolder
-from nmt.run.results import read_result, read_summary
 from nmt.runtime.files import LARGE, read_text
+from nmt.store.folder import RunFolder
+from nmt.store.results import read_result, read_summary
 
 TIMESTAMP = len("2026-01-31 12:00:00")  # at the start of each line of train.log
 

@@ -132,7 +132,7 @@ class Service:
     """The application and the models behind it.
 
     Args:
-        translators: by name, with the library that computes each, in the order of GET /models.
+        translators: by name, in the order of GET /models.
         key: that requests must have; None = requests from this machine only.
         glossary: terms for requests that do not have a glossary.
         corrections: file to which better translations are appended; None = they are refused.
@@ -143,7 +143,7 @@ class Service:
 
     def __init__(
         self,
-        translators: dict[str, tuple[nmt.Translator, str]],
+        translators: dict[str, nmt.Translator],
         limits: Limits = Limits(),  # noqa: B008, frozen
         key: str | None = None,
         glossary: Sequence[Term] = (),
@@ -153,9 +153,9 @@ class Service:
         self.metrics = Metrics(self._waiting, lambda: self.guard.active)
         self.models = {
             name: ServedModel(
-                name, *pair, limits, functools.partial(self.metrics.observe_batch, name)
+                name, translator, limits, functools.partial(self.metrics.observe_batch, name)
             )
-            for name, pair in translators.items()
+            for name, translator in translators.items()
         }
         self.documents = Documents(limits, glossary)
         self.guard = Guard(self._app(), limits, key)

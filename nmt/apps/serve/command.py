@@ -14,16 +14,13 @@ from nmt.apps.serve.limits import Limits
 from nmt.cli.common import add_model_options, enable_gc, run_command
 from nmt.cli.parsers import command_parser, shorten_help
 from nmt.errors import UserError, install_fix
-from nmt.runtime.memory import limit_onednn_cache
 
 if TYPE_CHECKING:
     from nmt import Translator
-    from nmt.data.glossary import Term
 
 KEY_VARIABLE = "NMT_SERVE_API_KEY"
 SHORTEST_KEY = 16  # characters
 NEW_KEY = 'python -c "import secrets; print(secrets.token_urlsafe())"'
-COMPILED_PRODUCTS = 128  # matrix products kept, of up to a megabyte; more are seldom used again
 EXAMPLES = """\
 examples:
   %(prog)s runs/gl-en                            # http://localhost:8000
@@ -95,13 +92,12 @@ def parser() -> argparse.ArgumentParser:
     add_model_options(model)
     model.add_argument(
         "--engine",
-        choices=["auto", "torch", "ctranslate2"],
+        choices=["auto", "ctranslate2", "torch"],
         default="auto",
-        help="library that searches; auto = ctranslate2 for an exported folder and for greedy "
-        "search or decode.stop_rule count, where it finds the same translations faster; default: "
-        "%(default)s",
+        help="library that searches; auto = ctranslate2 on a CPU, and torch on a GPU and for what "
+        "ctranslate2 does not support; default: %(default)s",
     )
-    often = "run", "glossary", "host", "port", "api_key_file", "checkpoint", "device", "precision"
+    often = "run", "glossary", "host", "port", "api_key_file", "device", "precision"
     shorten_help(p, *often)
     return p
 
@@ -114,9 +110,8 @@ def main(argv: Sequence[str] | None = None) -> int:
 def body(args: argparse.Namespace) -> None:
     """Check the arguments, load the models, and serve them."""
     from nmt.data.glossary import read_glossary
-    from nmt.run.folder import RunFolder, is_export
+    from nmt.store.model import Model
 
-    limit_onednn_cache(COMPILED_PRODUCTS)
     limits = _limits(args)
     key = _api_key(args)
     glossary = [] if args.glossary is None else read_glossary(Path(args.glossary))
@@ -138,21 +133,18 @@ def body(args: argparse.Namespace) -> None:
             "--host",
         )
     for path in args.run:  # report a bad folder before torch is imported, which takes seconds
-        if not is_export(Path(path)):
-            RunFolder.open(path).require_translation()
+        Model.open(path).require_translation()
     corrections = CorrectionsFile(Path(args.corrections)) if args.corrections else None
     opened = listen(args.host, args.port)
     translators = {name: _load(path, args) for name, path in model_names(args.run).items()}
     if glossary:
-        _check_glossary([translator for translator, _ in translators.values()], glossary)
+        _check_glossary([*translators.values()])
     enable_gc()
     run(Service(translators, limits, key, glossary, corrections), opened)
 
 
-def _check_glossary(translators: Sequence[Translator], glossary: Sequence[Term]) -> None:
-    """Check that all models translate between two languages, and can require phrases."""
-    from nmt.decoding.options import search_options
-
+def _check_glossary(translators: Sequence[Translator]) -> None:
+    """Check that all models translate between two languages."""
     pairs = {
         (src, tgt)
         for t in translators
@@ -166,9 +158,6 @@ def _check_glossary(translators: Sequence[Translator], glossary: Sequence[Term])
             at="--glossary",
             fix="start a server for each pair, or send the glossary with each request",
         )
-    for translator in translators:
-        options = search_options(translator.info.decode, {"glossary": glossary})
-        translator.engine.check_options(options, frozenset())
 
 
 def _limits(args: argparse.Namespace) -> Limits:
@@ -203,14 +192,14 @@ def _api_key(args: argparse.Namespace) -> str | None:
 def model_names(runs: Sequence[str]) -> dict[str, str]:
     """Return the name of each model in requests -> its folder.
 
-    A name is that of the folder. An export inside a run folder also has the name of the run.
+    A name is that of the folder. A model inside a run folder also has the name of the run.
     """
-    from nmt.run.folder import RunFolder, is_export
+    from nmt.store.folder import RunFolder
 
     names: dict[str, str] = {}
     for run in runs:
         path = Path(run).absolute()
-        inside = is_export(path) and RunFolder(path.parent).config_file.is_file()
+        inside = RunFolder(path.parent).config_file.is_file()
         name = unused = f"{path.parent.name}/{path.name}" if inside else path.name
         number = 1
         while unused in names:
@@ -220,20 +209,13 @@ def model_names(runs: Sequence[str]) -> dict[str, str]:
     return names
 
 
-def _load(path: str, args: argparse.Namespace) -> tuple[Translator, str]:
-    """Return the translator of a folder, ready for the first request, and its engine."""
+def _load(path: str, args: argparse.Namespace) -> Translator:
+    """Return the translator of a folder, ready for the first request."""
     import nmt
 
-    translator = nmt.load_translator(
-        path, args.device, args.checkpoint, args.precision, engine=args.engine
-    )
-    engine = translator.engine.name
-    if engine != "ctranslate2":
-        from nmt.model.cpu import kernels
-
-        kernels.load()  # for many short searches the compiled loops pay
+    translator = nmt.Translator.load(path, args.device, args.precision, engine=args.engine)
     translator.translate(["1"])  # the first search is slow: libraries are loaded and set up
-    return translator, engine
+    return translator
 
 
 if __name__ == "__main__":

@@ -223,8 +223,6 @@ def _through_queue(document: Document, limits: Limits, stop: Callable[[], None])
     def translate(
         lines: Sequence[str], require: Phrases, align: bool
     ) -> Sequence[Translated] | None:
-        if require is not None and not model.require:
-            return None
         found: dict[int, Translated] = {}
         most = limits.characters  # the time to segment a line grows faster than its length
         short = [index for index, line in enumerate(lines) if len(line) <= most]
@@ -232,8 +230,8 @@ def _through_queue(document: Document, limits: Limits, stop: Callable[[], None])
             some = short[start : start + size]
             options = dict(document.options)
             if require is not None:
-                options |= {"require": [require[index] for index in some]}
-            if align and model.align:
+                options["require"] = [require[index] for index in some]
+            if align:
                 options["align"] = True
             results = search([lines[index] for index in some], options)
             for index, result in zip(some, results, strict=True):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence, Set
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from typing import Any
 
@@ -14,8 +14,7 @@ from nmt.apps.serve.limits import Limits
 from nmt.data.languages import language_name, script_of, script_share
 from nmt.data.text import is_blank
 from nmt.decoding.codec import Translation
-from nmt.decoding.options import SearchOptions, search_options
-from nmt.errors import UserError
+from nmt.decoding.options import SearchOptions
 
 LONG = 100  # so a line of 2,000 characters is a batch of its own, and one of 200 is as before
 
@@ -25,7 +24,6 @@ class ServedModel:
 
     Args:
         translator: only the thread of the queue uses it.
-        engine: the library that computes, for people.
         observe: called with the number of lines of each batch.
     """
 
@@ -33,23 +31,11 @@ class ServedModel:
         self,
         name: str,
         translator: nmt.Translator,
-        engine: str,
         limits: Limits,
         observe: Callable[[int], None] = lambda lines: None,
     ) -> None:
-        self.name, self.translator, self.engine = name, translator, engine
-        self.scores, self.align = (self._supports({key: True}) for key in ("token_scores", "align"))
-        self.glossary = self._supports({"glossary": [("a", "b")]})
-        self.require = self._supports({}, {"require"})
+        self.name, self.translator = name, translator
         self.batcher = Batcher(self.translate, limits.batch, limits.queue, observe)
-
-    def _supports(self, given: dict[str, Any], constraints: Set[str] = frozenset()) -> bool:
-        options = search_options(self.translator.info.decode, given, constraints)
-        try:
-            self.translator.engine.check_options(options, constraints)
-        except UserError:
-            return False
-        return True
 
     def check(self, given: dict[str, Any]) -> SearchOptions:
         """Return search options; ``require``, the phrases of each line, may be among them.
@@ -69,7 +55,8 @@ class ServedModel:
             "tgt": codec.tgt,
             "src_name": language_name(codec.src),
             "tgt_name": language_name(codec.tgt),
-            "engine": self.engine,
+            "engine": self.translator.engine.name,
+            "why_torch": self.translator.obstacle,
             "device": str(self.translator.engine.device),
             "precision": self.translator.engine.precision,
             "beam": info.decode.beam,
@@ -79,9 +66,6 @@ class ServedModel:
             "tgt_names": {
                 tag: language_name(codec.for_tag(tag).tgt) for tag in ("", *codec.vocab.tgt_tags)
             },
-            "token_scores": self.scores,
-            "align": self.align,
-            "glossary": self.glossary,
         }
 
     def directions(self) -> dict[tuple[str, str], dict[str, str]]:

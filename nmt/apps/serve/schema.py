@@ -27,8 +27,8 @@ MEANINGS = {
     "n^length_alpha. Default: that of the model.",
     "max_len_offset": "A translation has at most as many subwords as its source and this number. "
     f"Allowed: an integer of at least 1 and at most {HIGHEST_OFFSET}.",
-    "stop_rule": "When the search ends. bound: when no unfinished hypothesis can become the best. "
-    "count: when as many hypotheses as the beam size have ended. Default: bound.",
+    "stop_rule": "When the search ends. count: when as many hypotheses as the beam size have "
+    "ended. bound: when no unfinished hypothesis can become the best. Default: that of the model.",
     "allow_unk": "Whether a translation may contain UNK.",
     "n_best": "Number of translations of each line. Default: 1.",
     "sample": "Sample each token from the distribution of the model, instead of searching. "
@@ -124,7 +124,8 @@ class ModelDescription(BaseModel):
     tgt: str
     src_name: str = Field(description="name of the language in English")
     tgt_name: str
-    engine: str
+    engine: str = Field(description="library that searches: ctranslate2 or torch")
+    why_torch: str = Field(description="why it is torch, if that was not chosen")
     device: str
     precision: str
     beam: int = Field(description="beam size, if the request does not have one")
@@ -132,9 +133,6 @@ class ModelDescription(BaseModel):
     tgt_tags: list[str]
     tgt_tag_required: bool = Field(description="whether a request must choose one of tgt_tags")
     tgt_names: dict[str, str] = Field(description="names of the languages of tgt_tags, and of none")
-    token_scores: bool = Field(description="whether it supports the option token_scores")
-    align: bool = Field(description="whether it supports the option align")
-    glossary: bool = Field(description="whether it supports the option glossary")
 
 
 class ModelsResponse(BaseModel):

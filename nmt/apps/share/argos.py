@@ -18,15 +18,15 @@ import zipfile
 from pathlib import Path
 from string import Template
 
-import nmt
 from nmt.cli.output import check_output_file
+from nmt.config.model import model_config
 from nmt.data.languages import language_name, standard_code
 from nmt.data.segmenters.sentencepiece import MODEL
 from nmt.errors import UserError
-from nmt.export.folder import ENGINE_FILES, write_folder
+from nmt.export.folder import ENGINE_FILES, write_engine
 from nmt.export.spec import check_supported, require_ctranslate2
-from nmt.run.folder import RunFolder
 from nmt.runtime.files import sync_folder, temporary
+from nmt.store.model import Model
 
 SUFFIX = ".argosmodel"
 VERSION = "1.0"  # of the package
@@ -34,9 +34,7 @@ ARGOS_VERSION = "1.9"  # of Argos Translate, which reads such a package
 TEMPLATE = Path(__file__).parent / "templates" / "argos.md"
 
 
-def export_argos(
-    run: RunFolder, output: Path, checkpoint: str, quantization: str | None, force: bool
-) -> None:
+def export_argos(model: Model, output: Path, quantization: str | None, force: bool) -> None:
     """Write a translation model as a package file, which gets its name when it is complete.
 
     Raises:
@@ -44,18 +42,17 @@ def export_argos(
             exists or is not a name of a package.
     """
     require_ctranslate2()
-    check_supported(nmt.model_config(run.recipe().model))
+    check_supported(model_config(model.about.model))
     if output.suffix != SUFFIX:
         fix = f"choose a name that ends in {SUFFIX}"
         raise UserError("is not the name of a package", at=str(output), fix=fix)
     check_output_file(output, force)
-    translator = nmt.Translator.load(run.path, "cpu", checkpoint)
-    _check_fits(translator)
+    _check_fits(model)
     draft = temporary(output.absolute())
     try:
         with tempfile.TemporaryDirectory(dir=output.absolute().parent) as folder:
-            write_folder(translator, Path(folder), quantization)
-            _write_package(translator, Path(folder), draft)
+            write_engine(model, model.about, Path(folder), quantization)
+            _write_package(model, Path(folder), draft)
         check_output_file(output, force)  # another process may have written it meanwhile
         draft.replace(output)
         sync_folder(output.absolute().parent)
@@ -63,17 +60,17 @@ def export_argos(
         draft.unlink(missing_ok=True)
 
 
-def _check_fits(translator: nmt.Translator) -> None:
-    segmenter, info = translator.codec.segmenter, translator.info
+def _check_fits(model: Model) -> None:
+    segmenter, directions = model.segmenter, model.about.trained
     server = "serve it with nmt-serve, which answers the clients of LibreTranslate"
     if list(segmenter.files()) != [MODEL] or segmenter.moses.tokenized:
         raise UserError(
-            "Argos Translate needs one SentencePiece model of plain text, and this run has "
+            "Argos Translate needs one SentencePiece model of plain text, and this model has "
             f"{segmenter.kind}{' of tokenized text' if segmenter.moses.tokenized else ''}",
             at=f"segment.kind: {segmenter.kind}",
             fix=f"train with segment.kind=sentencepiece on plain text, or {server}",
         )
-    if info.always_tagged or info.tgt_tag_required or info.default_tags:
+    if directions.always_tagged or directions.tgt_tag_required or directions.default_tags:
         raise UserError(
             "Argos Translate cannot put a tag before a text, and this model needs one",
             at="data.train: tag, tgt_tag",
@@ -81,8 +78,8 @@ def _check_fits(translator: nmt.Translator) -> None:
         )
 
 
-def _write_package(translator: nmt.Translator, folder: Path, output: Path) -> None:
-    src, tgt = (standard_code(lang) for lang in (translator.codec.src, translator.codec.tgt))
+def _write_package(model: Model, folder: Path, output: Path) -> None:
+    src, tgt = (standard_code(lang) for lang in (model.about.src, model.about.tgt))
     metadata = {
         "package_version": VERSION,
         "argos_version": ARGOS_VERSION,
@@ -96,6 +93,6 @@ def _write_package(translator: nmt.Translator, folder: Path, output: Path) -> No
     with zipfile.ZipFile(output, "x", zipfile.ZIP_DEFLATED) as package:
         package.writestr(f"{name}/metadata.json", json.dumps(metadata, indent=1) + "\n")
         package.writestr(f"{name}/README.md", readme)
-        package.write(folder / MODEL, f"{name}/sentencepiece.model")
+        package.write(model.path / MODEL, f"{name}/sentencepiece.model")
         for file in ENGINE_FILES:
             package.write(folder / file, f"{name}/model/{file}")

@@ -12,11 +12,10 @@ from typing import Any
 
 import yaml
 
-import nmt
 from nmt.data.languages import base_language
 from nmt.data.text import quantity
-from nmt.run.origin import Origin
 from nmt.scoring.metrics import METRICS
+from nmt.store.model import Description, Origin
 from nmt.version import __version__
 
 
@@ -32,11 +31,13 @@ class Corpus:
 
 @dataclass(frozen=True)
 class Facts:
-    """What a model card says about a run."""
+    """What a model card says about a model and its run."""
 
     name: str  # of the model
-    recipe: nmt.Recipe
+    about: Description
+    options: dict[str, str]  # of the usage example: tag, tgt_tag, src
     summary: dict[str, Any]  # of the run; without scores if they are of another checkpoint
+    seed: int | None  # None = not known
     parameters: int
     corpora: list[Corpus]  # of the training
     pairs: int | None  # of the training; None = not known
@@ -46,7 +47,11 @@ class Facts:
     license_id: str | None  # the hub's name of the model's license; None = not stated
     code: str  # the usage example
     output: str  # what it printed
-    origin: Origin | None = None  # the public model that the weights are from, or started from
+
+    @property
+    def origin(self) -> Origin | None:
+        """The public model that the weights are from, or started from."""
+        return self.about.origin
 
     @property
     def test_sets(self) -> dict[str, list[dict[str, Any]]]:
@@ -62,7 +67,7 @@ class Facts:
 def model_card(facts: Facts) -> str:
     """Write the model card, Markdown with a YAML head."""
     head = yaml.safe_dump(_head(facts), sort_keys=False, allow_unicode=True, width=1000)
-    recipe = facts.recipe
+    about = facts.about
     sections = {
         f"{facts.name}": _summary(facts),
         "Use": _usage(facts),
@@ -70,7 +75,7 @@ def model_card(facts: Facts) -> str:
         "Scores": _scores(facts),
         "Training": _training(facts),
         "Intended use": [
-            f"Translation of single sentences from {recipe.src} to {recipe.tgt}, of the kind of "
+            f"Translation of single sentences from {about.src} to {about.tgt}, of the kind of "
             "text that the model was trained on.",
         ],
         "Limits": _limits(facts),
@@ -82,8 +87,8 @@ def model_card(facts: Facts) -> str:
 
 
 def _head(facts: Facts) -> dict[str, Any]:
-    recipe = facts.recipe
-    languages = dict.fromkeys(base_language(lang) for lang in (recipe.src, recipe.tgt))
+    about = facts.about
+    languages = dict.fromkeys(base_language(lang) for lang in (about.src, about.tgt))
     head: dict[str, Any] = {"language": list(languages)}
     if facts.license_id:
         head["license"] = facts.license_id
@@ -98,7 +103,7 @@ def _head(facts: Facts) -> dict[str, Any]:
         head["datasets"] = list(dict.fromkeys(corpus.name for corpus in facts.corpora))
     results = [
         {
-            "task": {"type": "translation", "name": f"Translation {recipe.src}-{recipe.tgt}"},
+            "task": {"type": "translation", "name": f"Translation {about.src}-{about.tgt}"},
             "dataset": {"name": name, "type": facts.corpora[0].name, "split": "test"},
             "metrics": [
                 {
@@ -119,7 +124,7 @@ def _head(facts: Facts) -> dict[str, Any]:
 
 
 def _summary(facts: Facts) -> list[str]:
-    recipe = facts.recipe
+    about = facts.about
     weights = facts.quantization or "fp32"
     made = f"It was trained with the toolkit nmt {__version__}"
     if facts.origin and facts.corpora:
@@ -127,18 +132,15 @@ def _summary(facts: Facts) -> list[str]:
     elif facts.origin:
         made = f"It was converted by the toolkit nmt {__version__} from {facts.origin.describe()}"
     return [
-        f"A Transformer with {facts.parameters:,} parameters that translates from {recipe.src} to "
-        f"{recipe.tgt}. {made}, and is stored for "
+        f"A Transformer with {facts.parameters:,} parameters that translates from {about.src} to "
+        f"{about.tgt}. {made}, and is stored for "
         f"CTranslate2 with weights in {weights}.",
     ]
 
 
 def _usage(facts: Facts) -> list[str]:
-    entry = facts.recipe.data.dev[0]
-    options = f' --tag "{entry.tag}"' if entry.tag else ""
-    options += f' --tgt-tag "{entry.tgt_tag}"' if entry.tgt_tag else ""
-    if src := facts.recipe.src_option(entry):
-        options += f" --src-lang {src}"
+    flags = {"tag": "--tag", "tgt_tag": "--tgt-tag", "src": "--src-lang"}
+    options = "".join(f' {flags[name]} "{value}"' for name, value in facts.options.items())
     return [
         "Download the folder, and install the packages of the model:",
         "",
@@ -204,15 +206,15 @@ def _scores(facts: Facts) -> list[str]:
 
 
 def _training(facts: Facts) -> list[str]:
-    summary, model = facts.summary, facts.recipe.model
+    summary, model = facts.summary, facts.about.model
     # an installed copy of nmt has no commit
     versions = [f"{k} {v}" for k, v in (summary.get("versions") or {}).items() if v]
     rows = {
         "layers": f"{model.enc_layers} of the encoder, {model.dec_layers} of the decoder",
         "dimensions": f"{model.dim}, feed-forward {model.ffn_dim}, {model.heads} heads",
         "norm": f"{model.norm}, {model.norm_place}-norm",
-        "segmentation": facts.recipe.segment.kind,
-        "seed": str(facts.recipe.seed),
+        "segmentation": facts.about.segment.kind,
+        "seed": _number(facts.seed),
         "updates": _number(summary.get("updates")),
         "hours": _number(summary.get("hours"), 2),
         "processor": str(summary.get("processor", "not known")),
@@ -229,7 +231,7 @@ def _limits(facts: Facts) -> list[str]:
         "The model repeats what its training data contains, also prejudices.",
         "It translates each line by itself, without the sentences before it.",
     ]
-    if facts.recipe.data.tokenized:
+    if facts.about.data.tokenized:
         lines.append("Its input must be Moses-tokenized text, as its training data was.")
     for warning in facts.warnings:
         # without the example, which may be a line of a private corpus

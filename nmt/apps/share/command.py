@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from nmt.errors import UserError
 
 if TYPE_CHECKING:
-    from nmt.run.folder import RunFolder
+    from nmt.store.model import Model
 
 
 OUTPUTS = {"transformers": "transformers", "argos": "model.argosmodel"}  # in the run folder
@@ -38,13 +38,13 @@ def add_options(p: argparse.ArgumentParser) -> None:
         action="append",
         metavar="TEXT",
         help="source sentence of the example in the card of --hub; repeat the option for more; "
-        "default: lines of the dev set",
+        "default: lines of the dev set of the run",
     )
 
 
 def requested(
     args: argparse.Namespace,
-) -> tuple[Path, Callable[[RunFolder, Path, argparse.Namespace], None]] | None:
+) -> tuple[Path, Callable[[Model, Path, argparse.Namespace], None]] | None:
     """Return the output and the function that writes it, None for an export to CTranslate2.
 
     Raises:
@@ -58,19 +58,21 @@ def requested(
     return Path(args.output or f"{args.run}/{OUTPUTS[args.format]}"), _write
 
 
-def _write(run: RunFolder, output: Path, args: argparse.Namespace) -> None:
+def _write(model: Model, output: Path, args: argparse.Namespace) -> None:
     if args.hub:
         from nmt.apps.share.hub import export_hub
+        from nmt.store.folder import RunFolder
 
-        export_hub(run, output, args.quantization, args.force, args.license, args.example)
+        run = RunFolder(args.run) if model.path != Path(args.run) else None
+        export_hub(model, run, output, args.quantization, args.force, args.license, args.example)
     elif args.format == "transformers":
         from nmt.apps.share.marian import export_transformers
 
-        export_transformers(run, output, args.checkpoint, args.force)
+        export_transformers(model, output, args.force)
     else:
         from nmt.apps.share.argos import export_argos
 
-        export_argos(run, output, args.checkpoint, args.quantization, args.force)
+        export_argos(model, output, args.quantization, args.force)
 
 
 def _check_options(args: argparse.Namespace) -> None:
@@ -101,10 +103,4 @@ def _check_options(args: argparse.Namespace) -> None:
     if args.output:
         raise UserError(
             "--hub and --output both name the folder to write", fix="leave out --output"
-        )
-    if args.checkpoint != "best":
-        raise UserError(
-            "--hub writes the best checkpoint, to which the scores of the card belong",
-            at=f"--checkpoint {args.checkpoint}",
-            fix="leave out --checkpoint",
         )

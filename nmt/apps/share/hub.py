@@ -1,6 +1,6 @@
 """Write a folder ready for a model hub: an exported model with a model card.
 
-The folder is an export: nmt-translate, nmt-serve and ``nmt.load_translator`` read it. In addition::
+The folder is a model: nmt-translate, nmt-serve and ``nmt.Translator`` read it. In addition::
 
     DIR/README.md       the model card, from card.py
     DIR/USAGE.md        the README.md of an export: packages, files, differences
@@ -16,18 +16,18 @@ import sys
 from pathlib import Path
 from typing import Any
 
-import nmt
 from nmt.apps.share.card import Corpus, Facts, model_card
+from nmt.config.model import model_config
 from nmt.data.download import licenses_of
 from nmt.data.text import find_side, read_lines
 from nmt.errors import RunError, UserError
-from nmt.export.folder import check_output, output_folder, packages, write_folder
+from nmt.export.folder import packages, write_export
 from nmt.export.spec import check_supported, require_ctranslate2
-from nmt.run.folder import RunFolder
-from nmt.run.origin import is_converted, read_origin
-from nmt.run.results import read_summary
 from nmt.runtime.files import read_text
-from nmt.runtime.memory import parameter_count
+from nmt.store.folder import RunFolder
+from nmt.store.model import Model, check_output, output_folder
+from nmt.store.results import read_summary
+from nmt.store.tensors import read_weights
 
 EXAMPLES = 3
 _EXAMPLE_CHARACTERS = range(5, 101)  # not words, which some scripts do not separate
@@ -43,68 +43,74 @@ for line in [
 
 
 def export_hub(
-    run: RunFolder,
+    model: Model,
+    run: RunFolder | None,
     output: Path,
     quantization: str | None,
     force: bool,
     license_id: str | None,
     examples: list[str] | None,
 ) -> None:
-    """Write the best checkpoint of a run as a folder for a model hub, which names the model.
+    """Write a model as a folder for a model hub, which names the model.
 
     Args:
+        run: the run that the model is from, for its corpora and scores; None = not at hand.
         license_id: the hub's name of the model's license, such as apache-2.0.
-        examples: source sentences of the usage example; None = lines of the dev set.
+        examples: source sentences of the usage example; None = lines of the dev set of the run.
 
     Raises:
         UserError: CTranslate2 is not installed or does not support the model, ``check_output``
-            rejects the output, or the dev set cannot be read.
+            rejects the output, or there are no examples.
         RunError: the usage example failed.
     """
-    recipe = run.recipe()
+    about, origin = model.about, model.about.origin
     require_ctranslate2()
-    check_supported(nmt.model_config(recipe.model))
+    check_supported(model_config(about.model))
     check_output(output, force)
     lines = example_lines(run) if examples is None else examples
-    translator = nmt.Translator.load(run.path, "cpu")
+    first = about.directions[0]
+    given = {"tag": first.tag, "tgt_tag": first.tgt_tag}
+    if run is not None:
+        recipe = run.recipe()
+        entry = recipe.data.dev[0]
+        given = {"tag": entry.tag, "tgt_tag": entry.tgt_tag, "src": recipe.src_option(entry)}
+    options = {name: value for name, value in given.items() if value}
     with output_folder(output, force) as folder:
-        write_folder(translator, folder, quantization)
+        write_export(model, folder, quantization)
         (folder / "README.md").rename(folder / "USAGE.md")
         (folder / ".gitattributes").write_text(f"*.bin {_LFS}\n*.model {_LFS}\n", "utf-8")
-        entry = recipe.data.dev[0]
-        options = f', "{entry.tag}"' if entry.tag else ""
-        options += f', tgt_tag="{entry.tgt_tag}"' if entry.tgt_tag else ""
-        if src := recipe.src_option(entry):
-            options += f', src="{src}"'
+        arguments = "".join(f', {name}="{value}"' for name, value in options.items())
         literals = "".join(f"    {json.dumps(line, ensure_ascii=False)},\n" for line in lines)
-        code = _CODE.format(lines=literals, options=options)
-        report = _read_json(run.data_report_file)
-        origin = read_origin(run)
+        code = _CODE.format(lines=literals, options=arguments)
+        report = {} if run is None else _read_json(run.data_report_file)
         if license_id is None and origin is not None:
             license_id = origin.license
         facts = Facts(
             name=output.absolute().name,
-            recipe=recipe,
-            summary=_summary_of_best(run),
-            parameters=parameter_count(translator.transformer),
-            corpora=[] if is_converted(run) else _corpora(run),
+            about=about,
+            options=options,
+            summary={} if run is None else _summary_of_best(run),
+            seed=None if run is None else run.recipe().seed,
+            parameters=sum(tensor.numel() for tensor in read_weights(model).values()),
+            corpora=[] if run is None else _corpora(run),
             pairs=_training_pairs(report),
             warnings=[str(warning) for warning in report.get("warnings", [])],
-            packages=packages(translator.codec.segmenter),
+            packages=packages(model.segmenter),
             quantization=quantization,
             license_id=license_id,
             code=code,
             output=_run_example(folder, code),
-            origin=origin,
         )
         (folder / "README.md").write_text(model_card(facts), "utf-8")
 
 
-def example_lines(run: RunFolder) -> list[str]:
+def example_lines(run: RunFolder | None) -> list[str]:
     """Return the first sentences of the dev set that are neither very short nor long."""
+    fix = "pass --example TEXT"
+    if run is None:
+        raise UserError("the usage example needs a sentence, and a model has none", fix=fix)
     recipe = run.recipe()
     entry = recipe.data.dev[0]
-    fix = "pass --example TEXT"
     try:
         path = find_side(entry.path, entry.langs(recipe)[0])
         fitting = (line for line in read_lines(path) if len(line) in _EXAMPLE_CHARACTERS)

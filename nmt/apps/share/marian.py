@@ -25,19 +25,19 @@ import torch
 from safetensors.torch import save_file
 from torch import Tensor
 
-import nmt
 from nmt.apps.share.layers import sines_first, to_transformers
 from nmt.config.errors import format_value
+from nmt.config.model import model_config
 from nmt.data import unicode
 from nmt.data.vocab import BOS, EOS, MASK, PAD, TAG_MARK, UNK, Vocab
 from nmt.decoding.codec import MAX_SOURCE_PIECES
 from nmt.errors import UserError
 from nmt.export.fold import PARTS, fold
-from nmt.export.folder import check_output, output_folder
 from nmt.export.spec import ctranslate2_length_penalty, length_penalty_formula
 from nmt.model.config import ModelConfig
 from nmt.model.embedding import sinusoids
-from nmt.run.folder import RunFolder
+from nmt.store.model import Description, Model, check_output, output_folder
+from nmt.store.tensors import read_weights
 from nmt.version import __version__
 
 TEMPLATE = Path(__file__).parent / "templates" / "transformers.md"
@@ -54,10 +54,10 @@ unicode.py in this folder makes it: `normalize("A sentence.", "{form}")`.
 """
 
 
-def check_fits(recipe: nmt.Recipe) -> None:
-    """Raise UserError with every key that keeps transformers from computing the recipe's model."""
-    model, data = recipe.model, recipe.data
-    tags = sorted({entry.tgt_tag for entry in data.train if entry.tgt_tag})
+def check_fits(about: Description) -> None:
+    """Raise UserError with every key that keeps transformers from computing a model."""
+    model = about.model
+    tags = sorted({one.tgt_tag for one in about.directions if one.tgt_tag})
     wrong = [
         (f"model.{key}", getattr(model, key), fitting)
         for key, fits, fitting in (
@@ -74,9 +74,9 @@ def check_fits(recipe: nmt.Recipe) -> None:
         )
         if not fits
     ]
-    if recipe.segment.kind != "sentencepiece":
-        wrong.append(("segment.kind", recipe.segment.kind, "sentencepiece"))
-    if data.tokenized:
+    if about.segment.kind != "sentencepiece":
+        wrong.append(("segment.kind", about.segment.kind, "sentencepiece"))
+    if about.data.tokenized:
         wrong.append(("data.tokenized", True, "false"))
     if tags:
         wrong.append(("data.train: tgt_tag", tags, "corpora without tags of the target"))
@@ -88,23 +88,22 @@ def check_fits(recipe: nmt.Recipe) -> None:
         )
 
 
-def export_transformers(run: RunFolder, output: Path, checkpoint: str, force: bool) -> None:
+def export_transformers(model: Model, output: Path, force: bool) -> None:
     """Write a translation model as a folder for ``AutoModelForSeq2SeqLM`` and ``AutoTokenizer``.
 
     Raises:
         UserError: the model does not fit, or ``check_output`` rejects the output.
     """
-    check_fits(run.recipe())
+    check_fits(model.about)
     check_output(output, force, MARKER)
-    translator = nmt.Translator.load(run.path, "cpu", checkpoint)
     with output_folder(output, force, MARKER) as folder:
-        _write(translator, folder)
+        _write(model, folder)
 
 
-def _write(translator: nmt.Translator, folder: Path) -> None:
-    model, codec, decode = translator.transformer, translator.codec, translator.info.decode
-    vocab = codec.vocab
-    config, weights = fold(model.state_dict(), model.config, model.allowed)
+def _write(model: Model, folder: Path) -> None:
+    about, vocab, segmenter, decode = model.about, model.vocab, model.segmenter, model.about.decode
+    allowed = torch.from_numpy(model.allowed)
+    config, weights = fold(read_weights(model), model_config(about.model), allowed)
     positions = max(POSITIONS, MAX_SOURCE_PIECES + 1 + decode.max_len_offset)
     converted = transformers_weights(config, weights, positions)
     tensors = {
@@ -125,8 +124,8 @@ def _write(translator: nmt.Translator, folder: Path) -> None:
     }
     tokenizer = {
         "tokenizer_class": "MarianTokenizer",
-        "source_lang": codec.src,
-        "target_lang": codec.tgt,
+        "source_lang": about.src,
+        "target_lang": about.tgt,
         "model_max_length": MAX_SOURCE_PIECES,
         "pad_token": SPECIAL_NAMES[PAD],
         "eos_token": SPECIAL_NAMES[EOS],
@@ -142,15 +141,15 @@ def _write(translator: nmt.Translator, folder: Path) -> None:
     ):
         text = json.dumps(values, indent=1, ensure_ascii=False) + "\n"
         (folder / name).write_text(text, encoding="utf-8")
-    models = [*codec.segmenter.files().values()]  # one, or one for each side
+    models = [*segmenter.files().values()]  # one, or one for each side
     for name, content in (("source.spm", models[0]), ("target.spm", models[-1])):
         (folder / name).write_bytes(content)
-    form = codec.segmenter.moses.form
+    form = segmenter.moses.form
     tags = [TAG_MARK + tag for tag in vocab.tags]
     template = Template(TEMPLATE.read_text(encoding="utf-8"))
     readme = template.substitute(
-        src=codec.src,
-        tgt=codec.tgt,
+        src=about.src,
+        tgt=about.tgt,
         model_class=transformers_class(config)[0],
         recipe_penalty=length_penalty_formula(decode),
         length_penalty=generation["length_penalty"],

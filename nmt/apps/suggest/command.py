@@ -169,15 +169,15 @@ def _from_scratch(args: argparse.Namespace, paths: CorpusPaths) -> Advice:
 
 def _from_parent(args: argparse.Namespace, paths: CorpusPaths) -> Advice:
     from nmt.apps.suggest.facts import collect_facts
-    from nmt.apps.suggest.finetune import ParentRun, resolve, start_from, suggest_from
+    from nmt.apps.suggest.finetune import ParentModel, resolve, start_from, suggest_from
     from nmt.runtime.device import resolve_device
 
-    parent = ParentRun.open(args.parent, paths)
+    parent = ParentModel.open(args.parent, paths)
     if args.output is not None:
         parent.require_another_folder(Path(args.output))
     for note in parent.notes:
         print(f"note: {note}", file=sys.stderr)
-    facts = collect_facts(paths, True, parent.recipe.data.tokenized)
+    facts = collect_facts(paths, True, parent.about.data.tokenized)
     enable_gc()
     device = resolve_device("auto")
     start = start_from(paths, facts, parent, device, progress=True)

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -34,18 +33,17 @@ from nmt.apps.suggest.choices import (
 from nmt.apps.suggest.corpus import CorpusPaths
 from nmt.apps.suggest.facts import CorpusFacts, EncodedSample
 from nmt.apps.suggest.sizes import CPU, size_for
-from nmt.config.entries import TAG_KEYS
+from nmt.config.entries import TAG_KEYS, Directions
 from nmt.config.recipe import DataConfig
 from nmt.data.cache import NOISE_KEYS
 from nmt.data.languages import base_language
 from nmt.data.text import quantity
 from nmt.data.vocab import SPECIALS
 from nmt.errors import UserError
-from nmt.run.folder import RunFolder
-from nmt.run.origin import read_origin
-from nmt.run.parent import TextOfParent, with_keys_of_parent
 from nmt.runtime.files import human_bytes
 from nmt.runtime.memory import free_memory, memory_to_train, parameter_count
+from nmt.store.model import Description, Model
+from nmt.store.parent import TextOfParent, with_keys_of_parent
 from nmt.training.tasks import model_without_memory
 
 PASSES = 5  # over the training data, at most: not measured
@@ -58,33 +56,31 @@ MEMORY_SHARE = 0.5
 
 
 @dataclass(frozen=True)
-class ParentRun:
-    """A run to start from."""
+class ParentModel:
+    """A model to start from."""
 
     path: str  # as the user gives it
-    recipe: Recipe
+    about: Description
     text: TextOfParent
     notes: Sequence[str]  # on its languages and tags
     lines: Sequence[str]  # what it is, for the head of the recipe; the notes are among them
 
     @classmethod
-    def open(cls, path: str, paths: CorpusPaths) -> ParentRun:
-        """Read the small files of a run.
+    def open(cls, path: str, paths: CorpusPaths) -> ParentModel:
+        """Read the small files of a model.
 
         Raises:
-            UserError: it is not a run of a translation model, or both languages differ from those
+            UserError: it is no translation model, or both languages differ from those
                 of the corpus.
         """
-        run = _open_run(path)
-        run.require_translation()
-        recipe = run.recipe()
-        text = TextOfParent.of(run)
-        notes = [*_notes_on_languages(recipe, paths), *_notes_on_tags(recipe)]
+        model = _open(path).require_translation()
+        about, text = model.about, TextOfParent.of(model)
+        notes = [*_notes_on_languages(about.trained, paths), *_notes_on_tags(about.trained)]
         size = quantity(len(text.vocab) - len(SPECIALS), "subword")
-        lines = [f"{path}: {recipe.src}-{recipe.tgt}, {size} ({text.segmenter.kind})"]
-        if (origin := read_origin(run)) is not None:
+        lines = [f"{path}: {about.src}-{about.tgt}, {size} ({text.segmenter.kind})"]
+        if (origin := about.origin) is not None:
             lines.append(f"{origin.describe()}; the license stays valid for what it becomes")
-        return cls(path, recipe, text, notes, [*lines, *notes])
+        return cls(path, about, text, notes, [*lines, *notes])
 
     def require_another_folder(self, output: Path) -> None:
         """Raise UserError if a recipe with this name would train into the folder of the parent."""
@@ -97,25 +93,20 @@ class ParentRun:
             )
 
 
-def _open_run(path: str) -> RunFolder:
+def _open(path: str) -> Model:
     try:
-        return RunFolder.open(path)
+        return Model.open(path)
     except UserError as error:
-        fix = error.fix
-        if (Path(path) / "config.json").is_file():
-            fix = f"convert the model first: nmt-convert {shlex.quote(path)} -o RUN"
-        raise UserError(f"{error.at}: {error.what}", at="--parent", fix=fix) from error
+        raise UserError(f"{error.at}: {error.what}", at="--parent", fix=error.fix) from error
 
 
-def _notes_on_languages(recipe: Recipe, paths: CorpusPaths) -> list[str]:
+def _notes_on_languages(directions: Directions, paths: CorpusPaths) -> list[str]:
     """Return a note if one language differs; raise UserError if both do."""
-    pairs = [entry.langs(recipe) for entry in recipe.data.train]
-    sources, targets = ({base_language(pair[side]) for pair in pairs} for side in (0, 1))
-    same_src = base_language(paths.src) in sources
-    same_tgt = base_language(paths.tgt) in targets
+    same_src = base_language(paths.src) in {base_language(d.src) for d in directions.trained}
+    same_tgt = base_language(paths.tgt) in {base_language(d.tgt) for d in directions.trained}
     if same_src and same_tgt:
         return []
-    parent, corpus = f"{recipe.src}-{recipe.tgt}", f"{paths.src}-{paths.tgt}"
+    parent, corpus = f"{directions.src}-{directions.tgt}", f"{paths.src}-{paths.tgt}"
     if not (same_src or same_tgt):
         raise UserError(
             f"the parent translates {parent} and the corpus is {corpus}: no side has the same "
@@ -125,7 +116,7 @@ def _notes_on_languages(recipe: Recipe, paths: CorpusPaths) -> list[str]:
             f"and --tgt-lang), or the other direction of the corpus: --src-lang {paths.tgt} "
             f"--tgt-lang {paths.src}",
         )
-    tags = recipe.default_tags
+    tags = directions.default_tags
     other, key = (paths.tgt, "tgt_tag") if same_src else (paths.src, "tag")
     if "tgt_tag" not in tags:  # then a tag is that of the target language
         key = "tag" if same_src else ""
@@ -138,10 +129,10 @@ def _notes_on_languages(recipe: Recipe, paths: CorpusPaths) -> list[str]:
     return [note]
 
 
-def _notes_on_tags(recipe: Recipe) -> list[str]:
+def _notes_on_tags(directions: Directions) -> list[str]:
     notes = []
     for key in TAG_KEYS:
-        tags = {getattr(entry, key) for entry in recipe.data.train}
+        tags = {getattr(direction, key) for direction in directions.trained}
         if None not in tags and len(tags) > 1:
             listed = ", ".join(sorted(tags))
             notes.append(f"each corpus of the parent has a {key}: add one to data.train ({listed})")
@@ -170,7 +161,7 @@ def resolve(choices: Sequence[Choice]) -> Recipe:
 def start_from(
     paths: CorpusPaths,
     facts: CorpusFacts,
-    parent: ParentRun,
+    parent: ParentModel,
     device: torch.device,
     progress: bool,
 ) -> Start:
@@ -179,13 +170,14 @@ def start_from(
     Raises:
         UserError: the pieces do not fit, and the segmentation of the parent cannot be extended.
     """
-    tokenized = parent.recipe.data.tokenized
+    tokenized = parent.about.data.tokenized
     form = {} if facts.tokenized == tokenized else {"tokenized": facts.tokenized}
-    data = [*languages(paths), *corpora(paths, facts, form, parent.recipe.default_tags)]
+    data = [*languages(paths), *corpora(paths, facts, form, parent.about.trained.default_tags)]
     if tokenized:
         data.append(Choice("data.tokenized", True, "as the parent's"))
-    longest, positions = parent.recipe.data.max_pieces, parent.recipe.model.positions
-    if positions == "learned" and longest < DataConfig.model_fields["max_pieces"].default:
+    learned = parent.about.model.positions == "learned"
+    longest = min(512, parent.about.model.max_positions - 3)  # two tags and EOS
+    if learned and longest < DataConfig.model_fields["max_pieces"].default:
         data.append(Choice("data.max_pieces", longest, "as the parent's, whose positions end"))
     init = [Choice("init.from", parent.path, "the model to fine-tune")]
     vocabulary, text = _vocabulary(facts, parent, [*data, *init], progress)
@@ -211,8 +203,8 @@ def start_from(
     return Start(sample, data, init, [*model, adafactor], 1e-3, why_lr, [recompute])
 
 
-def _sample(facts: CorpusFacts, parent: ParentRun, text: TextOfParent) -> EncodedSample:
-    segment = parent.recipe.segment
+def _sample(facts: CorpusFacts, parent: ParentModel, text: TextOfParent) -> EncodedSample:
+    segment = parent.about.segment
     fields = type(segment).model_fields
     # a measurement needs no noise
     quiet = {key: fields[key].default for key in NOISE_KEYS if key in fields}
@@ -221,7 +213,7 @@ def _sample(facts: CorpusFacts, parent: ParentRun, text: TextOfParent) -> Encode
 
 
 def _vocabulary(
-    facts: CorpusFacts, parent: ParentRun, data: Sequence[Choice], progress: bool
+    facts: CorpusFacts, parent: ParentModel, data: Sequence[Choice], progress: bool
 ) -> tuple[list[Choice], TextOfParent]:
     """Return the keys of ``init`` for the vocabulary, and the text of a run that has them."""
 
@@ -262,7 +254,7 @@ def _vocabulary(
 def suggest_from(
     paths: CorpusPaths,
     facts: CorpusFacts,
-    parent: ParentRun,
+    parent: ParentModel,
     start: Start,
     budget: Budget | None = None,
 ) -> Suggestion:

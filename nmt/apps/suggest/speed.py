@@ -15,9 +15,9 @@ from nmt import Recipe
 from nmt.data.batches import UpdateBatches
 from nmt.data.prepare import Prepared
 from nmt.data.workers import Prefetcher
-from nmt.run.folder import RunFolder
-from nmt.run.metrics_log import Logger
 from nmt.runtime.device import resolve_precision
+from nmt.store.folder import RunFolder
+from nmt.store.metrics_log import Logger
 from nmt.training.task import Task
 from nmt.training.tasks import make_task
 from nmt.training.trainer import Trainer

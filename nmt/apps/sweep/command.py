@@ -161,7 +161,7 @@ def _grid(args: argparse.Namespace, sweep: Sweep, out: Path) -> list[str]:
     from nmt.apps.sweep.plan import grid
     from nmt.apps.sweep.results import collect
     from nmt.data.download import obtain_corpus
-    from nmt.run.results import read_result
+    from nmt.store.results import read_result
 
     runs = grid(args.file, sweep, out, args.overrides)
     if args.dry_run:
@@ -258,10 +258,10 @@ def _list(runs: Sequence[PlannedRun]) -> None:
 def _training(args: argparse.Namespace, out: Path, total: int) -> Iterator[Pool]:
     """Yield a pool for ``total`` runs that trains in the locked folder of the sweep."""
     from nmt.apps.sweep.pool import Display, Pool
-    from nmt.run.lock import FolderLock
     from nmt.runtime.cpus import num_threads
     from nmt.runtime.files import AGAIN, disk_errors
     from nmt.runtime.signals import stop_signals
+    from nmt.store.lock import FolderLock
 
     slots = args.jobs or max(1, len(args.devices))
     threads = max(1, num_threads() // slots)

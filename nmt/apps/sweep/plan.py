@@ -12,10 +12,10 @@ from nmt import Recipe
 from nmt.apps.sweep.variants import Budget, Sweep, Variant, variant_recipe
 from nmt.config.load import PATHS, changed_keys, dump_recipe
 from nmt.errors import UserError
-from nmt.run.folder import RunFolder
-from nmt.run.lifecycle import EXTENDS_RUN, refused_changes
-from nmt.run.parent import with_keys_of_parent
-from nmt.run.results import read_summary
+from nmt.store.folder import RunFolder
+from nmt.store.lifecycle import EXTENDS_RUN, refused_changes
+from nmt.store.parent import with_keys_of_parent
+from nmt.store.results import read_summary
 
 Status: TypeAlias = Literal["finished", "diverged", "failed", "stopped"]
 """How a run ended; stopped = it saved its state and continues when the sweep does."""

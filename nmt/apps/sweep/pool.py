@@ -21,9 +21,9 @@ from typing import TextIO
 
 from nmt.apps.sweep.plan import Outcome, PlannedRun
 from nmt.data.text import quantity
-from nmt.run.folder import RunFolder
-from nmt.run.results import as_score, clock, format_number
 from nmt.runtime.signals import PARENT, StopRequest
+from nmt.store.folder import RunFolder
+from nmt.store.results import as_score, clock, format_number
 
 POLL = 0.2  # seconds between two checks of the processes
 REDRAW = 1.0  # seconds between two states of the live table

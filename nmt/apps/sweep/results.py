@@ -13,10 +13,10 @@ from nmt import Recipe
 from nmt.apps.sweep.plan import Outcome, PlannedRun
 from nmt.data.bitext import Split, held_out_entries
 from nmt.errors import UserError
-from nmt.run.folder import RunFolder
-from nmt.run.predictions import VOCABULARY, different_predictions, not_comparable
-from nmt.run.results import as_score, read_result, read_summary
 from nmt.runtime.progress import counted
+from nmt.store.folder import RunFolder
+from nmt.store.predictions import VOCABULARY, different_predictions, not_comparable
+from nmt.store.results import as_score, read_result, read_summary
 
 ENDED = ("finished", "stopped")  # of a run with scores; stopped = at its time_limit
 SIGNIFICANT = 0.01  # T table 3

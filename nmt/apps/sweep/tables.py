@@ -19,7 +19,7 @@ from nmt.apps.sweep.results import (
     problems,
 )
 from nmt.apps.tables import NOTHING, aligned, shown
-from nmt.run.results import LOWER_IS_BETTER, format_number
+from nmt.store.results import LOWER_IS_BETTER, format_number
 
 _LATEX = {
     "\\": r"\textbackslash{}", "&": r"\&", "%": r"\%", "$": r"\$", "#": r"\#", "_": r"\_",

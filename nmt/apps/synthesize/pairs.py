@@ -19,10 +19,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO
 
-from nmt.apps.synthesize.filters import Candidate, Thresholds, corpus_filter, reasons_to_skip
 from nmt.cli.input import Input
 from nmt.cli.output import CHOOSE_ANOTHER, partial_path
-from nmt.data.filters import CorpusFilter, Reason
 from nmt.data.text import clean_line, quantity, read_lines
 from nmt.errors import RunError, UserError
 from nmt.runtime.files import (
@@ -36,6 +34,8 @@ from nmt.runtime.files import (
 
 if TYPE_CHECKING:
     from nmt import Translator
+    from nmt.apps.synthesize.filters import Candidate, Thresholds
+    from nmt.data.filters import CorpusFilter, Reason
     from nmt.decoding.codec import Translation
 
 # options whose output is not one plain translation of each line
@@ -84,6 +84,8 @@ def requested(args: argparse.Namespace) -> SyntheticCorpus | None:
     _check_options(args)
     if args.pairs is None:
         return None
+    from nmt.apps.synthesize.filters import Thresholds
+
     src, tgt = _languages(args)
     if Path(args.pairs).name in ("", "..") or args.pairs.endswith(os.sep):
         what = "--pairs takes a prefix of file names, not a folder"
@@ -109,6 +111,8 @@ def _check_options(args: argparse.Namespace) -> None:
             "--pairs requires a regular --input file, which is read several times",
             fix="add --input FILE; it may be plain text, .gz, .xz or .bz2",
         )
+    from nmt.apps.synthesize.filters import Thresholds
+
     given = [name for name in OTHER_OUTPUTS if getattr(args, name) not in (None, False)]
     if args.n_best not in (None, 1):
         given.append("n_best")
@@ -130,11 +134,9 @@ def _check_options(args: argparse.Namespace) -> None:
 def _languages(args: argparse.Namespace) -> tuple[str, str]:
     from nmt.config.recipe import DecodeConfig
     from nmt.decoding.options import as_flag, search_options
-    from nmt.export.folder import read_metadata
-    from nmt.run.folder import RunFolder, is_export
+    from nmt.store.model import Model
 
-    run = Path(args.run[0])
-    trained = read_metadata(run) if is_export(run) else RunFolder.open(run).recipe()
+    trained = Model.open(args.run[0]).about.trained
     # checked here, because they decide the names of files
     given = {name: getattr(args, name) for name in ("src", "tag", "tgt_tag")}
     options = search_options(DecodeConfig(), given, spell=as_flag)
@@ -189,6 +191,8 @@ class SyntheticCorpus:
         Raises:
             UserError: the text cannot be read, or no line can be translated.
         """
+        from nmt.apps.synthesize.filters import reasons_to_skip
+
         self.skipped = reasons_to_skip(self._read_text(), self.langs[0])
         self.text_state = self._state_of_text()
         if all(self.skipped):  # also if there are none
@@ -259,6 +263,8 @@ class SyntheticCorpus:
         """
         from tqdm import tqdm
 
+        from nmt.apps.synthesize.filters import corpus_filter
+
         if self._state_of_text() != self.text_state:
             fix = "restore it and add --resume, or start over with --force"
             raise UserError("changed while it was translated", at=str(self.text), fix=fix)
@@ -294,6 +300,8 @@ class SyntheticCorpus:
         return read_lines(self.text, clean=False, errors="surrogateescape")
 
     def _read_pairs(self, partial: Path) -> Iterator[Candidate]:
+        from nmt.apps.synthesize.filters import Candidate
+
         for line, translation in zip(self._read_text(), read_lines(partial), strict=True):
             # the tab between them is a space now
             yield Candidate(clean_line(line), translation[2:], translation[0] == "1")

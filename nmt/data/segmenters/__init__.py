@@ -18,6 +18,7 @@ from nmt.data.segmenters.bpe import FastBpe
 from nmt.data.segmenters.sentencepiece import SentencePiece
 from nmt.data.tokenizer import Moses
 from nmt.data.unicode import FORMS
+from nmt.data.vocab import Vocab
 from nmt.errors import UserError
 from nmt.runtime.files import file_digest, read_text, write_atomic
 
@@ -54,6 +55,12 @@ def save_segmenter(segmenter: Segmenter, folder: Path) -> None:
 def segmenter_hash(segmenter: Segmenter) -> str:
     """Return the SHA-256 of segmenter.json, which has the hashes of all other files."""
     return hashlib.sha256(_description(segmenter).encode()).hexdigest()
+
+
+def text_hash(vocab: Vocab, segmenter: Segmenter) -> str:
+    """Compute the SHA-256 of vocabulary and segmenter, which give ids their meaning."""
+    parts = vocab.hash + segmenter_hash(segmenter)
+    return hashlib.sha256(parts.encode()).hexdigest()
 
 
 def load_segmenter(folder: Path) -> Segmenter:

@@ -103,11 +103,10 @@ class Translator:
 
     def __init__(self, folder: str | Path, device: str = "auto") -> None:
         folder = Path(folder)
-        check_files(folder)
-        self.settings = json.loads((folder / "nmt.json").read_text(encoding="utf-8"))
+        self.settings = read_settings(folder)
         kind = self.settings["segmentation"]["kind"]
         self.segmenter = SEGMENTERS[kind](folder, self.settings)
-        self.engine = ctranslate2.Translator(str(folder), device=device)
+        self.engine = ctranslate2.Translator(str(folder / "ctranslate2"), device=device)
         self.most = self.settings["usual_line"].get("sentences")  # of a part; None = not known
         self.abbreviations = self.settings["usual_line"].get("abbreviations", {})
 
@@ -124,7 +123,7 @@ class Translator:
         Args:
             tag: what goes before the pieces of a sentence, such as <bt>; None = the tag that all
                 training data had, if it was one, else nothing.
-            src: language of the line, for the rules of the tokenizer; None = ``src`` of nmt.json.
+            src: language of the line, for the rules of the tokenizer; None = ``src`` of model.json.
             split: auto = a line with more sentences than usual in the training data is translated
                 in parts; line = as a whole.
             tgt_tag: what the translation begins with in the model; the text does not show it. None
@@ -203,34 +202,49 @@ class Translator:
         return tag, tgt_tag
 
 
-def check_files(folder: Path) -> None:
-    """Raise ValueError if a file of the folder is not the one that was exported.
+def read_settings(folder: Path) -> dict:
+    """Read model.json and translate.json.
 
-    SHA256SUMS has the hash of each file. Delete it to use a file that you edited.
+    Raises:
+        ValueError: a file of the folder is not the one that was exported. To use a model.json that
+            you edited, delete its key sha256.
     """
-    sums = folder / "SHA256SUMS"
-    if not sums.exists():
-        return
-    for line in sums.read_text(encoding="utf-8").splitlines():
-        digest, _, name = line.partition("  ")
-        path = folder / name
-        if not path.is_file():
-            raise ValueError(f"{path} is missing, or is not a file; copy the folder again")
-        if hashlib.sha256(path.read_bytes()).hexdigest() != digest:
-            raise ValueError(
-                f"{path} is damaged or edited: its SHA-256 is not the one in SHA256SUMS; copy the "
-                "folder again, or delete SHA256SUMS to use a file that you edited"
-            )
+    manifest = folder / "ctranslate2" / "manifest.json"
+    model, engine = (read_json(path) for path in (folder / "model.json", manifest))
+    digest = model.pop("sha256", None)
+    content = json.dumps(model, sort_keys=True).encode()
+    if digest not in (None, hashlib.sha256(content).hexdigest()):
+        raise ValueError(
+            f"{folder / 'model.json'} is damaged or edited: copy the folder again, or delete the "
+            "key sha256 to use a file that you edited"
+        )
+    for place, files in ((folder, model["files"]), (manifest.parent, engine["files"])):
+        for name, entry in files.items():
+            path = place / name
+            if not path.is_file():
+                raise ValueError(f"{path} is missing, or is not a file; copy the folder again")
+            if hashlib.sha256(path.read_bytes()).hexdigest() != entry["sha256"]:
+                raise ValueError(f"{path} is damaged or edited; copy the folder again")
+    return {**model, **read_json(folder / "translate.json")}
+
+
+def read_json(path: Path) -> dict:
+    """Read a JSON file."""
+    try:
+        return json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise ValueError(f"{path} is missing or damaged; copy the folder again") from error
 
 
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0], allow_abbrev=False)
-    parser.add_argument("--tag", help="tag before each source, one of those in nmt.json")
+    parser.add_argument("--tag", help="tag before each source, one of those in translate.json")
     parser.add_argument(
-        "--tgt-tag", help="tag that translations begin with in the model, one of those in nmt.json"
+        "--tgt-tag",
+        help="tag that translations begin with in the model, one of those in translate.json",
     )
     parser.add_argument(
-        "--src-lang", help="source language, one of those in nmt.json", metavar="LANG"
+        "--src-lang", help="source language, one of those in translate.json", metavar="LANG"
     )
     parser.add_argument(
         "--split",

@@ -28,9 +28,8 @@ def test_a_converted_model_gets_a_script_and_loses_the_others(family: str, tmp_p
     options = ["--src-lang", src, "--tgt-lang", tgt] if src else []
     parent = tmp_path / "parent"
     assert convert([str(tmp_path / "model"), "-o", str(parent), *options]) == 0
-    theirs = yaml.safe_load((parent / "config.yaml").read_text())
-    entry = theirs["data"]["train"][0]
-    entry = entry if isinstance(entry, dict) else {}
+    theirs = json.loads((parent / "model.json").read_text())
+    entry = theirs["directions"][0]
     sources = folders.lines(7, NEW, 60)
     targets = folders.lines(8, (folders.SCRIPTS[0],), 60)
     for side, text in (("ka", sources), (theirs["tgt"], targets)):
@@ -66,7 +65,7 @@ def test_a_converted_model_gets_a_script_and_loses_the_others(family: str, tmp_p
     assert 20 < record["new_pieces"] <= (120 if family == "marian" else 60)
     assert record["types"][1] < record["types"][0] + record["new_pieces"]
     assert record["training_text"]["unknown"][1] == 0
-    vocab, segmenter = Vocab.load(run), load_segmenter(run)
+    vocab, segmenter = Vocab.load(run / "model"), load_segmenter(run / "model")
     assert UNK not in vocab.ids(piece for line in sources for piece in segmenter.encode(line, "ka"))
     old, parent_segmenter = Vocab.load(parent), load_segmenter(parent)
     for line in folders.lines(9):

@@ -18,12 +18,10 @@ from nmt.apps.convert.convert import choose_languages
 from nmt.apps.convert.families import family_of
 from nmt.apps.convert.folder import HubFolder
 from nmt.apps.convert.languages import match_language
-from nmt.config.load import stored_recipe
+from nmt.config.entries import Direction
 from nmt.decoding.translator import Translator
 from nmt.errors import UserError
-from nmt.run.folder import RunFolder
-from nmt.run.origin import read_origin
-from nmt.session import TrainingResult
+from nmt.store.model import WEIGHTS, Model
 from tests.apps.convert import folders
 
 pytest.importorskip("transformers")
@@ -344,10 +342,7 @@ def test_all_forms_of_weights_give_the_same_model(
         folders.write_json(folder / f"{base}.index.json", {"weight_map": weight_map})
     assert main([str(folder), "-o", str(folder.parent / "run")]) == 0
     assert main([str(originals["marian"]), "-o", str(folder.parent / "other")]) == 0
-    weights = [
-        load_file(folder.parent / run / "checkpoints" / "u000000" / MODEL)
-        for run in ("run", "other")
-    ]
+    weights = [load_file(folder.parent / run / WEIGHTS) for run in ("run", "other")]
     for name, tensor in weights[1].items():
         assert weights[0][name].dtype == torch.float32
         assert torch.equal(weights[0][name], tensor.half().float())
@@ -458,7 +453,7 @@ def test_a_path_is_not_the_source(stated: Any, source: str, copy: Copy) -> None:
     folder = copy("marian")
     edit(folder / "config.json", _name_or_path=stated)
     assert main([str(folder), "-o", str(folder.parent / "run")]) == 0
-    origin = read_origin(RunFolder(folder.parent / "run"))
+    origin = Model.open(folder.parent / "run").about.origin
     assert origin is not None
     assert origin.source == source
 
@@ -534,7 +529,7 @@ def test_a_language_that_is_unknown_or_one_of_several_is_an_error(wanted: str) -
     assert error.value.at == "--src-lang"
 
 
-def test_an_existing_folder_is_replaced_only_if_it_is_a_converted_run(
+def test_an_existing_folder_is_replaced_only_if_it_is_a_model(
     originals: dict[str, Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     output = tmp_path / "run"
@@ -543,12 +538,12 @@ def test_an_existing_folder_is_replaced_only_if_it_is_a_converted_run(
     assert main(command) == 2
     assert "--force" in capsys.readouterr().err
     assert main([*command, "--force"]) == 0
-    (output / "converted.json").unlink()
+    (output / "model.json").unlink()
     assert main([*command, "--force"]) == 2
     assert (output / "vocab.txt").exists()
 
 
-def test_a_run_has_the_source_the_license_and_the_direction(
+def test_a_model_has_the_source_the_license_and_the_direction(
     copy: Copy, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     folder = copy("nllb")
@@ -556,21 +551,17 @@ def test_a_run_has_the_source_the_license_and_the_direction(
     edit(folder / "config.json", _name_or_path="facebook/nllb-200-distilled-600M")
     assert main([str(folder), "-o", str(tmp_path / "run"), *EN_SW]) == 0
     assert "cc-by-nc-4.0" in capsys.readouterr().err
-    origin = read_origin(RunFolder(tmp_path / "run"))
+    about = Model.open(tmp_path / "run").about
+    origin = about.origin
     assert origin is not None
-    assert origin.source == "facebook/nllb-200-distilled-600M"
+    assert origin.source == about.name == "facebook/nllb-200-distilled-600M"
     assert (origin.family, origin.license) == ("NLLB-200", "cc-by-nc-4.0")
     assert MODEL in origin.files
-    stored = TrainingResult.read(tmp_path / "run")
-    assert (stored.dev, stored.test) == (None, {})
-    run = RunFolder(tmp_path / "run")
-    recipe = stored_recipe(run.config_text(), "config.yaml")
-    (entry,) = recipe.data.train
-    assert (entry.tag, entry.tgt_tag) == ("<eng_Latn>", "<swh_Latn>")
-    assert (recipe.src, recipe.tgt, recipe.data.normalize) == ("en", "sw", "none")
+    assert about.directions == [Direction("en", "sw", "<eng_Latn>", "<swh_Latn>")]
+    assert (about.src, about.tgt, about.data.normalize) == ("en", "sw", "none")
     named = ["--source", "x/y", "--license", "mit"]
     assert main([str(folder), "-o", str(tmp_path / "two"), *EN_SW, *named]) == 0
-    origin = read_origin(RunFolder(tmp_path / "two"))
+    origin = Model.open(tmp_path / "two").about.origin
     assert origin is not None
     assert origin.describe() == "x/y (NLLB-200; license: mit)"
 
@@ -596,7 +587,7 @@ def test_language_tokens_with_rows_and_in_a_list_are_the_same(
     decoder = {str(row): {"content": token} for token, row in added.items()}
     edit(folder / "tokenizer_config.json", added_tokens_decoder=decoder)
     assert main([str(folder), "-o", str(tmp_path / "decoder"), *EN_SW]) == 0
-    files = [load_file(tmp_path / run / "checkpoints" / "u000000" / MODEL) for run in runs]
+    files = [load_file(tmp_path / run / WEIGHTS) for run in runs]
     rows = []
     for run, file in zip(runs, files, strict=True):
         vocab = Translator.load(tmp_path / run, "cpu").codec.vocab

@@ -18,6 +18,7 @@ from nmt.data.text import is_blank
 from nmt.data.vocab import EOS, SPECIALS, UNK, Vocab, tag_piece
 from nmt.decoding.translator import Translator
 from nmt.export.folder import export as export_ctranslate2
+from nmt.store.model import Model
 from tests.apps.convert import folders
 from tests.model_cases import batch_of
 
@@ -333,8 +334,8 @@ def test_an_export_for_ctranslate2_translates_as_its_own_conversion(case: Case) 
     ctranslate2 = pytest.importorskip("ctranslate2")
     converter = ctranslate2.converters.TransformersConverter(str(case.path / "hub"))
     theirs = ctranslate2.Translator(converter.convert(str(case.path / "theirs"), force=True))
-    export_ctranslate2(case.ours, case.path / "ours", force=True)
-    ours = ctranslate2.Translator(str(case.path / "ours"))
+    export_ctranslate2(Model.open(case.path / "run"), case.path / "ours", force=True)
+    ours = ctranslate2.Translator(str(case.path / "ours" / "ctranslate2"))
     lines = folders.lines(3)[:100]
     codec = case.ours.codec
     known = [_display(codec.vocab, codec.source_pieces(line)) for line in lines]

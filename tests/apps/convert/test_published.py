@@ -8,8 +8,7 @@ import pytest
 
 from nmt.apps.convert.command import main
 from nmt.decoding.translator import Translator
-from nmt.run.folder import RunFolder
-from nmt.run.origin import read_origin
+from nmt.store.model import Model
 from tests.apps.convert import folders, published
 from tests.apps.convert.test_parity import (
     Case,
@@ -29,7 +28,7 @@ def test_a_published_model_is_converted(name: str, tmp_path: Path) -> None:
     options = ("--src-lang", layout.src, "--tgt-lang", layout.tgt)
     given = [word for i in (0, 2) if options[i + 1] for word in options[i : i + 2]]
     assert main([str(folder), "-o", str(run), *given]) == 0
-    origin = read_origin(RunFolder(run))
+    origin = Model.open(run).about.origin
     assert origin is not None
     assert origin.license == layout.license
     # others state no name of the hub

@@ -13,8 +13,8 @@ from nmt.apps.convert.command import main as convert
 from nmt.cli.export import main as export
 from nmt.cli.train import main as train
 from nmt.data.vocab import EOS, SPECIALS, UNK, Vocab
-from nmt.run.checkpoint import load_checkpoint
-from nmt.run.folder import RunFolder
+from nmt.store.model import Model
+from nmt.store.tensors import read_weights
 from tests.toy import toy_corpus, toy_recipe
 
 MARIAN: dict[str, Any] = {
@@ -31,10 +31,11 @@ MARIAN: dict[str, Any] = {
 
 def by_piece(run: Path) -> dict[str, torch.Tensor]:
     """Return the final weights, with the rows of EOS, UNK and the pieces in order of their text."""
-    vocab = Vocab.load(run)
+    model = Model.open(run)
+    vocab = model.vocab
     pieces = vocab.pieces(range(len(SPECIALS), len(vocab)))
     order = [EOS, UNK, *vocab.ids(sorted(pieces))]
-    weights = load_checkpoint(RunFolder.open(run), "latest").model
+    weights = read_weights(model)
     rows = {name: weights[name][order] for name in ("embed.weight", "out_bias")}
     return {**weights, **rows}
 

@@ -1,4 +1,4 @@
-"""What commands do with a converted run: translate, report, export, train from it."""
+"""What commands do with a converted model: translate, export, train from it."""
 
 from __future__ import annotations
 
@@ -17,11 +17,9 @@ import yaml
 
 import nmt
 from nmt.apps.convert.command import main as convert
-from nmt.apps.report.command import main as report
 from nmt.cli.export import main as export
 from nmt.cli.translate import main as translate
-from nmt.run.folder import RunFolder
-from nmt.run.origin import read_origin
+from nmt.store.model import Model
 from tests.apps.convert import folders
 from tests.test_pages import blocks
 
@@ -65,7 +63,7 @@ def test_the_commands_of_the_page(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
 
 @pytest.fixture(scope="module")
 def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A run of MarianMT."""
+    """A model of MarianMT."""
     root = tmp_path_factory.mktemp("use")
     folders.marian(root / "hub")
     (root / "hub" / "README.md").write_text("---\nlicense: apache-2.0\n---\n")
@@ -75,18 +73,14 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.mark.slow
-def test_commands_translate_and_report(
-    run: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
+def test_commands_translate(
+    run: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(f"{ODD}\n\n".encode())))
     assert translate([str(run)]) == 0
     (expected,) = nmt.Translator.load(run).translate([ODD])
     assert expected
     assert capsys.readouterr().out == f"{expected}\n\n"
-    assert report([str(run), "-o", str(tmp_path / "report.html")]) == 0
-    page = (tmp_path / "report.html").read_text()
-    assert "Helsinki-NLP/opus-mt-en-fr (MarianMT (OPUS-MT); license: apache-2.0)" in page
-    assert "converted" in page
 
 
 @pytest.mark.slow
@@ -110,7 +104,9 @@ def test_an_export_segments_as_the_run_and_names_the_license(run: Path, tmp_path
 
 
 def _counts(run: Path) -> dict[str, tuple[int, int]]:
-    rows = (line.split("\t") for line in (run / "vocab.txt").read_text().splitlines())
+    rows = (
+        line.split("\t") for line in (Model.open(run).path / "vocab.txt").read_text().splitlines()
+    )
     return {piece: (int(src), int(tgt)) for piece, src, tgt in rows}
 
 
@@ -121,7 +117,7 @@ def test_a_child_starts_from_all_weights_and_keeps_the_license(run: Path, tmp_pa
     for split, part in (("train", lines[:100]), ("dev", lines[100:110])):
         for lang in ("en", "fr"):
             (tmp_path / f"{split}.{lang}").write_text("\n".join(part) + "\n")
-    parent = nmt.load_recipe(run / "config.yaml")
+    parent = Model.open(run).about
     values = {
         "src": "en",
         "tgt": "fr",
@@ -132,7 +128,7 @@ def test_a_child_starts_from_all_weights_and_keeps_the_license(run: Path, tmp_pa
             "train": str(tmp_path / "train"), "dev": str(tmp_path / "dev"), "checks": "off",
         },
         "segment": {"kind": "sentencepiece"},
-        "model": {key: getattr(parent.model, key) for key in parent.model.model_fields_set},
+        "model": parent.model.model_dump(exclude_none=True),
         "init": {"from": str(run), "vocab": "parent"},
         "schedule": {"kind": "constant", "lr": 1e-6},
         "train": {"validate_every": 1, "max_validations": 1},
@@ -141,7 +137,7 @@ def test_a_child_starts_from_all_weights_and_keeps_the_license(run: Path, tmp_pa
     record = json.loads((result.run / "init.json").read_text())
     assert not record["fresh"]
     assert not record["not_taken"]
-    assert read_origin(RunFolder(result.run)) == read_origin(RunFolder(run))
+    assert Model.open(result.run).about.origin == parent.origin
     models = [nmt.Translator.load(path) for path in (run, result.run)]
     before, after = (_counts(path) for path in (run, result.run))
     for side, segment in enumerate((models[0].codec.source_pieces, models[0].codec.target_pieces)):

@@ -19,7 +19,7 @@ from nmt.data.prepare import prepare
 from nmt.decoding.codec import Translation
 from nmt.model.config import ModelConfig
 from nmt.model.transformer import Transformer
-from nmt.run.folder import RunFolder
+from nmt.store.folder import RunFolder
 from nmt.training.translation import Translation as TranslationTask
 from tests.scoring.runs import make_run, write_lines
 from tests.scoring.texts import hypothesis, reference

@@ -22,8 +22,8 @@ from nmt.apps.report.outputs import Outputs, text_direction
 from nmt.apps.report.page import _title, relative_paths, render
 from nmt.apps.report.runs import read_runs
 from nmt.cli import train
-from nmt.run.folder import RunFolder
-from nmt.run.results import read_summary, write_summary
+from nmt.store.folder import RunFolder
+from nmt.store.results import read_summary, write_summary
 from tests import final_reports
 from tests.apps.report.conftest import HEBREW, HOSTILE
 from tests.apps.report.page import Page
@@ -485,7 +485,7 @@ def test_a_run_in_progress(folder, tmp_path):
     scores = written(run, tmp_path / "page.html").section("scores").text
     assert re.search(r"Dev BLEU 0\.00", scores)
     metrics.unlink()
-    (run / "best").unlink()
+    shutil.rmtree(run / "model")
     page = written(run, tmp_path / "page.html")
     assert "Nothing is logged yet." in page.section("curves").text
     assert "No scores yet." in page.section("scores").text
@@ -496,7 +496,7 @@ def test_counts_and_perplexity_of_an_average_are_its_own(folder, tmp_path):
     run = tmp_path / "run"
     keys = ["data.test=none", "train.average=2", "schedule.lr=2e-6"]  # all BLEU scores are equal
     assert train.main([str(folder / "toy.yaml"), f"out={run}", *keys]) == 0
-    assert (run / "best").read_text().split()[0] == "u000012-avg2"
+    assert RunFolder(run).best() == "u000012-avg2"
     metrics = run / "metrics.jsonl"
     *others, average = map(json.loads, metrics.read_text().splitlines())
     assert average["kind"] == "average"

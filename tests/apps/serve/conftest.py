@@ -15,7 +15,7 @@ from nmt.apps.serve.limits import Limits
 from nmt.decoding.translator import Translator
 from tests.apps.serve.process import Process
 from tests.decoding.untrained import untrained
-from tests.export.cases import run_folder
+from tests.export.cases import model_folder
 
 KEY = "0123456789abcdef"
 LOCAL, ELSEWHERE = "http://localhost:8000", "http://nmt.example.org"
@@ -30,7 +30,7 @@ def both_ways() -> dict[str, tuple[Translator, str]]:
     """Return a model from Galician to English, and one that calls itself the reverse of it."""
     reverse = untrained(5)
     reverse.codec.src, reverse.codec.tgt = "en", "gl"
-    return {"gl-en": (untrained(), "torch"), "en-gl": (reverse, "torch")}
+    return {"gl-en": untrained(), "en-gl": reverse}
 
 
 @pytest.fixture
@@ -40,7 +40,7 @@ def make() -> Iterator[Make]:
     services: list[Service] = []
 
     def start(models: Any = None, limits: Limits = LIMITS, **settings: Any) -> tuple[Service, Any]:
-        service = Service(models or {"one": (untrained(), "torch")}, limits, **settings)
+        service = Service(models or {"one": untrained()}, limits, **settings)
         services.append(service)
         # with a key, any host name is allowed
         host = ELSEWHERE if settings.get("key") else LOCAL
@@ -54,7 +54,7 @@ def make() -> Iterator[Make]:
 @pytest.fixture
 def served(make: Make) -> tuple[Service, Any]:
     """A service of two models, ``one`` and ``two``, and a client of it."""
-    return make({"one": (untrained(), "torch"), "two": (untrained(seed=5), "torch")})
+    return make({"one": untrained(), "two": untrained(seed=5)})
 
 
 @pytest.fixture
@@ -77,7 +77,7 @@ def problem(answer: Any) -> tuple[int, str]:
 
 @pytest.fixture(scope="module")
 def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return run_folder(untrained(), tmp_path_factory.mktemp("serve") / "run")
+    return model_folder(untrained(), tmp_path_factory.mktemp("serve") / "run")
 
 
 @pytest.fixture

@@ -20,7 +20,7 @@ import tests.apps.serve.conftest  # noqa: F401, skips without the extra
 from nmt.apps.serve.server import SECONDS_TO_SEND_HEADERS
 from tests.apps.serve.process import SECONDS, Process
 from tests.decoding.untrained import LINES, untrained
-from tests.export.cases import made, run_folder
+from tests.export.cases import made, model_folder
 
 pytestmark = [
     pytest.mark.slow,
@@ -35,7 +35,7 @@ LARGE: dict[str, Any] = {"beam": 16, "n_best": 16, "token_scores": True, "align"
 def endless(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A model that never ends a sentence: each line has a thousand positions."""
     translator = untrained(eos_bias=-20.0, max_len_offset=1000)
-    return run_folder(translator, tmp_path_factory.mktemp("endless") / "endless")
+    return model_folder(translator, tmp_path_factory.mktemp("endless") / "endless")
 
 
 @pytest.fixture
@@ -190,7 +190,7 @@ def test_memory_is_bounded_over_thousands_of_requests(
     limit of 1,024 products instead of 128, each thousand adds 60 to 140 MB.
     """
     model = made(dim=192, ffn_dim=768, enc_layers=3, dec_layers=3)
-    process = start(run_folder(model, tmp_path / "run"))
+    process = start(model_folder(model, tmp_path / "run"))
     words = " ".join(LINES).split()
 
     def client(number: int, requests: int) -> None:

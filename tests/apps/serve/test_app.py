@@ -250,11 +250,11 @@ def test_a_search_ends_when_its_request_times_out(
     service, client = make(limits=dataclasses.replace(LIMITS, seconds=0.3))
     advance = DecodeState.advance
 
-    def slow(self: DecodeState, tokens: Any, rows: Any) -> Any:
+    def slow(self: DecodeState, tokens: Any) -> Any:
         if len(tokens) == 4:  # the first request
             time.sleep(0.1)
-            return advance(self, tokens, rows) * 0  # it never ends by itself
-        return advance(self, tokens, rows)
+            return advance(self, tokens) * 0  # it never ends by itself
+        return advance(self, tokens)
 
     monkeypatch.setattr(DecodeState, "advance", slow)
     body = {"text": ["a"] * 4, "max_len_offset": 200}
@@ -357,7 +357,10 @@ def test_without_a_key_only_this_machine_is_answered(client: Any, host: str, sta
 def test_models_and_limits_are_described(client):
     answer = client.get("/models").json()
     assert [model["name"] for model in answer["models"]] == ["one", "two"]
-    assert answer["models"][0] | {"src": "gl", "tgt": "en", "align": True} == answer["models"][0]
+    assert (
+        answer["models"][0] | {"src": "gl", "tgt": "en", "engine": "torch", "why_torch": ""}
+        == answer["models"][0]
+    )
     assert answer["limits"] == dataclasses.asdict(LIMITS)
     assert problem(client.get("/translate")) == (405, "wrong_method")
     assert problem(client.get("/nothing")) == (404, "no_such_path")

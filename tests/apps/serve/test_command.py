@@ -18,13 +18,12 @@ from nmt.apps.serve import command as serve
 from nmt.apps.serve.command import KEY_VARIABLE, model_names
 from nmt.apps.serve.guard import is_loopback
 from nmt.apps.serve.server import listen
+from nmt.decoding.translator import Translator
 from nmt.errors import UserError
-from nmt.export.engines import load_exported
-from nmt.export.folder import export
 from tests.apps.serve.conftest import KEY
 from tests.apps.serve.process import SECONDS, Process
 from tests.decoding.untrained import untrained
-from tests.export.cases import run_folder
+from tests.export.cases import exported, model_folder
 
 ROOT = Path(__file__).parents[3]
 ARABIC = "\u0645\u0631\u062d\u0628\u0627"
@@ -97,11 +96,11 @@ def test_missing_packages_are_named(
 
 
 def test_names_of_models_are_different(run: Path, tmp_path: Path) -> None:
-    (run / "ctranslate2").mkdir(exist_ok=True)
-    (run / "ctranslate2/nmt.json").touch()
-    other = tmp_path / "run"
-    folders = [str(run), str(run / "ctranslate2"), str(other)]
-    assert list(model_names(folders)) == ["run", "run/ctranslate2", "run-2"]
+    other, trained = tmp_path / "run", tmp_path / "trained"
+    trained.mkdir()
+    (trained / "config.yaml").touch()
+    folders = [str(run), str(trained / "model"), str(other)]
+    assert list(model_names(folders)) == ["run", "trained/model", "run-2"]
 
 
 def test_a_glossary_is_for_one_pair_of_languages(
@@ -112,7 +111,7 @@ def test_a_glossary_is_for_one_pair_of_languages(
     assert f"{terms}:1: 4 columns" in refused("--glossary", str(terms))
     terms.write_text("pan\tloaf\n", encoding="utf-8")
     other.codec.src = "pt"
-    folder = str(run_folder(other, tmp_path / "pt"))
+    folder = str(model_folder(other, tmp_path / "pt"))
     error = refused(folder, "--glossary", str(terms), "--port", "0")
     assert "--glossary: a glossary is for one source and one target language" in error
     assert "gl-en, pt-en" in error
@@ -168,13 +167,13 @@ def test_an_exported_folder_is_served_without_torch_until_ctrl_c(
     start: Callable[..., Process], tmp_path: Path
 ) -> None:
     pytest.importorskip("ctranslate2")
-    export(untrained(), tmp_path / "model")
+    exported(untrained(), tmp_path / "model")
     server = start(tmp_path / "model", **{KEY_VARIABLE: KEY})
     assert server.send("o can").getresponse().status == 401
     with_key = {"X-API-Key": KEY}
     answer = server.send("o can", headers=with_key).getresponse()
     (line,) = json.loads(answer.read())["lines"]
-    expected = load_exported(tmp_path / "model", "cpu").translate(["o can"])
+    expected = Translator.load(tmp_path / "model", "cpu").translate(["o can"])
     assert [one["text"] for one in line["translations"]] == expected
     # the client has the answer a moment before the server stops counting the request
     deadline = time.monotonic() + SECONDS

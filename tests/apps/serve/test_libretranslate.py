@@ -74,7 +74,7 @@ def test_a_model_of_several_languages_gets_its_options(make: Make) -> None:
     translator = untrained()
     translator.codec.vocab.tgt_tags[:] = []
     translator.info = dataclasses.replace(translator.info, sources=["gl", "pt"])
-    service, client = make({"one": (translator, "torch")})
+    service, client = make({"one": translator})
     assert service.models["one"].directions() == {
         ("gl", "en"): {"src": "gl"}, ("pt", "en"): {"src": "pt"}
     }  # fmt: skip

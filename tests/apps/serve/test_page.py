@@ -130,7 +130,7 @@ def without_errors(page: Page) -> Iterator[Page]:
 @pytest.fixture
 def page(driver: Any) -> Iterator[Page]:
     """Two models."""
-    models = {"one": (untrained(), "torch"), "two": (untrained(5), "torch")}
+    models = {"one": untrained(), "two": untrained(5)}
     with opened(driver, Service(models, LIMITS)) as page:
         yield from without_errors(page)
 
@@ -408,7 +408,7 @@ def test_a_line_over_the_limit_is_translated_in_parts(page: Page) -> None:
 def test_the_language_of_a_tag_is_chosen_by_its_name(driver: Any) -> None:
     translator = untrained(tgt_tags=["<es>", "<formal>"])
     translator.codec.tag_targets = {"<es>": "es"}
-    with opened(driver, Service({"one": (translator, "torch")}, LIMITS)) as page:
+    with opened(driver, Service({"one": translator}, LIMITS)) as page:
         page.until(lambda: page.all(".box"))
         assert page.texts(".target option") == [
             language_name("en"), language_name("es"), f"{language_name('en')} <formal>"
@@ -434,7 +434,7 @@ def test_a_service_without_a_reverse_model_and_corrections_offers_neither(page):
 
 
 def test_a_key_is_asked_for_and_kept_in_this_tab_only(driver: Any) -> None:
-    with opened(driver, Service({"one": (untrained(), "torch")}, LIMITS, KEY)) as page:
+    with opened(driver, Service({"one": untrained()}, LIMITS, KEY)) as page:
         page.until(lambda: page.find("#login").is_displayed())
         page.find("#key").send_keys(KEY, webdriver.Keys.ENTER)
         page.until(lambda: page.all(".box"))

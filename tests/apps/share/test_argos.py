@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import dataclasses
 import importlib
 import json
 import zipfile
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -16,7 +14,8 @@ from nmt.cli.export import main
 from nmt.config.recipe import FastBpeConfig, SentencePieceConfig
 from nmt.decoding.translator import Translator
 from tests.decoding.untrained import LINES, learned, untrained
-from tests.export.cases import made, pairs, run_folder
+from tests.export.cases import made, model_folder, pairs
+from tests.run_cases import edit_model
 
 ctranslate2 = pytest.importorskip("ctranslate2", reason="the extra ctranslate2 is not installed")
 
@@ -28,7 +27,7 @@ def translator() -> Translator:
 
 @pytest.fixture
 def run(translator: Translator, tmp_path: Path) -> Path:
-    return run_folder(translator, tmp_path / "run")
+    return model_folder(translator, tmp_path / "run")
 
 
 def expected(translator: Translator, model: Path) -> list[str]:
@@ -113,30 +112,23 @@ def test_a_file_is_replaced_only_with_force_and_has_the_ending(run, tmp_path, ca
 @pytest.mark.parametrize(
     ("segment", "tokenized", "tags", "message"),
     [
-        (FastBpeConfig(merges=50), False, {}, "this run has fastbpe"),
+        (FastBpeConfig(merges=50), False, {}, "this model has fastbpe"),
         (SentencePieceConfig(vocab_size=200), True, {}, "sentencepiece of tokenized text"),
-        (SentencePieceConfig(vocab_size=200), False, {"always_tagged": True}, "cannot put a tag"),
+        (SentencePieceConfig(vocab_size=200), False, {"tag": "<a>"}, "cannot put a tag"),
         (
             SentencePieceConfig(vocab_size=200),
             False,
-            {"tgt_tag_required": True},
+            {"tgt_tag": "<a>"},
             "cannot put a tag",
         ),
     ],
 )
 def test_what_argos_translate_cannot_prepare_is_refused_with_a_way_out(
-    segment, tokenized, tags, message, tmp_path, capsys, monkeypatch
+    segment, tokenized, tags, message, tmp_path, capsys
 ):
-    run = run_folder(made(words=learned(segment, pairs(), tokenized)), tmp_path / "run")
-    if tags:
-        load = Translator.load.__func__  # type: ignore[attr-defined]
-
-        def tagged(cls: Any, *args: Any) -> Translator:
-            translator = load(cls, *args)
-            translator.info = dataclasses.replace(translator.info, **tags)
-            return translator
-
-        monkeypatch.setattr(Translator, "load", classmethod(tagged))
+    run = model_folder(made(words=learned(segment, pairs(), tokenized)), tmp_path / "run")
+    direction = {"src": "gl", "tgt": "en", "tag": None, "tgt_tag": None}
+    edit_model(run, directions=[direction | tags])
     assert main([str(run), "--format", "argos"]) == 2
     error = capsys.readouterr().err
     assert message in error

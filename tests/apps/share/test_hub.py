@@ -18,9 +18,8 @@ from nmt.cli import train, translate
 from nmt.data.text import find_side
 from nmt.decoding.translator import Translator
 from nmt.errors import UserError
-from nmt.export.engines import load_translator
-from nmt.run.folder import RunFolder
-from nmt.run.results import read_summary
+from nmt.store.folder import RunFolder
+from nmt.store.results import read_summary
 from tests.toy import lines_of_digits, toy_corpus, toy_recipe
 
 pytest.importorskip("ctranslate2")
@@ -89,7 +88,7 @@ def test_the_example_of_the_card_prints_what_the_card_says(hub):
     )
     assert ran.stdout == shown
     assert len(shown.splitlines()) == 2
-    lines = load_translator(hub).translate(["1 2 3", "7"])
+    lines = Translator.load(hub).translate(["1 2 3", "7"])
     assert shown == "".join(f"{line}\n" for line in lines)
 
 
@@ -110,7 +109,7 @@ def test_the_example_has_the_tag_that_the_dev_set_has(tmp_path, monkeypatch):
     changes = {"data": sets, "train": {"max_validations": 1}}
     assert train.main([str(toy_recipe(tmp_path, changes))]) == 0
     code, text = example_and_text(tmp_path, monkeypatch)
-    assert 'print(translator.translate(line, "<2en>"))\n' in code
+    assert 'print(translator.translate(line, tag="<2en>"))\n' in code
     assert code.rstrip() in text
     assert '`nmt-translate DIR --tag "<2en>" < input.txt`' in text
 
@@ -123,12 +122,12 @@ def test_the_example_and_the_command_have_the_source_language_of_the_dev_set(tmp
     assert train.main([str(toy_recipe(tmp_path, {"data": data}))]) == 0
     code, text = example_and_text(tmp_path, monkeypatch)
     assert 'print(translator.translate(line, src="it"))\n' in code
-    assert "`nmt-translate DIR --src-lang it < input.txt`" in text
+    assert '`nmt-translate DIR --src-lang "it" < input.txt`' in text
 
 
 def test_commands_and_library_read_the_folder(trained, hub, monkeypatch, capsys):
     lines = lines_of_digits(20, seed=9)
-    loaded = load_translator(hub)
+    loaded = Translator.load(hub)
     assert loaded.engine.name == "ctranslate2"
     found = loaded.translate(lines, beam=1)
     assert found == Translator.load(trained, "cpu").translate(lines, beam=1)
@@ -137,24 +136,23 @@ def test_commands_and_library_read_the_folder(trained, hub, monkeypatch, capsys)
     capsys.readouterr()
     assert translate.main([str(hub), "--beam", "1"]) == 0
     assert capsys.readouterr().out.splitlines() == found
-    for given_runs, options in (([hub, trained], {}), (hub, {"precision": "bf16"})):
-        with pytest.raises(UserError, match="CTranslate2"):
-            load_translator(given_runs, **options)
+    with pytest.raises(UserError, match="no weights for torch"):
+        Translator.load([hub, trained])
+    with pytest.raises(UserError, match="CTranslate2"):
+        Translator.load(hub, precision="bf16")
 
 
 def test_an_export_is_not_searched_by_torch(hub, capsys):
     assert translate.main([str(hub), "--engine", "torch"]) == 2
-    assert "an exported folder has no weights for torch" in capsys.readouterr().err
-    with pytest.raises(UserError, match="an exported folder has no weights for torch"):
-        load_translator(hub, engine="torch")
-    assert load_translator(hub, engine="ctranslate2").engine.name == "ctranslate2"
-    with pytest.raises(UserError, match="an exported folder, not a run folder"):
-        Translator.load(hub)
+    assert "no weights for torch" in capsys.readouterr().err
+    with pytest.raises(UserError, match="no weights for torch"):
+        Translator.load(hub, engine="torch")
+    assert Translator.load(hub, engine="ctranslate2").engine.name == "ctranslate2"
 
 
 def test_the_folder_is_complete_and_the_advice_on_it_fits_the_option(trained, hub, capsys):
     names = {path.name for path in hub.iterdir()}
-    assert {"README.md", "USAGE.md", ".gitattributes", "model.bin", "nmt.json"} <= names
+    assert {"README.md", "USAGE.md", ".gitattributes", "ctranslate2", "model.json"} <= names
     assert "__pycache__" not in names
     assert "*.bin filter=lfs" in (hub / ".gitattributes").read_text()
     assert command.main([str(trained), "--hub", str(hub)]) == 2
@@ -220,7 +218,6 @@ def test_the_card_has_the_warnings_about_the_corpus_without_its_lines(trained, t
         (["--license", "mit"], "--license is only for the model card of --hub"),
         (["--example", "x"], "--example is only for the model card of --hub"),
         (["--hub", "h", "--output", "o"], "leave out --output"),
-        (["--hub", "h", "--checkpoint", "latest"], "--hub writes the best checkpoint"),
     ],
 )
 def test_wrong_options_are_explained(trained, capsys, argv, message):

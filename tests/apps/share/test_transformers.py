@@ -14,7 +14,7 @@ from nmt.config.recipe import SentencePieceConfig
 from nmt.data.segmenters import Segmenter
 from nmt.data.vocab import BOS, EOS, Vocab
 from tests.decoding.untrained import learned
-from tests.export.cases import made, pairs, run_folder
+from tests.export.cases import made, model_folder, pairs
 from tests.model_cases import batch_of, log_probs, short
 
 LINES = [line for line, _ in pairs()[:10]]
@@ -37,7 +37,7 @@ def test_transformers_computes_the_same(keys, words, tmp_path):
     """Ids of text, log-probabilities of given translations, and greedy translations."""
     transformers = pytest.importorskip("transformers")
     translator = made(words=words, norm="layernorm", **keys)
-    run = run_folder(translator, tmp_path / "run")
+    run = model_folder(translator, tmp_path / "run")
     folder = tmp_path / "model"
     assert main([str(run), "--format", "transformers", "--output", str(folder)]) == 0
     tokenizer = transformers.AutoTokenizer.from_pretrained(folder)
@@ -77,7 +77,7 @@ def test_transformers_computes_the_same(keys, words, tmp_path):
 
 
 def test_files_say_how_to_use_them_and_are_replaced_only_with_force(words, tmp_path, capsys):
-    run = run_folder(made(words=words, norm="layernorm"), tmp_path / "run")
+    run = model_folder(made(words=words, norm="layernorm"), tmp_path / "run")
     argv = [str(run), "--format", "transformers"]
     assert main(argv) == 0
     folder = run / "transformers"
@@ -103,7 +103,7 @@ def test_an_error_names_every_key_and_what_fits(tmp_path, capsys):
         "normformer": True, "head_scale": True, "post_attn_norm": True, "ffn_norm": True,
         "qkv_norm": True, "res_scale": "all",
     }  # fmt: skip
-    run = run_folder(made(**keys), tmp_path / "run")
+    run = model_folder(made(**keys), tmp_path / "run")
     assert main([str(run), "--format", "transformers"]) == 2
     found = re.findall(r"^  ([\w.]+): (\S+); fits: (.+)$", capsys.readouterr().err, re.MULTILINE)
     assert found == [

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+import shutil
+from dataclasses import asdict
 from pathlib import Path
 
 import pytest
@@ -10,14 +12,14 @@ import pytest
 from nmt.apps.convert.command import main as convert
 from nmt.apps.suggest import command, finetune, speed
 from nmt.apps.suggest.corpus import CorpusPaths
-from nmt.apps.suggest.finetune import ParentRun
+from nmt.apps.suggest.finetune import ParentModel
 from nmt.apps.suggest.speed import Setting
 from nmt.apps.suggest.text import Expectation
 from nmt.cli import train
 from nmt.config.load import load_recipe
 from nmt.config.recipe import Recipe
-from nmt.run.folder import RunFolder
-from nmt.run.origin import Origin
+from nmt.store.model import Origin
+from tests.run_cases import edit_model
 from tests.toy import toy_corpus, toy_recipe
 from tests.trained import once
 
@@ -102,7 +104,7 @@ def test_tags_and_the_form_of_text_are_those_of_the_parent(corpus, tagged):
     recipe = suggested(corpus, "--parent", tagged)
     (entry,) = recipe.data.train
     assert (entry.tag, entry.tgt_tag, entry.tokenized) == ("<gl>", "<en>", None)
-    assert recipe.default_tags == TAGS
+    assert recipe.directions.default_tags == TAGS
     assert not recipe.data.tokenized
     assert train.main(["mine.yaml", "--dry-run"]) == 0
 
@@ -179,10 +181,10 @@ def paths(src: str, tgt: str) -> CorpusPaths:
 
 
 def test_another_language_on_one_side_is_a_note(tagged):
-    assert ParentRun.open(str(tagged), paths("glg", "eng")).notes == []
-    (source,) = ParentRun.open(str(tagged), paths("pt", "en")).notes
+    assert ParentModel.open(str(tagged), paths("glg", "eng")).notes == []
+    (source,) = ParentModel.open(str(tagged), paths("pt", "en")).notes
     assert "the parent translates gl-en and the corpus is pt-en; tag <gl> of" in source
-    (target,) = ParentRun.open(str(tagged), paths("gl", "fr")).notes
+    (target,) = ParentModel.open(str(tagged), paths("gl", "fr")).notes
     assert "tgt_tag <en> of data.train may be that of another language" in target
 
 
@@ -194,22 +196,24 @@ def test_a_note_is_printed_and_in_the_recipe(corpus, tagged, capsys):
     assert "the parent translates gl-en and the corpus is pt-en" in words()
 
 
-def test_several_tags_are_a_note(tagged, monkeypatch):
-    recipe = RunFolder(tagged).recipe()
-    entries = [{"path": "x", "tag": tag, "tgt_tag": "<en>"} for tag in ("<gl>", "<pt>")]
-    values = recipe.model_dump(by_alias=True)
-    both = Recipe.model_validate({**values, "data": {**values["data"], "train": entries}})
-    monkeypatch.setattr(RunFolder, "recipe", lambda run: both)
-    parent = ParentRun.open(str(tagged), paths("gl", "en"))
+@pytest.fixture
+def model(tagged: Path, tmp_path: Path) -> Path:
+    return Path(shutil.copytree(tagged / "model", tmp_path / "parent"))
+
+
+def test_several_tags_are_a_note(model):
+    pairs = [{"src": "gl", "tgt": "en", "tag": tag, "tgt_tag": "<en>"} for tag in ("<gl>", "<pt>")]
+    edit_model(model, directions=pairs)
+    parent = ParentModel.open(str(model), paths("gl", "en"))
     assert parent.notes == [
         "each corpus of the parent has a tag: add one to data.train (<gl>, <pt>)"
     ]
 
 
-def test_the_license_of_a_converted_parent_is_in_the_recipe(tagged, monkeypatch):
+def test_the_license_of_a_converted_parent_is_in_the_recipe(model):
     origin = Origin("facebook/nllb-200-distilled-600M", "NLLB-200", "cc-by-nc-4.0", {}, "1")
-    monkeypatch.setattr(finetune, "read_origin", lambda run: origin)
-    lines = ParentRun.open(str(tagged), paths("gl", "en")).lines
+    edit_model(model, origin=asdict(origin))
+    lines = ParentModel.open(str(model), paths("gl", "en")).lines
     assert "NLLB-200; license: cc-by-nc-4.0" in lines[1]
 
 
@@ -222,7 +226,7 @@ def test_a_converted_parent_with_tags_and_learned_positions(tmp_path, monkeypatc
     folders.FAMILIES["mbart50"](Path("mbart50"))
     assert convert(["mbart50", "-o", "parent", "--src-lang", "en", "--tgt-lang", "sw"]) == 0
     recipe = suggested("corpus/train", "--parent", "parent", "--src-lang", "en", "--tgt-lang", "sw")
-    assert recipe.default_tags == {"tag": "<en_XX>", "tgt_tag": "<sw_KE>"}
+    assert recipe.directions.default_tags == {"tag": "<en_XX>", "tgt_tag": "<sw_KE>"}
     assert recipe.data.max_pieces == 512
     assert "mbart50 (mBART-50; license: not known); the license stays valid" in words()
     assert train.main(["mine.yaml", "--dry-run"]) == 0
@@ -231,11 +235,11 @@ def test_a_converted_parent_with_tags_and_learned_positions(tmp_path, monkeypatc
 @pytest.mark.parametrize(
     ("make", "message"),
     [
-        (lambda folder: None, "--parent: parent: no such run folder"),
-        (lambda folder: folder.mkdir(), "not a run folder: it has no config.yaml"),
+        (lambda folder: None, "--parent: parent: no such model or run folder"),
+        (lambda folder: folder.mkdir(), "not a model or run folder"),
         (
             lambda folder: (folder.mkdir(), (folder / "config.json").write_text("{}")),
-            "convert the model first: nmt-convert parent -o RUN",
+            "nmt-convert parent -o MODEL",
         ),
     ],
 )

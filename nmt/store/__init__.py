@@ -1,0 +1,1 @@
+"""The model folder and the run folder: model.json, checkpoints, manifest, lock, log."""

@@ -1,0 +1,54 @@
+"""Say whose perplexities do not compare: those of runs that predict other tokens."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+
+from nmt.config.load import changed_keys
+from nmt.data.cache import NOISE_KEYS
+from nmt.data.vocab import Vocab
+from nmt.errors import UserError
+from nmt.store.folder import RunFolder
+
+# keys that decide what a model predicts, besides the group segment
+PREDICTIONS = ("task", "data.block", "data.tokenized", "data.normalize")
+VOCABULARY = "vocabulary"
+
+
+def _prediction_keys(keys: Iterable[str]) -> list[str]:
+    """Return the recipe keys that decide what a model predicts; ``segment`` for those of it."""
+    noise = [f"segment.{key}" for key in NOISE_KEYS]
+    chosen = ["segment" if key.startswith("segment.") else key for key in keys if key not in noise]
+    return [key for key in dict.fromkeys(chosen) if key in ("segment", *PREDICTIONS)]
+
+
+def different_predictions(folders: Sequence[str | Path]) -> list[str]:
+    """Return the keys in which what some runs predict differs, or VOCABULARY, or nothing.
+
+    The same keys can give another vocabulary, because it is learned from the training text.
+    """
+    if len(folders) < 2:
+        return []
+    runs = [RunFolder(folder) for folder in folders]
+    first, *others = (run.recipe() for run in runs)
+    if keys := _prediction_keys(key for other in others for key in changed_keys(first, other)):
+        return keys
+    return [VOCABULARY] if len(set(_vocabularies(runs))) > 1 else []
+
+
+def not_comparable(what: str, differ: Sequence[str]) -> str:
+    """Return a note on runs (``what``) that ``different_predictions`` tells apart."""
+    return (
+        f"the {what} differ in {', '.join(differ)}: they predict other tokens, so their ppl does "
+        "not compare"
+    )
+
+
+def _vocabularies(runs: Iterable[RunFolder]) -> Iterator[frozenset[str]]:
+    for run in runs:
+        with contextlib.suppress(UserError):
+            vocab = Vocab.load(run.text_dir)
+            types = vocab.pieces(range(len(vocab)))
+            yield frozenset(types).difference(vocab.pieces(vocab.reserved_ids))
