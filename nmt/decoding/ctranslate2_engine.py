@@ -81,7 +81,8 @@ class CTranslate2Engine:
     the other sentences of the batch.
 
     The tag of a target and a forced prefix are CTranslate2's ``target_prefix``: they count as
-    tokens, with log-probability 0. This class adds the log-probabilities of a prefix.
+    tokens, with log-probability 0. This class adds the log-probabilities of a prefix. With beams, a
+    translation ends right after its prefix only if EOS is the most likely token there.
 
     Args:
         folder: contains CTranslate2's model; it may be deleted afterwards.

@@ -380,7 +380,7 @@ class Capitals:
     def engine_for(self, options: SearchOptions) -> Any:
         return self.engine
 
-    def why_torch(self, options: SearchOptions, constraints: Any) -> str:
+    def why_torch(self, options: SearchOptions) -> str:
         return ""
 
     def stream(self, lines: Iterator[str], skip: int = 0, **options: Any) -> Iterator[Any]:

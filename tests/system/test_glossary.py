@@ -70,11 +70,11 @@ def test_what_is_refused(trained, terms, argv, text, message, monkeypatch, capsy
     assert terms.read_text(encoding="utf-8") == text
 
 
-def test_an_exported_folder_cannot_require_terms(short_export, terms, monkeypatch, capsys):
-    code, lines, err = run(monkeypatch, capsys, short_export, "--glossary", terms)
-    assert (code, lines) == (2, [])
-    assert "engine ctranslate2 does not support glossary" in err
-    assert "translate a run folder with --engine torch" in err
+@pytest.mark.parametrize("engine", ["torch", "ctranslate2"])
+def test_both_engines_require_terms(trained, terms, engine, monkeypatch, capsys):
+    code, lines, err = run(monkeypatch, capsys, trained, "--glossary", terms, "--engine", engine)
+    assert code == 0, err
+    assert all("☃" in lines[row].split() and "7 7" in lines[row] for row in (0, 4))
 
 
 def test_scores_say_what_a_glossary_does(trained, tmp_path, capsys):

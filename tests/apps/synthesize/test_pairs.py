@@ -47,7 +47,9 @@ class Reversing:
     stop: Callable[[int], None] = lambda line: None
     translated: list[str] = field(default_factory=list)
 
-    engine = types.SimpleNamespace(device="cpu", precision="fp32", model_hash=lambda: "reversing")
+    engine = types.SimpleNamespace(
+        name="reversing", device="cpu", precision="fp32", model_hash=lambda: "reversing"
+    )
     info = ModelInfo(DecodeConfig(), "run/checkpoints/u000001")
     unknown = UnknownPieces()
 
@@ -61,6 +63,12 @@ class Reversing:
 
     def check_options(self, given: dict[str, Any], constraints: Any) -> SearchOptions:
         return search_options(DecodeConfig(), given, constraints)
+
+    def engine_for(self, options: SearchOptions) -> Any:
+        return self.engine
+
+    def why_torch(self, options: SearchOptions) -> str:
+        return ""
 
     def stream(self, lines: Iterator[str], skip: int = 0, **options: Any) -> Iterator[Any]:
         for number, line in enumerate(itertools.islice(lines, skip, None), skip):
