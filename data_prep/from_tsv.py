@@ -13,7 +13,6 @@ Examples:
 from __future__ import annotations
 
 import argparse
-import importlib.util
 import itertools
 import sys
 import textwrap
@@ -200,9 +199,8 @@ def _names_of_columns(*langs: str) -> set[str]:
 
     codes = [code for lang in langs for code in (lang, iso639_3(lang), standard_code(lang))]
     names = [language_name(lang) for lang in langs]
-    if importlib.util.find_spec("language_data"):
-        for lang in langs:
-            names += [Language.get(lang).autonym(), *map(Language.get(lang).display_name, langs)]
+    for lang in langs:
+        names += [Language.get(lang).autonym(), *map(Language.get(lang).display_name, langs)]
     return set(LETTERS.findall(" ".join([COLUMN_NAMES, *codes, *names]).lower()))
 
 

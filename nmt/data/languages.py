@@ -9,7 +9,6 @@ corpora share at least 67 %, texts of different languages at most 64 %.
 from __future__ import annotations
 
 import functools
-import importlib.util
 import re
 import unicodedata
 from collections import Counter
@@ -71,11 +70,9 @@ def standard_code(lang: str) -> str:
 
 @functools.cache
 def language_name(lang: str) -> str:
-    """Return the English name of a language; its code if the package language_data is missing."""
+    """Return the English name of a language."""
     from langcodes import Language
 
-    if importlib.util.find_spec("language_data") is None:
-        return lang
     try:
         name = Language.get(lang).simplify_script().display_name()
     except ValueError:

@@ -82,8 +82,8 @@ def stop_signals() -> Iterator[StopRequest]:
 def raise_terminated() -> Iterator[None]:
     """Raise Terminated in the block on SIGTERM or SIGHUP, so that it cleans up as after an error.
 
-    If the signal arrives in a function that C code called, as Numba's compiler does, Python drops
-    the exception, and the compiler fails with an error of its own. Terminated replaces that error.
+    If the signal arrives in a function that C code called, Python may drop the exception, and the
+    C code fails with an error of its own. Terminated replaces that error.
     """
     received = []
 

@@ -31,7 +31,7 @@ try:
     code = importlib.import_module(module).main()
 except SystemExit as stop:
     code = stop.code
-print(f"{code} {' '.join({'torch', 'numba', 'sacremoses', 'sacrebleu'} & sys.modules.keys())}")
+print(f"{code} {' '.join({'torch', 'sacremoses', 'sacrebleu'} & sys.modules.keys())}")
 """
 
 
