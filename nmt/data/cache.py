@@ -11,24 +11,20 @@ import shutil
 import sys
 import tempfile
 import unicodedata
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
-
-from filelock import FileLock, Timeout
 
 from nmt.data import checks
 from nmt.data.bitext import held_out_entries
 from nmt.data.segmenters import Segmenter, segmenter_hash
-from nmt.runtime.files import AGAIN, TEMPORARY, atomic_folder, disk_errors, temporary
+from nmt.runtime.files import AGAIN, atomic_folder, clear_drafts, disk_errors
 
 if TYPE_CHECKING:
     from nmt.config.recipe import Recipe
     from nmt.data.vocab import Vocab
 
 VERSION = "9"  # of the format and of Moses' rules; after a change, old caches are not used
-LOCK = ".lock"  # ending of the file that is locked while a draft is written
 NOISE_KEYS = ("dropout", "sampling_alpha", "draws")
 PACKAGES = ("sacremoses", "sentencepiece", "subword-nmt")  # their versions decide how text is split
 
@@ -138,36 +134,11 @@ def build_cache(folder: Path, size: int, build: Callable[[Path], None]) -> Path:
         )
         folder = elsewhere / folder.name
     with disk_errors(folder, size, again=AGAIN):
-        _remove_abandoned(folder.parent)
-        draft = temporary(folder)
+        clear_drafts(folder.parent)
         try:
-            with _draft_lock(draft), atomic_folder(folder, draft=draft):
+            with atomic_folder(folder) as draft:
                 build(draft)
         except FileExistsError:
             if not os.path.isdir(folder):  # otherwise another process was faster
                 raise
     return folder
-
-
-@contextmanager
-def _draft_lock(draft: Path) -> Iterator[None]:
-    """Hold the lock of a draft while it is written; the system frees it if the process is killed.
-
-    Without file locks, as on some network file systems, the draft of a killed process stays.
-    """
-    lock = FileLock(f"{draft}{LOCK}")
-    with suppress(OSError, NotImplementedError):
-        lock.acquire()
-    try:
-        yield
-    finally:
-        lock.release()
-        Path(lock.lock_file).unlink(missing_ok=True)
-
-
-def _remove_abandoned(cache: Path) -> None:
-    """Remove the drafts of killed processes: those whose lock no process holds."""
-    for path in cache.glob(f"{TEMPORARY}*{LOCK}"):
-        with suppress(Timeout, OSError, NotImplementedError), FileLock(path, timeout=0):
-            shutil.rmtree(path.with_suffix(""), ignore_errors=True)
-            path.unlink(missing_ok=True)

@@ -46,6 +46,7 @@ from nmt.export.spec import (
 from nmt.model import MASKED_LOGIT
 from nmt.runtime.cpus import num_threads
 from nmt.runtime.device_names import parse_device
+from nmt.runtime.files import disk_errors
 
 if TYPE_CHECKING:
     from nmt.config.recipe import DecodeConfig
@@ -357,13 +358,18 @@ def from_model(
 
     Raises:
         UserError: CTranslate2 does not support the model.
-        OSError: the temporary folder cannot be written.
+        MachineError: the temporary folder cannot be written.
     """
     from nmt.model.lora import merge_lora
 
     vocab, weights = codec.vocab, merge_lora(model.state_dict())
     hidden = hidden_tokens(vocab, model.allowed.tolist())
     offset = largest_offset(decode, model.config)
-    with tempfile.TemporaryDirectory(prefix="nmt-") as folder:
+    temporary = Path(tempfile.gettempdir())
+    elsewhere = "choose another temporary folder (export TMPDIR=PATH)"
+    with (
+        disk_errors(temporary, elsewhere=elsewhere),
+        tempfile.TemporaryDirectory(prefix="nmt-") as folder,
+    ):
         save_model(Path(folder), weights, model.config, model.allowed, vocab, decode)
         return CTranslate2Engine(Path(folder), codec, hidden, offset, "cpu", workers)

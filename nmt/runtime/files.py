@@ -15,11 +15,14 @@ import stat
 import sys
 import uuid
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import BinaryIO
 
 from nmt.errors import MachineError, UserError
+
+with suppress(ImportError):  # not on Windows
+    import fcntl
 
 TEMPORARY = ".tmp-"  # prefix of what is not complete yet
 REPLACED = ".old-"  # prefix of a folder while another one takes its name
@@ -249,28 +252,30 @@ def replace_together(drafts: Mapping[Path, Path]) -> None:
 
 
 @contextmanager
-def atomic_folder(path: Path, replace: bool = False, draft: Path | None = None) -> Iterator[Path]:
+def atomic_folder(path: Path, replace: bool = False) -> Iterator[Path]:
     """Yield a new empty folder, which is renamed to ``path`` when the block ends.
 
-    After an error nothing is left, and an old folder of this name stays as it was. Linux exchanges
-    the names of both at once. Elsewhere, the old one is called ``.old-NAME`` for a moment; only a
-    kill then leaves it there. The block flushes its files itself (``write_synced``) where they must
-    survive a power cut; names are flushed here.
+    After an error nothing is left, and an old folder of this name stays as it was. What a kill
+    leaves, the next call for this path removes. Linux exchanges the names of both folders at once.
+    Elsewhere, the old one is called ``.old-NAME`` for a moment; a kill then leaves it. The block
+    flushes its files itself (``write_synced``) where they must survive a power cut; names are
+    flushed here.
 
     Args:
         path: the final name; its parent must exist.
         replace: replace an existing folder.
-        draft: the name until the block ends, next to ``path``; None = an unused one.
 
     Raises:
         FileExistsError: ``path`` exists at the end, and ``replace`` is not set.
         OSError: the disk is full or not writable.
     """
-    draft = draft or temporary(path)
+    clear_drafts(path.parent, path.name)
+    draft = temporary(path)
     old = path.with_name(REPLACED + path.name)
     if os.path.lexists(old):  # a killed process left it
         old = old.with_name(f"{old.name}-{uuid.uuid4().hex[:8]}")
     os.mkdir(draft)  # without parents: a deleted run folder must not come back half empty
+    held = _hold(draft)
     try:
         yield draft
         sync_folder(draft)
@@ -287,6 +292,38 @@ def atomic_folder(path: Path, replace: bool = False, draft: Path | None = None) 
             os.rename(old, path)
         for folder in (draft, old):
             shutil.rmtree(folder, ignore_errors=True)
+        if held is not None:
+            os.close(held)
+
+
+def clear_drafts(folder: Path, name: str = "") -> None:
+    """Remove the drafts of killed processes: those that no process holds.
+
+    Args:
+        name: of what the drafts would have become; "" = of anything.
+    """
+    pattern = re.compile(re.escape(TEMPORARY + name) + ".*-[0-9a-f]{8}")
+    for draft in [path for path in folder.iterdir() if pattern.fullmatch(path.name)]:
+        if (held := _hold(draft)) is not None:
+            shutil.rmtree(draft, ignore_errors=True)
+            os.close(held)
+
+
+def _hold(folder: Path) -> int | None:
+    """Lock a folder until its descriptor is closed or the process ends; None = it is not free.
+
+    Some network file systems and Windows have no such locks: then no folder is free.
+    """
+    try:
+        held = os.open(folder, os.O_RDONLY)
+    except OSError:
+        return None
+    try:
+        fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except (NameError, OSError):
+        os.close(held)
+        return None
+    return held
 
 
 def _exchange(one: Path, other: Path) -> bool:

@@ -199,7 +199,7 @@ class Translation(Task[Transformer, Batch]):
         codec = TextCodec(prepared.segmenter, prepared.vocab, recipe.src, recipe.tgt)
         engine: Engine = self._torch_engine(model, codec)
         if self.device.type == "cpu":
-            with contextlib.suppress(UserError, OSError):
+            with contextlib.suppress(UserError):
                 engine = from_model(model, codec, recipe.decode, all_cores())
         info = ModelInfo(recipe.decode)
         return Translator(engine, codec, info, load_torch=lambda: self._torch_engine(model, codec))

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import signal
+import sys
 from pathlib import Path
 
 import pytest
@@ -73,3 +75,20 @@ def test_what_a_killed_process_left_is_not_deleted(tmp_path):
     with atomic_folder(tmp_path / "model", replace=True):
         pass
     assert content(tmp_path) == {".old-model/file": ".old-model"}
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="it has no locks of folders")
+def test_drafts_of_killed_processes_are_removed_and_those_in_use_stay(tmp_path):
+    child = os.fork()
+    if child == 0:
+        with atomic_folder(tmp_path / "model"):
+            os.kill(os.getpid(), signal.SIGKILL)
+    os.waitpid(child, 0)
+    assert len(list(tmp_path.iterdir())) == 1
+    (tmp_path / ".tmp-model-of-a-user").mkdir()
+    with atomic_folder(tmp_path / "model") as first:
+        with atomic_folder(tmp_path / "model") as second:
+            assert {*tmp_path.iterdir()} == {first, second, tmp_path / ".tmp-model-of-a-user"}
+        (tmp_path / "model").rename(tmp_path / "other")
+    assert content(tmp_path) == {}
+    assert {path.name for path in tmp_path.iterdir()} == {"model", "other", ".tmp-model-of-a-user"}
