@@ -19,9 +19,12 @@ import re
 import resource
 import shutil
 import signal
+import socket
 import sys
 import tempfile
+import threading
 import time
+import urllib.request
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -45,7 +48,16 @@ CODES = {
 # not compared: times and what follows from them, lines for people, locks, and what a later command
 # makes where a kill prevented it
 TIMES = {"seconds", "hours", "tokens_per_second", "seconds_left", "sha256", "commit", "date"}
-NOT_COMPARED = {"train.log", "manifest.json", "report.html", "lock", "lock.json", "ctranslate2"}
+NOT_COMPARED = {
+    "train.log",
+    "manifest.json",
+    "report.html",
+    "lock",
+    "lock.json",
+    "ctranslate2",
+    "logs",
+    "results.csv",
+}
 NOISY = {"kind": "fastbpe", "merges": 12, "dropout": 0.1, "draws": 3}
 MUON = {"kind": "muon", "betas": [0.9, 0.98]}
 LINEAR = {"kind": "linear", "lr": 3e-3, "warmup_updates": 4, "total_updates": 60}
@@ -164,6 +176,22 @@ class Fault:
 
 def run(folder: Path, argv: Sequence[str], fault: Fault | None = None) -> int:
     """Run ``nmt`` in a child process in a folder; return its exit code, or minus the signal."""
+    child = start(folder, argv, fault)
+    if fault is not None and fault.kind == "signal":
+        deadline = time.monotonic() + fault.at
+        while time.monotonic() < deadline and not has_ended(child):
+            time.sleep(0.005)
+        os.kill(child, fault.signal)
+    return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+
+
+def has_ended(child: int) -> bool:
+    """Return whether a child process has ended."""
+    return os.waitid(os.P_PID, child, os.WEXITED | os.WNOWAIT | os.WNOHANG) is not None
+
+
+def start(folder: Path, argv: Sequence[str], fault: Fault | None = None) -> int:
+    """Start ``nmt`` in a folder; return the id of the process."""
     child = os.fork()
     if child == 0:
         code = 99
@@ -181,14 +209,7 @@ def run(folder: Path, argv: Sequence[str], fault: Fault | None = None) -> int:
             code = error.code if isinstance(error.code, int) else 1
         finally:
             os._exit(code)
-    if fault is not None and fault.kind == "signal":
-        deadline = time.monotonic() + fault.at
-        while time.monotonic() < deadline:
-            if os.waitid(os.P_PID, child, os.WEXITED | os.WNOWAIT | os.WNOHANG):
-                break
-            time.sleep(0.005)
-        os.kill(child, fault.signal)
-    return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+    return child
 
 
 def _command(argv: Sequence[str], fault: Fault | None) -> int:
@@ -321,6 +342,50 @@ class Storm:
         folder.rename(self.scratch / f"failure-{len(self.failures)}")
 
 
+def kill_server(files: Path, scratch: Path, rng: random.Random, kills: int) -> list[str]:
+    """Kill nmt-serve while it stores corrections; return the promises that it broke.
+
+    Each correction that it has confirmed must be in its file, and the file must be readable.
+    """
+    scratch.mkdir()
+    (scratch / "trained").symlink_to(files / "trained")
+    file, confirmed, failures = scratch / "corrections.tsv", [], []
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = str(free.getsockname()[1])
+    argv = ["serve", "trained", "--port", port, "--corrections", file.name]
+    for number in range(kills):
+        child, signals = start(scratch, argv), rng.choice(SIGNALS)
+        while not _answers(f"http://127.0.0.1:{port}/health") and not has_ended(child):
+            time.sleep(0.05)
+        end, count = time.monotonic() + rng.uniform(0, 0.5), 0
+        killer = threading.Timer(end - time.monotonic(), os.kill, (child, signals))
+        killer.start()
+        while not has_ended(child):
+            count += 1
+            text = f"{number} {count}"
+            body = {"q": text, "s": text, "source": "gl", "target": "en"}
+            if _answers(f"http://127.0.0.1:{port}/suggest", json.dumps(body).encode()):
+                confirmed.append(text)
+        killer.join()
+        code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+        if code not in CODES["signal"] | {0}:
+            failures.append(f"exit code {code} after {signals.name}")
+        rows = [line.split("\t")[0] for line in file.read_text("utf-8").splitlines()[1:]]
+        if lost := {*confirmed} - {*rows}:
+            failures.append(f"lost corrections after {signals.name}: {', '.join(sorted(lost))}")
+    return failures if confirmed else [*failures, "no correction was ever confirmed"]
+
+
+def _answers(url: str, body: bytes | None = None) -> bool:
+    request = urllib.request.Request(url, body, {"Content-Type": "application/json"})
+    try:
+        with urllib.request.urlopen(request, timeout=5) as answer:
+            return bool(answer.status == 200)
+    except OSError:
+        return False
+
+
 def main(argv: Sequence[str] | None = None) -> int:
     """Print a row for each command; return 1 if a promise was broken, else 0."""
     parser = argparse.ArgumentParser(prog="kill_storm", description=__doc__.split("\n\n")[0])
@@ -349,6 +414,12 @@ def main(argv: Sequence[str] | None = None) -> int:
         print(f"| {' | '.join(map(str, row))} |", flush=True)
         total += storm.kills
         failures += [f"{case.name}: {failure}" for failure in storm.failures]
+    if re.search(args.only, "nmt-serve"):
+        goal = max(1, args.kills // 20)
+        lost = kill_server(scratch / "files", scratch / "server", rng, goal)
+        print(f"| nmt-serve with corrections | {goal} | 0 | 0 | 1 | {len(lost)} |")
+        total["signal"] += goal
+        failures += [f"nmt-serve: {failure}" for failure in lost]
     print(f"\n{total.total()} kills, seed {args.seed}, {len(failures)} promises broken")
     for failure in failures:
         print(failure)

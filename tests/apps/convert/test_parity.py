@@ -64,7 +64,9 @@ def made(family: str, folder: Path, dtype: torch.dtype = torch.float32, **option
     tokenizer = transformers.AutoTokenizer.from_pretrained(folder / "hub")
     if family in LANGUAGES and src:
         tokenizer.src_lang, tokenizer.tgt_lang = src, tgt
-    return Case(family, folder, theirs, tokenizer, Translator.load(folder / "run", "cpu"))
+    return Case(
+        family, folder, theirs, tokenizer, Translator.load(folder / "run", "cpu", engine="torch")
+    )
 
 
 @pytest.fixture(scope="module", params=LANGUAGES)
@@ -283,7 +285,7 @@ def compare_translations(case: Case, lines: list[str], prefix: str = "", **optio
             assert one.pieces == [names[i] for i in chosen if i in names]
         if decode.beam > 1:
             scores = output.sequences_scores.tolist()
-            assert [one.score for one in found] == pytest.approx(scores, abs=1e-4)
+            assert [one.score for one in found] == pytest.approx(scores, rel=1e-5, abs=1e-4)
     return len({best[0].text for best in ours.values()})
 
 

@@ -85,7 +85,7 @@ def test_an_existing_file_is_replaced_with_force_only(folder, tmp_path, capsys):
     assert "add --force to replace it" in capsys.readouterr().err
     assert output.read_text("utf-8") == "a sentence\n"
     assert report.main([str(folder / "plain"), "-o", str(output), "--force"]) == 0
-    vocab = folder / "plain" / "vocab.txt"
+    vocab = folder / "plain" / "model" / "vocab.txt"
     assert report.main([str(folder / "plain"), "-o", str(vocab), "--force"]) == 2
     assert "is an existing file of the model" in capsys.readouterr().err
 
@@ -363,7 +363,7 @@ def test_perplexities_of_other_vocabularies_are_noted(folder, tmp_path):
     other = tmp_path / "other"
     shutil.copytree(folder / "plain", other)
     assert note not in render(read_runs([folder / "plain", other]))
-    vocab = other / "vocab.txt"
+    vocab = other / "checkpoints" / "text" / "vocab.txt"
     vocab.write_text(vocab.read_text(encoding="utf-8") + "other\t1\t1\n", encoding="utf-8")
     assert note in render(read_runs([folder / "plain", other]))
 
@@ -446,7 +446,7 @@ def test_a_run_whose_corpus_and_checkpoints_are_gone(folder, tmp_path):
     assert "no such file" in page.text
     assert "Test BLEU" in page.section("scores").text
     shutil.copyfile(folder / "plain" / "config.yaml", config)
-    next((run / "checkpoints").glob("*/model.safetensors")).write_bytes(b"damaged")
+    (run / "model" / "weights.safetensors").write_bytes(b"damaged")
     page = written(run, tmp_path / "page.html")
     assert "The attention of run is not shown" in page.section("outputs").text
     assert "Best" in page.section("outputs").text
@@ -542,12 +542,11 @@ def test_a_report_that_fails_costs_nothing(folder, tmp_path, monkeypatch, capsys
     assert "lines of dev" in page.section("outputs").text
 
 
-def test_a_missing_best_checkpoint_is_noted_once(folder, tmp_path, monkeypatch, capsys):
-    """Before the first validation, the latest checkpoint scores the test set."""
+def test_a_run_without_a_validation_ends_with_a_report(folder, tmp_path, monkeypatch):
+    """Its last weights are the model."""
     final_reports.write(monkeypatch)
     run = tmp_path / "run"
     assert train.main([str(folder / "toy.yaml"), f"out={run}", "time_limit=1e-9"]) == 0
-    assert capsys.readouterr().err.count("no best checkpoint") == 1
     assert "Attention" in Page.read(run / "report.html").text
 
 

@@ -157,7 +157,7 @@ def test_sigterm_ends_the_server_after_the_answers_to_all_accepted_requests(
         translated = json.loads(answer.read())["lines"]
         assert [len(line["translations"]) for line in translated] == [1 + n] * len(lines)
     assert server.process.wait(SECONDS) == 0
-    assert server.process.stderr.read() == "torch: True\n"
+    assert server.process.stderr.read() == "torch: False\n"
     with pytest.raises(ConnectionRefusedError):
         server.send("a")
 
