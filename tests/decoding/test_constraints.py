@@ -73,7 +73,7 @@ def spaced(text: str) -> str:
     return f" {text} "
 
 
-@settings(max_examples=25, deadline=None, database=None, derandomize=True)
+@settings(max_examples=15, deadline=None, database=None, derandomize=True)
 @given(
     items=st.lists(
         st.tuples(st.sampled_from([*LINES, "", "\u3000", "Ω≈ç", "o can " * 9]), constraints),
@@ -105,7 +105,7 @@ def test_translations_satisfy_their_constraints(translator, items, beam):
         assert "<unk>" not in best.text
 
 
-@settings(max_examples=30, deadline=None, database=None, derandomize=True)
+@settings(max_examples=20, deadline=None, database=None, derandomize=True)
 @given(
     items=st.lists(
         st.tuples(st.one_of(st.sampled_from(LINES), st.text(max_size=9)), constraints), max_size=3
@@ -134,15 +134,7 @@ def test_any_options_give_a_translation_of_each_line_or_an_error(translator, ite
     try:
         found = list(translator.stream(lines, **options, **given))
     except UserError as error:
-        assert any(  # noqa: PT017, both outcomes are right
-            message in str(error)
-            for message in (
-                "cannot be combined",
-                "requires",
-                "must not exceed",
-                "multiple of",
-            )
-        )
+        assert any(name in error.what for name in {*options, *given})  # noqa: PT017
         return
     assert len(found) == len(lines)
     for line, of_line in zip(lines, found, strict=True):
@@ -201,15 +193,6 @@ def test_every_unknown_phrase_is_produced(translator, prefix, phrases, beam):
             assert spaced(phrase) in output, (output, phrases)
 
 
-def test_pieces_of_sentencepiece_begin_words():
-    text = [("a cat sat on a mat", "cats and mats")] * 20
-    segmenter = SentencePiece.learn(
-        SentencePieceConfig(vocab_size=30), Moses(False), one_corpus(text)
-    )
-    pieces = segmenter.encode("a cat sat", "en")
-    assert "".join(map(segmenter.surface, pieces)) == " a cat sat"
-
-
 def test_the_space_sign_of_sentencepiece_is_an_error(translator):
     """Byte-pair codes keep U+2581 as it is."""
     text = [("a cat sat on a mat", "cats and mats")] * 20
@@ -218,10 +201,7 @@ def test_the_space_sign_of_sentencepiece_is_an_error(translator):
     )
     vocab = Vocab(["a"], np.ones((1, 2), dtype=np.int64))
     codec = TextCodec(segmenter, vocab, "gl", "en")
-    for constraints in (
-        LineConstraints(prefix="a▁b"),
-        LineConstraints(require=["▁"]),
-    ):
+    for constraints in (LineConstraints(prefix="a▁b"), LineConstraints(require=["▁"])):
         with pytest.raises(UserError, match=r"line 7: .*▁.*U\+2581"):
             codec.encode_line(7, "a cat", constraints, SearchOptions())
     (found,) = translator.stream(["pan"], prefix=["a ▁"], require=[["c ▁"]], beam=2)

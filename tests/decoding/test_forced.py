@@ -10,7 +10,6 @@ import torch
 
 from nmt.data.text import clean_line
 from nmt.data.vocab import EOS, UNK
-from nmt.decoding import codec as codec_module
 from nmt.decoding.engine import ignore
 from nmt.decoding.ensemble import Ensemble
 from nmt.decoding.options import SearchOptions
@@ -32,53 +31,7 @@ def encoded(translator: Translator, line: str, lang: str = "gl") -> list[int]:
     return translator.codec.vocab.ids(translator.codec.segmenter.encode(clean_line(line), lang))
 
 
-# ---------------------------------------------------------------- log-probabilities by token
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("batch_tokens", [1, 70, 4096])
-def test_log_probabilities_by_token_sum_to_those_of_the_search(translator, batch_tokens):
-    """The search uses caches, this a parallel pass. Cut outputs have no EOS."""
-    lines = [*LINES, "", LINES[0]]
-    plain = translator.n_best(lines, 4)
-    found = translator.n_best(lines, 4, token_scores=True, batch_tokens=batch_tokens)
-    seen = set()
-    for of_line, expected in zip(found, plain, strict=True):
-        assert [h.pieces for h in of_line] == [h.pieces for h in expected]
-        for h in of_line:
-            assert sum(h.token_log_probs) == pytest.approx(h.log_prob, abs=1e-4)
-            assert len(h.token_log_probs) == len(h.pieces) + h.finished or not h.pieces
-            seen.add(h.finished)
-    assert seen == {True, False}
-
-
-def test_log_probabilities_of_a_line_in_parts(translator, monkeypatch):
-    monkeypatch.setattr(codec_module, "MAX_SOURCE_PIECES", 20)
-    long = " ".join(LINES)
-    (best,) = translator.n_best([long], 1, token_scores=True, align=True)[0]
-    assert sum(best.token_log_probs) == pytest.approx(best.log_prob, abs=1e-3)
-    words = translator.codec.segmenter.moses.tokenize(long, "gl")
-    assert max(i for i, _ in best.alignment) > len(words) // 2  # also in later parts
-    assert max(i for i, _ in best.alignment) < len(words)
-
-
 # ---------------------------------------------------------------- given translations
-
-
-def test_outputs_of_the_search_get_the_scores_of_the_search(translator):
-    """Where segmenting the text gives the same pieces, as for most outputs."""
-    pairs = [
-        (line, of_line[0])
-        for line, of_line in zip(LINES, translator.n_best(LINES, 1), strict=True)
-        if of_line[0].finished
-        and translator.codec.segmenter.encode(of_line[0].text, "en") == of_line[0].pieces
-    ]
-    assert pairs
-    scored = translator.score([line for line, _ in pairs], [h.text for _, h in pairs])
-    for (_, h), s in zip(pairs, scored, strict=True):
-        assert (s.pieces, s.text, s.finished) == (h.pieces, h.text, True)
-        assert s.log_prob == pytest.approx(h.log_prob, abs=1e-4)
-        assert s.score == pytest.approx(h.score, abs=1e-4)
 
 
 def test_a_score_is_the_log_probability_of_all_tokens_and_eos(translator):

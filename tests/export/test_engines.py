@@ -16,6 +16,8 @@ from nmt.cli import translate
 from nmt.data.vocab import EOS, UNK
 from nmt.decoding.translator import Translator
 from nmt.errors import UserError
+from nmt.export.folder import export
+from nmt.store.model import Model
 from tests.export.cases import made, model_folder, pairs
 from tests.run_cases import flip
 
@@ -76,7 +78,10 @@ def test_both_engines_give_the_same(both, options: dict[str, Any]):
 
 
 def test_given_translations_get_the_same_scores_and_alignment(both):
-    targets = ["", *(target for _, target in pairs()[:24]), "the"]
+    """Types that only the source has, as in the last line, are UNK."""
+    targets = ["", *(target for _, target in pairs()[:24]), LINES[2]]
+    vocab = both[0].codec.vocab
+    assert not vocab.types_of("tgt")[vocab.ids(both[0].codec.target_pieces(LINES[2]))].all()
     for found, expected in zip(*(t.score(LINES, targets, align=True) for t in both), strict=True):
         assert found.token_log_probs == pytest.approx(expected.token_log_probs, abs=2e-4)
         assert found.alignment == expected.alignment
@@ -165,6 +170,20 @@ def test_a_model_that_cannot_be_written_gets_a_temporary_one(tmp_path, monkeypat
     before = list(model.iterdir())
     assert Translator.load(model, "cpu", engine="ctranslate2").translate(LINES, beam=1) == expected
     assert list(model.iterdir()) == before
+
+
+def test_an_export_can_be_moved_and_names_what_it_does_not_support(run, both, tmp_path):
+    """Once it is loaded, even its folder may go."""
+    export(Model.open(run), tmp_path / "model")
+    moved = Translator.load(shutil.move(tmp_path / "model", tmp_path / "moved"), "cpu")
+    shutil.rmtree(tmp_path / "moved")
+    assert moved.translate(LINES, beam=1) == both[1].translate(LINES, beam=1)
+    for options, lacking in (
+        ({"sample": True, "temperature": 0.7}, "sample, temperature"),
+        ({"beam": 2, "stop_rule": "bound"}, "stop_rule bound"),
+    ):
+        with pytest.raises(UserError, match=f"does not support {lacking}"):
+            moved.stream(LINES, **options)
 
 
 def test_names_of_engines(run):
