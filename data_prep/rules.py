@@ -16,7 +16,7 @@ import regex
 from data_prep.identify import Identify
 from data_prep.numbers import FEWEST, MOST_SPELLED, conflicting_digits
 from data_prep.pairs import Pair
-from nmt.data.checks import PAIR_CHECKS
+from nmt.data.checks import BpeMarks, Escapes
 from nmt.data.filters import (
     FEWEST_MARKS,
     LIMITS,
@@ -40,7 +40,6 @@ FEWEST_COPIED = 8  # letters of a copy in a script without spaces; names have fe
 SHORT_FOR = 8  # characters, of which a digit or a letter of an abbreviation may be short
 LEAST_REPEATED = 32  # letters of all repetitions of a phrase; laughter and songs have fewer
 _SHORT_FORM = regex.compile(rf"\d|\b\p{{Lu}}{{1,{LONGEST_ABBREVIATION}}}\b")
-_LEFTOVERS = [c.pair for c in PAIR_CHECKS if "@@" in c.name or "escapes" in c.name]
 
 
 class HeldOut:
@@ -231,7 +230,7 @@ RULES = (
         "leftovers",
         "A side has marks of another program: @@ of BPE, or escapes of HTML such as &quot;.",
         0,
-        lambda pair, _: any(check(pair.src, pair.tgt) for check in _LEFTOVERS),
+        lambda pair, _: BpeMarks.has(*pair[:2]) or Escapes.has(*pair[:2]),
     ),
     Rule(
         "punctuation",

@@ -21,9 +21,7 @@ from nmt.config.recipe import DecodeConfig, FastBpeConfig
 from nmt.data.batches import collate_sources
 from nmt.data.report import (
     CorpusReport,
-    LanguageFindings,
     Lengths,
-    SharedPairs,
     SplitReport,
 )
 from nmt.data.segmenters import Segmenter, save_segmenter
@@ -149,10 +147,10 @@ def run_folder(translator: Translator, path: Path) -> Path:
         )
         save_checkpoint(run, state, translator.transformer.state_dict(), {}, keep=1)
         if (usual := codec.usual).sentences is not None:
-            train = SplitReport(9, 9, {}, {}, 0, {}, sentences={usual.sentences: 9})
+            train = SplitReport(9, 9, sentences={usual.sentences: 9})
             train.abbreviations = usual.abbreviations or None
             lengths = {"src": Lengths(100, 1, 1, 1, 1), "tgt": Lengths(100, 1, 1, 1, 1)}
-            report = CorpusReport({"train": train}, {}, SharedPairs(0, 0), LanguageFindings([], []))
+            report = CorpusReport({"train": train})
             report.lengths["train"] = lengths
             run.data_report_file.write_text(report.to_json())
     return path
