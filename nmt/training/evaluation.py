@@ -11,7 +11,7 @@ import numpy as np
 
 from nmt.run.results import format_number
 from nmt.runtime.files import write_atomic
-from nmt.scoring.metrics import Score
+from nmt.scoring.results import Score
 from nmt.scoring.systems import set_file, words_file
 from nmt.training.loss import perplexity
 

@@ -28,7 +28,7 @@ from nmt.data.vocab import MASK, SPECIALS
 from nmt.errors import UserError
 from nmt.model.language_model import LanguageModel
 from nmt.run.results import format_number
-from nmt.scoring.metrics import Score
+from nmt.scoring.results import Score
 from nmt.training.evaluation import Evaluation, HeldOutLoss, score_line
 from nmt.training.loss import perplexity
 from nmt.training.task import Task

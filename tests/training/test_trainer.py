@@ -30,7 +30,7 @@ from nmt.run.folder import RunFolder
 from nmt.run.manifest import IntervalState
 from nmt.run.results import format_number, read_metrics, read_result, read_summary
 from nmt.runtime import memory
-from nmt.scoring.metrics import Score
+from nmt.scoring.results import Score
 from nmt.training import progress as progress_module
 from nmt.training import trainer as trainer_module
 from nmt.training.ending import finish, source_commit

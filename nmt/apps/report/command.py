@@ -17,7 +17,7 @@ from nmt.errors import UserError
 
 if TYPE_CHECKING:
     from nmt.apps.sweep.variants import Variant
-    from nmt.apps.tables import Cell
+    from nmt.scoring.results import Cell
 
 HEADERS = {
     "variant": "variant",
@@ -113,8 +113,8 @@ def _print_table(args: argparse.Namespace) -> None:
     """Print one row for each variant and folder of runs, including variants without a run."""
     from nmt.apps.sweep.results import predictions_by_group
     from nmt.apps.sweep.variants import load_variants
-    from nmt.apps.tables import tsv
     from nmt.run.predictions import not_comparable
+    from nmt.scoring.results import tsv
 
     if len(args.paths) > 1:
         raise UserError("--table takes one file of variants", fix="name one file")
@@ -155,7 +155,7 @@ def _row(variant: Variant, runs: str | None, run: Path) -> dict[str, Cell]:
 
 def table(rows: Sequence[dict[str, Cell]]) -> str:
     """Return a table for people, without the columns that are empty in all rows."""
-    from nmt.apps.tables import aligned, shown
+    from nmt.scoring.results import aligned, shown
 
     names = [name for name in HEADERS if any(row[name] is not None for row in rows)]
     cells = [[shown(row[name]) for name in names] for row in rows]

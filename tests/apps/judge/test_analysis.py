@@ -65,13 +65,13 @@ def test_means_differences_and_preferences_of_one_judge():
     rng = np.random.default_rng(2)
     values = rng.integers(0, 90, size=(40, 2)) + np.array([0, 10])
     sheet = key(SCORE, 40)
-    found = {(x.measure, x.system): x for x in analyze(sheet, judged(sheet, "j", values), 200)
-             if not x.baseline or x.measure != "z"}  # fmt: skip
+    found = {(x.name, x.system): x for x in analyze(sheet, judged(sheet, "j", values), 200)
+             if not x.baseline or x.name != "z"}  # fmt: skip
     runs = [[[mean_statistics(list(column))]] for column in values.T.astype(float)]
     tests = paired_tests(mean_scores, *runs, 200)
     difference = next(
         x for x in analyze(sheet, judged(sheet, "j", values), 200)
-        if (x.measure, x.baseline) == (SCORE, "a")
+        if (x.name, x.baseline) == (SCORE, "a")
     )  # fmt: skip
     assert (difference.value, difference.p_value) == (tests.difference, tests.bootstrap)
     assert difference.value == pytest.approx(values[:, 1].mean() - values[:, 0].mean())
@@ -104,7 +104,7 @@ def test_ranks_of_three_systems_by_two_judges():
     anna = np.array([[1, 2, 3], [1, 2, 3], [2, 1, 2]])
     ben = np.array([[1, 3, 2], [2, 1, 3], [2, 1, 1]])
     found = {
-        (x.measure, x.system, x.baseline): x
+        (x.name, x.system, x.baseline): x
         for x in analyze(sheet, [*judged(sheet, "anna", anna), *judged(sheet, "ben", ben)], 100)
     }
     assert found["rank", "a", ""].value == pytest.approx(9 / 6)
