@@ -13,7 +13,6 @@ import sys
 from array import array
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
-from itertools import chain
 from math import log
 from typing import Generic, TypeAlias, TypeVar
 
@@ -21,11 +20,11 @@ import numpy as np
 import regex
 
 from nmt.config.recipe import DataConfig
+from nmt.data.checks import language_findings
 from nmt.data.languages import (
     MIN_SCRIPT_SHARE,
     WORD,
     LanguageProfile,
-    check_languages,
     script_of,
     script_share,
 )
@@ -206,7 +205,8 @@ class CorpusFilter(Generic[PairT]):
                     for profile, line in zip(profiles, (src, tgt), strict=True):
                         profile.add(line)
         self.typical_ratio = float(np.median(ratios)) if ratios else 1.0
-        self.warnings = [*chain(*check_languages({name: profiles}, {}, {name: langs}))]
+        found = language_findings({name: profiles}, {}, {name: langs})
+        self.warnings = [finding.message() for finding in found]
         low, high = TYPICAL_RATIOS
         if not low <= self.typical_ratio <= high:
             self.warnings.append(
