@@ -509,15 +509,14 @@ class Escapes(FormSign):
 
 
 class EndSign(FormSign):
-    """A sign at the end of a line; the last character decides for most lines."""
+    """A sign in the last two characters of a line."""
 
     threshold = 0.3
     pattern: ClassVar[re.Pattern[str]]
 
     @classmethod
     def has(cls, src: str, tgt: str) -> bool:
-        ends = [line for line in (src, tgt) if line.endswith((".", "?", "!"))]
-        return any(map(cls.pattern.search, ends))
+        return any(map(cls.pattern.fullmatch, (src[-2:], tgt[-2:])))
 
 
 class AlreadyTokenized(EndSign):
@@ -525,7 +524,7 @@ class AlreadyTokenized(EndSign):
 
     name = "already tokenized (space before a full stop)"
     meaning = "with a space before the last full stop, like tokenized text"
-    pattern = re.compile(r"\s\.$")
+    pattern = re.compile(r"\s\.")
 
 
 class NotTokenized(EndSign):
@@ -534,7 +533,7 @@ class NotTokenized(EndSign):
     name = "not tokenized though data.tokenized is true"
     meaning = "without a space before the last punctuation mark, like text that is not tokenized"
     in_tokenized = True
-    pattern = re.compile(r"\w[.?!]$")
+    pattern = re.compile(r"\w[.?!]")
 
 
 class UnicodeForm(Check):

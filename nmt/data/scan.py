@@ -261,15 +261,19 @@ def reason_to_drop(src: str, tgt: str | None, limits: Limits | None) -> str | No
 
     A line of text, with ``tgt`` None, may have any number of words: blocks divide it.
     """
-    sides = [src] if tgt is None else [src, tgt]
-    if tgt is not None and any(blank := [is_blank(side) for side in sides]):
+    sides = (src,) if tgt is None else (src, tgt)
+    if tgt is not None and any(blank := (is_blank(src), is_blank(tgt))):
         return "both sides blank" if all(blank) else f"{'source' if blank[0] else 'target'} blank"
     if limits is None:
         return None
-    for side in sides if tgt is not None else ():
-        if len(side) > 2 * limits.words and len(side.split()) > limits.words:
-            return f"longer than {quantity(limits.words, 'word')}"
-    if any(len(side) > limits.characters for side in sides):
+    longest = max(map(len, sides))
+    if (
+        tgt is not None
+        and longest > 2 * limits.words
+        and any(len(side.split()) > limits.words for side in sides)
+    ):
+        return f"longer than {quantity(limits.words, 'word')}"
+    if longest > limits.characters:
         return f"longer than {quantity(limits.characters, 'character')}"
     return None
 
