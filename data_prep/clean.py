@@ -100,6 +100,7 @@ def body(args: argparse.Namespace) -> None:
     """Clean the text, write the files and print the counts."""
     from data_prep.rules import HeldOut, Known, Repeats
     from nmt.cli.output import CHOOSE_ANOTHER
+    from nmt.data.bitext import write_pairs
     from nmt.runtime.files import TEMPORARY, disk_errors, replace_together
 
     langs = args.src, args.tgt
@@ -115,7 +116,7 @@ def body(args: argparse.Namespace) -> None:
             drafts = {path: Path(folder) / path.name for path in outputs}
             *sides, page = drafts.values()
             checked, lines = _select(sources, rules, known, Path(args.prefix).name)
-            kept = _write(sides, checked.kept())
+            kept = write_pairs(checked.kept(), *sides)
             if args.models and kept:
                 kept = _keep_best(sides, args, lines, rules, known)
             total = len(checked.reasons)
@@ -130,9 +131,8 @@ def body(args: argparse.Namespace) -> None:
             manifest = _manifest(args, sources, sides, rules, total, kept)
             html = _page(args, rules, total, kept, [*notes, *warnings])
             page.write_text(html, encoding="utf-8", errors="backslashreplace")
-            for draft in drafts.values():
-                with draft.open("rb+") as file:
-                    os.fsync(file.fileno())
+            with page.open("rb+") as file:
+                os.fsync(file.fileno())
             replace_together(drafts)
     write_atomic(args.output.with_name(MANIFEST), manifest, CHOOSE_ANOTHER, AGAIN)
     for note in [*notes, *(f"warning: {warning}" for warning in warnings)]:
@@ -301,20 +301,6 @@ def _select(
     return checked, lines
 
 
-def _write(files: Sequence[Path], pairs: Iterable[Pair]) -> int:
-    """Write two sides; return the number of pairs."""
-    count = 0
-    with (
-        files[0].open("w", encoding="utf-8", newline="\n") as src,
-        files[1].open("w", encoding="utf-8", newline="\n") as tgt,
-    ):
-        for pair in pairs:
-            count += 1
-            src.write(f"{pair.src}\n")
-            tgt.write(f"{pair.tgt}\n")
-    return count
-
-
 def _keep_best(
     sides: Sequence[Path],
     args: argparse.Namespace,
@@ -326,6 +312,7 @@ def _keep_best(
     from data_prep.dual import scores, worst_kept
     from data_prep.pairs import read_aligned
     from data_prep.rules import Rule
+    from nmt.data.bitext import write_pairs
 
     values = scores(sides[0], sides[1], args.models, len(lines))
     limit = worst_kept(values, args.keep)
@@ -343,7 +330,7 @@ def _keep_best(
                 yield pair
 
     better = [path.with_name(f"best-{path.name}") for path in sides]
-    kept = _write(better, best())
+    kept = write_pairs(best(), *better)
     for draft, path in zip(better, sides, strict=True):
         os.replace(draft, path)
     return kept

@@ -29,13 +29,12 @@ from nmt.data.filters import (
     copied_share,
     foreign_share,
     is_misread,
-    length_ratio,
     marks_share,
 )
 from nmt.data.languages import MIN_SCRIPT_SHARE, UNSPACED_CHARACTER
 from nmt.data.letters import repetitions
 from nmt.data.near_duplicates import MIN_WORDS, RecurringTexts, normalized
-from nmt.data.text import is_blank
+from nmt.data.text import is_blank, length_ratio
 
 SHOWN = 3  # examples of each rule
 FEWEST_COPIED = 8  # letters of a copy in a script without spaces; names have fewer

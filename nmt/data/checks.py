@@ -28,7 +28,7 @@ from nmt.data.languages import (
 from nmt.data.near_duplicates import EXAMPLES, MIN_WORDS, RecurringTexts, is_short
 from nmt.data.report import CorpusReport, Coverage, Finding, Places, SplitReport, Wording
 from nmt.data.sentences import AbbreviationCounts, split_sentences
-from nmt.data.text import SIDES, Pair, quantity
+from nmt.data.text import SIDES, Pair, length_ratio, quantity
 from nmt.data.unicode import NOT_NFC, changes
 
 if TYPE_CHECKING:
@@ -454,8 +454,7 @@ class MuchLonger(Sign):
 
     @staticmethod
     def has(src: str, tgt: str) -> bool:
-        short, long = sorted((len(src), len(tgt)))
-        return tgt != "" and long > 3 * short + 10
+        return tgt != "" and length_ratio(src, tgt) > 3
 
 
 class BpeMarks(Sign):

@@ -134,13 +134,21 @@ def script_of(lang: str) -> str | None:
     return _SCRIPT.get(base_language(lang))
 
 
-def script_share(line: str, script: str) -> float:
-    """Return the share of the letters of a line that are of a script; 1 without letters."""
-    if line.isascii() and "LATIN" in script:
+def scripts_of(text: str | Counter[str]) -> Counter[str]:
+    """Count the letters of each script in a text, or in counts of its characters."""
+    scripts: Counter[str] = Counter()
+    for char, count in Counter(text).items():
+        if char.isalpha():
+            scripts[script_of_letter(char)] += count
+    return scripts
+
+
+def script_share(text: str | Counter[str], script: str) -> float:
+    """Return the share of the letters of ``scripts_of`` that are of a script; 1 without letters."""
+    if isinstance(text, str) and text.isascii() and "LATIN" in script:
         return 1.0
-    letters = {char: count for char, count in Counter(line).items() if char.isalpha()}
-    found = sum(count for char, count in letters.items() if _is_of_script(char, script))
-    return found / sum(letters.values()) if letters else 1.0
+    scripts = scripts_of(text)
+    return sum(scripts[name] for name in script.split()) / scripts.total() if scripts else 1.0
 
 
 @functools.cache
@@ -150,11 +158,6 @@ def script_of_letter(letter: str) -> str:
     The sign for long vowels, KATAKANA-HIRAGANA in its name, is of KATAKANA.
     """
     return re.split("[ -]", unicodedata.name(letter, "OTHER"), maxsplit=1)[0]
-
-
-@functools.cache
-def _is_of_script(char: str, script: str) -> bool:
-    return script_of_letter(char) in script.split()
 
 
 # ---------------------------------------------------------------- character bigrams
@@ -193,12 +196,10 @@ class LanguageProfile:
 
     def script(self, names: str) -> float:
         """Return the share of the letters that are of one of these scripts."""
-        letters: Counter[str] = Counter()
+        characters: Counter[str] = Counter()
         for pair, count in self.pairs.items():
-            if pair[1].isalpha():  # each letter is the second of one pair
-                letters[pair[1]] += count
-        count = sum(n for char, n in letters.items() if _is_of_script(char, names))
-        return count / max(1, letters.total())
+            characters[pair[1]] += count  # each letter is the second of one pair
+        return script_share(characters, names)
 
     @property
     def english(self) -> float:

@@ -19,7 +19,7 @@ from nmt.config.recipe import SegmentConfig, SentencePieceConfig
 from nmt.data.bitext import Bitext, Chunk, RecipeFiles, read_pairs
 from nmt.data.checks import AlreadyTokenized, Escapes, NotTokenized
 from nmt.data.encoded import SIDES
-from nmt.data.languages import UNSPACED, script_of_letter
+from nmt.data.languages import UNSPACED, scripts_of
 from nmt.data.report import CorpusReport
 from nmt.data.scan import read_corpora
 from nmt.data.segmenters import Segmenter, learn_segmenter
@@ -133,10 +133,7 @@ def describe_side(lang: str, lines: Sequence[str], words: np.ndarray) -> SideFac
     for line in lines:
         characters.update(line)
     del characters[" "]
-    letters: Counter[str] = Counter()
-    for character, count in characters.items():
-        if character.isalpha():
-            letters[script_of_letter(character)] += count
+    letters = scripts_of(characters)
     total = max(1, letters.total())
     scripts = {name: n / total for name, n in letters.most_common() if n / total >= MIN_SHARE}
     unspaced = sum(share for name, share in scripts.items() if name in UNSPACED)
