@@ -12,12 +12,11 @@ import itertools
 import json
 import math
 import os
-import random
 import sys
 import tempfile
 from array import array
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -38,7 +37,6 @@ examples:
   %(prog)s raw/web -o web --src-lang gl --tgt-lang en
   %(prog)s raw/web -o web --src-lang gl --tgt-lang en --held-out dev test
   %(prog)s raw/web -o web --src-lang gl --tgt-lang en --set digits=off"""
-SHOWN = 3  # examples of each rule
 MANY = 0.1  # share of the pairs under one rule that a user should look at
 MANIFEST = "MANIFEST.json"
 ORIGIN = ("corpus", "src", "tgt", "sources", "notes")  # what a cleaned text has from its input
@@ -98,55 +96,11 @@ def parser() -> argparse.ArgumentParser:
     return p
 
 
-@dataclass(frozen=True)
-class Example:
-    """A dropped pair, its line, and its measure."""
-
-    line: int
-    src: str
-    tgt: str
-    measure: float
-
-
-@dataclass
-class Findings:
-    """What one rule dropped: the number of pairs, and some of them, chosen at random."""
-
-    name: str
-    text: str
-    count: int = 0
-    examples: list[Example] = field(default_factory=list)
-
-
-class Counts:
-    """Count dropped pairs, and keep some examples of each rule."""
-
-    def __init__(self) -> None:
-        from data_prep.pairs import Drops
-
-        self.drops = Drops()
-        self.findings: dict[str, Findings] = {}
-        self._random = random.Random(1)  # the same input gives the same page
-
-    def register(self, name: str, text: str) -> None:
-        """List a rule, in the order of the calls, even if it drops nothing."""
-        self.findings[name] = Findings(name, text)
-
-    def add(self, name: str, example: Example) -> None:
-        """Count a dropped pair; each one has the same chance to become an example."""
-        found = self.findings[name]
-        found.count += 1
-        self.drops.add(name, str(example.line))
-        if len(found.examples) < SHOWN:
-            found.examples.append(example)
-        elif (place := self._random.randrange(found.count)) < SHOWN:
-            found.examples[place] = example
-
-
 def body(args: argparse.Namespace) -> None:
     """Clean the text, write the files and print the counts."""
     from data_prep.rules import HeldOut, Known, Repeats
     from nmt.cli.output import CHOOSE_ANOTHER
+    from nmt.data.bitext import write_pairs
     from nmt.runtime.files import TEMPORARY, disk_errors, replace_together
 
     langs = args.src, args.tgt
@@ -156,30 +110,29 @@ def body(args: argparse.Namespace) -> None:
     identify, notes = _identifier(args, rules)
     held_out = HeldOut(_read_all(args.held_out, langs)) if args.held_out else None
     known = Known(langs, held_out, identify, Repeats(), Repeats())
-    counts = Counts()
     with disk_errors(args.output, elsewhere=CHOOSE_ANOTHER):
         args.output.parent.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(prefix=TEMPORARY, dir=args.output.parent) as folder:
             drafts = {path: Path(folder) / path.name for path in outputs}
             *sides, page = drafts.values()
-            checked, lines = _select(sources, rules, known, counts, Path(args.prefix).name)
-            kept = _write(sides, checked.kept())
+            checked, lines = _select(sources, rules, known, Path(args.prefix).name)
+            kept = write_pairs(checked.kept(), *sides)
             if args.models and kept:
-                kept = _keep_best(sides, args, lines, counts)
+                kept = _keep_best(sides, args, lines, rules, known)
             total = len(checked.reasons)
             if not kept:
+                counts = ", ".join(f"{rule.name}: {rule.count:,}" for rule in rules if rule.count)
                 raise RunError(
-                    f"no pair is left ({counts.drops})",
+                    f"no pair is left ({counts or 'the text is empty'})",
                     at=str(args.output),
                     fix="check --src-lang and --tgt-lang, or turn a rule off: --set RULE=off",
                 )
-            warnings = [*checked.warnings, *_many(counts, total)]
-            manifest = _manifest(args, sources, sides, counts, total, kept)
-            html = _page(args, counts, total, kept, [*notes, *warnings])
+            warnings = [*checked.warnings, *_many(rules, total)]
+            manifest = _manifest(args, sources, sides, rules, total, kept)
+            html = _page(args, rules, total, kept, [*notes, *warnings])
             page.write_text(html, encoding="utf-8", errors="backslashreplace")
-            for draft in drafts.values():
-                with draft.open("rb+") as file:
-                    os.fsync(file.fileno())
+            with page.open("rb+") as file:
+                os.fsync(file.fileno())
             replace_together(drafts)
     write_atomic(args.output.with_name(MANIFEST), manifest, CHOOSE_ANOTHER, AGAIN)
     for note in [*notes, *(f"warning: {warning}" for warning in warnings)]:
@@ -187,9 +140,9 @@ def body(args: argparse.Namespace) -> None:
     names = " and ".join(map(str, outputs[:2]))
     print(f"{names}: {kept:,} of {quantity(total, 'pair')} kept ({kept / total:.1%})")
     width = len(f"{total:,}")
-    for found in counts.findings.values():
-        if found.count:
-            print(f"  {found.count:>{width},}  {found.name}")
+    for rule in rules:
+        if rule.count:
+            print(f"  {rule.count:>{width},}  {rule.name}")
     print(f"rules and examples: {outputs[2]}")
 
 
@@ -216,7 +169,7 @@ def chosen_rules(settings: Sequence[str]) -> list[Rule]:
                 fix=f"write, for example, --set {name}={rule.threshold if rule else 1:g}",
             )
         rules[name] = replace(rule, threshold=threshold) if rule and value != "off" else None
-    return [rule for rule in rules.values() if rule]
+    return [replace(rule) for rule in rules.values() if rule]  # RULES count nothing
 
 
 def _check_models(args: argparse.Namespace) -> None:
@@ -304,19 +257,16 @@ def _identifier(
 
 
 def _select(
-    sources: tuple[Path, Path], rules: Sequence[Rule], known: Known, counts: Counts, name: str
+    sources: tuple[Path, Path], rules: Sequence[Rule], known: Known, name: str
 ) -> tuple[CorpusFilter[Pair], array[int]]:
     """Return the filter after its first pass, and the lines of the pairs that it keeps, from 1."""
     from data_prep.pairs import read_aligned
-    from data_prep.rules import first_broken
     from nmt.data.filters import CorpusFilter
     from nmt.data.near_duplicates import normalized
     from nmt.runtime.progress import counted
 
     alone = [rule for rule in rules if not rule.in_corpus]
     compared = [rule for rule in rules if rule.in_corpus]
-    for rule in rules:
-        counts.register(rule.name, rule.text)
     numbers, lines = itertools.count(), array("q")
     total: int | None = None  # known after the first pass
 
@@ -325,11 +275,8 @@ def _select(
         return counted(read_aligned(*sources, name), action, "pairs", total)
 
     def broken(candidates: Sequence[Rule], number: int, pair: Pair) -> str | None:
-        rule = first_broken(candidates, pair, known)
-        if rule is None:
-            return None
-        counts.add(rule.name, Example(number + 1, pair.src, pair.tgt, rule.measure(pair, known)))
-        return rule.name
+        found = (rule.name for rule in candidates if rule.drops(number + 1, pair, known))
+        return next(found, None)
 
     def reject(pair: Pair) -> str | None:
         number = next(numbers)
@@ -354,62 +301,52 @@ def _select(
     return checked, lines
 
 
-def _write(files: Sequence[Path], pairs: Iterable[Pair]) -> int:
-    """Write two sides; return the number of pairs."""
-    count = 0
-    with (
-        files[0].open("w", encoding="utf-8", newline="\n") as src,
-        files[1].open("w", encoding="utf-8", newline="\n") as tgt,
-    ):
-        for pair in pairs:
-            count += 1
-            src.write(f"{pair.src}\n")
-            tgt.write(f"{pair.tgt}\n")
-    return count
-
-
 def _keep_best(
-    sides: Sequence[Path], args: argparse.Namespace, lines: Sequence[int], counts: Counts
+    sides: Sequence[Path],
+    args: argparse.Namespace,
+    lines: Sequence[int],
+    rules: list[Rule],
+    known: Known,
 ) -> int:
-    """Score the pairs of two drafts, and write them again without the worst ones."""
+    """Score the pairs of two drafts, and write them again without the worst ones, as a rule."""
     from data_prep.dual import scores, worst_kept
     from data_prep.pairs import read_aligned
+    from data_prep.rules import Rule
+    from nmt.data.bitext import write_pairs
 
     values = scores(sides[0], sides[1], args.models, len(lines))
     limit = worst_kept(values, args.keep)
-    name = "cross-entropy"
-    counts.register(
-        name,
+    sentence = (
         f"The pair is among the worst {1 - args.keep:.0%} of those that are left: its dual "
-        f"conditional cross-entropy by the two models is over {limit:.3g}.",
+        "conditional cross-entropy by the two models is over {:.3g}."
     )
+    rule = Rule("cross-entropy", sentence, limit, lambda _, known: values[known.number])
+    rules.append(rule)
 
     def best() -> Iterator[Pair]:
-        pairs = read_aligned(sides[0], sides[1], "kept")
-        for pair, value, line in zip(pairs, values, lines, strict=True):
-            if value <= limit:
+        pairs = zip(read_aligned(sides[0], sides[1], "kept"), lines, strict=True)
+        for known.number, (pair, line) in enumerate(pairs):
+            if not rule.drops(line, pair, known):
                 yield pair
-            else:
-                counts.add(name, Example(line, pair.src, pair.tgt, value))
 
     better = [path.with_name(f"best-{path.name}") for path in sides]
-    kept = _write(better, best())
+    kept = write_pairs(best(), *better)
     for draft, path in zip(better, sides, strict=True):
         os.replace(draft, path)
     return kept
 
 
-def _many(counts: Counts, total: int) -> list[str]:
+def _many(rules: Sequence[Rule], total: int) -> list[str]:
     """Return a sentence for each rule that drops a large part of the text."""
     return [
         f"{found.name} drops {found.count / total:.0%} of the pairs: read its examples"
-        for found in counts.findings.values()
+        for found in rules
         if found.count > MANY * total
     ]
 
 
 def _page(
-    args: argparse.Namespace, counts: Counts, total: int, kept: int, notes: Sequence[str]
+    args: argparse.Namespace, rules: Sequence[Rule], total: int, kept: int, notes: Sequence[str]
 ) -> str:
     from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
@@ -425,7 +362,7 @@ def _page(
         langs=(args.src, args.tgt),
         total=total,
         kept=kept,
-        findings=list(counts.findings.values()),
+        findings=rules,
         notes=notes,
     )
 
@@ -434,7 +371,7 @@ def _manifest(
     args: argparse.Namespace,
     sources: Sequence[Path],
     sides: Sequence[Path],
-    counts: Counts,
+    rules: Sequence[Rule],
     total: int,
     kept: int,
 ) -> str:
@@ -455,8 +392,12 @@ def _manifest(
     entry = {
         "input": {path.name: file_digest(path) for path in sources},
         "pairs": {"read": total, "kept": kept},
-        "rules": {found.name: found.text for found in counts.findings.values()},
-        "dropped": counts.drops.report(),
+        "rules": {rule.name: rule.text for rule in rules},
+        "dropped": {
+            rule.name: {"count": rule.count, "first": " ".join(rule.first)}
+            for rule in rules
+            if rule.count
+        },
         "sha256": {path.name: file_digest(path) for path in sides},
     }
     cleaned = {**old.get("cleaned", {}), args.output.name: entry}

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 from typing import TypeAlias
 
 from data_prep.languages import iso639_3, language_group, match_language
 from data_prep.pairs import require_file
-from nmt.data.languages import script_of_letter
+from nmt.data.languages import scripts_of
 from nmt.errors import UserError, install_fix
 
 # the probability that words are of another language than that of a side (0 = source, 1 = target)
@@ -45,7 +44,7 @@ def by_lingua(langs: tuple[str, str]) -> Identify | None:
     }
 
     def probability(text: str, side: int) -> float:
-        scripts = Counter(script_of_letter(letter) for letter in text if letter.isalpha())
+        scripts = scripts_of(text)
         script = scripts.most_common(1)[0][0]
         if script in by_script and wanted[side] not in by_script[script]:
             return 0.0

@@ -8,12 +8,13 @@ import zlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from itertools import zip_longest
 from pathlib import Path
 from typing import NamedTuple
 
+from nmt.data.bitext import read_pairs
 from nmt.data.languages import MIN_SCRIPT_SHARE, script_of_letter, script_share
-from nmt.data.text import quantity, read_lines, require_line_feeds
+from nmt.data.text import length_ratio as ratio
+from nmt.data.text import quantity
 from nmt.errors import UserError
 from nmt.runtime.missing import missing_fix
 
@@ -89,29 +90,10 @@ def read_aligned(
         restore: applied to each line.
 
     Raises:
-        UserError: the files have different numbers of lines (names both), or end them with CR.
+        UserError: the files have different numbers of lines, or end them with CR.
     """
-    sides = read_lines(src, clean=False), read_lines(tgt, clean=False)
-    number = 0
-    for number, (one, other) in enumerate(zip_longest(*sides), 1):
-        if one is None or other is None:
-            counts = [
-                number - (side is None) + sum(1 for _ in rest)
-                for side, rest in zip((one, other), sides, strict=True)
-            ]
-            for path, count in zip((src, tgt), counts, strict=True):
-                if count == 1:
-                    require_line_feeds(path)
-            raise UserError(
-                f"{src.name} has {quantity(counts[0], 'line')} and {tgt.name} has {counts[1]:,}",
-                at=str(src.parent),
-                fix="line n of one file must be the translation of line n of the other; "
-                "correct your files, or repeat an incomplete download",
-            )
-        yield Pair(restore(one), restore(other), f"{split}:{number}")
-    if number == 1:
-        require_line_feeds(src)
-        require_line_feeds(tgt)
+    for number, (line, other) in enumerate(read_pairs((src, tgt), clean=False), 1):
+        yield Pair(restore(line), restore(other), f"{split}:{number}")
 
 
 def clean_training_pairs(pairs: Iterable[Pair], drops: Drops) -> Iterator[Pair]:
@@ -229,12 +211,8 @@ def length_ratio(max_ratio: float) -> Filter:
 
     The ten characters are for short labels, whose lengths differ more than those of sentences.
     """
-
-    def drops(pair: Pair) -> bool:
-        short, long = sorted((len(pair.src), len(pair.tgt)))
-        return long > max_ratio * short + 10
-
-    return Filter(f"length ratio over {max_ratio:g}", drops)
+    reason = f"length ratio over {max_ratio:g}"
+    return Filter(reason, lambda pair: ratio(pair.src, pair.tgt) > max_ratio)
 
 
 def wrong_script(src: str | None, tgt: str | None) -> Filter:

@@ -8,15 +8,16 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from random import Random
 
 import numpy as np
 import regex
 
 from data_prep.identify import Identify
 from data_prep.numbers import FEWEST, MOST_SPELLED, conflicting_digits
-from data_prep.pairs import Pair
-from nmt.data.checks import PAIR_CHECKS
+from data_prep.pairs import MAX_PLACES, Pair
+from nmt.data.checks import BpeMarks, Escapes
 from nmt.data.filters import (
     FEWEST_MARKS,
     LIMITS,
@@ -28,19 +29,18 @@ from nmt.data.filters import (
     copied_share,
     foreign_share,
     is_misread,
-    length_ratio,
     marks_share,
 )
 from nmt.data.languages import MIN_SCRIPT_SHARE, UNSPACED_CHARACTER
 from nmt.data.letters import repetitions
 from nmt.data.near_duplicates import MIN_WORDS, RecurringTexts, normalized
-from nmt.data.text import is_blank
+from nmt.data.text import is_blank, length_ratio
 
+SHOWN = 3  # examples of each rule
 FEWEST_COPIED = 8  # letters of a copy in a script without spaces; names have fewer
 SHORT_FOR = 8  # characters, of which a digit or a letter of an abbreviation may be short
 LEAST_REPEATED = 32  # letters of all repetitions of a phrase; laughter and songs have fewer
 _SHORT_FORM = regex.compile(rf"\d|\b\p{{Lu}}{{1,{LONGEST_ABBREVIATION}}}\b")
-_LEFTOVERS = [c.pair for c in PAIR_CHECKS if "@@" in c.name or "escapes" in c.name]
 
 
 class HeldOut:
@@ -114,8 +114,18 @@ Measure = Callable[[Pair, Known], float]
 
 
 @dataclass(frozen=True)
+class Example:
+    """A dropped pair, its line, and its measure."""
+
+    line: int
+    src: str
+    tgt: str
+    measure: float
+
+
+@dataclass
 class Rule:
-    """A row of the table.
+    """A row of the table, and what it dropped.
 
     Attributes:
         name: for counts and options.
@@ -123,6 +133,9 @@ class Rule:
         threshold: a pair is dropped if its measure is over it.
         measure: of a pair.
         in_corpus: the measure compares the pair with the corpus, in the second pass.
+        count: of dropped pairs.
+        first: their first lines.
+        examples: some of them, chosen at random.
     """
 
     name: str
@@ -130,11 +143,30 @@ class Rule:
     threshold: float
     measure: Measure
     in_corpus: bool = False
+    count: int = field(default=0, init=False)
+    first: list[str] = field(default_factory=list, init=False)
+    examples: list[Example] = field(default_factory=list, init=False)
+    # the same input gives the same examples
+    _random: Random = field(default_factory=lambda: Random(1), init=False, repr=False)
 
     @property
     def text(self) -> str:
         """The sentence with the threshold."""
         return self.sentence.format(self.threshold)
+
+    def drops(self, line: int, pair: Pair, known: Known) -> bool:
+        """Return whether the rule drops the pair of a line, and count it if so."""
+        measure = self.measure(pair, known)
+        if not measure > self.threshold:
+            return False
+        self.count += 1
+        if len(self.first) < MAX_PLACES:
+            self.first.append(str(line))
+        # each dropped pair has the same chance to become an example
+        place = self.count - 1 if self.count <= SHOWN else self._random.randrange(self.count)
+        if place < SHOWN:
+            self.examples[place : place + 1] = [Example(line, pair.src, pair.tgt, measure)]
+        return True
 
 
 def _worse(measure: Callable[[str], float]) -> Measure:
@@ -231,7 +263,7 @@ RULES = (
         "leftovers",
         "A side has marks of another program: @@ of BPE, or escapes of HTML such as &quot;.",
         0,
-        lambda pair, _: any(check(pair.src, pair.tgt) for check in _LEFTOVERS),
+        lambda pair, _: BpeMarks.has(*pair[:2]) or Escapes.has(*pair[:2]),
     ),
     Rule(
         "punctuation",
@@ -318,8 +350,3 @@ RULES = (
         in_corpus=True,
     ),
 )
-
-
-def first_broken(rules: Iterable[Rule], pair: Pair, known: Known) -> Rule | None:
-    """Return the first rule that drops a pair, None if it is kept."""
-    return next((rule for rule in rules if rule.measure(pair, known) > rule.threshold), None)

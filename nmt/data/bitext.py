@@ -290,8 +290,10 @@ class CorpusPair(NamedTuple):
     original: Pair
 
 
-def read_pairs(sides: Sides, normalized: Counter[str] | None = None) -> Iterator[Pair]:
-    """Yield the cleaned lines of both sides.
+def read_pairs(
+    sides: Sides, normalized: Counter[str] | None = None, clean: bool = True
+) -> Iterator[Pair]:
+    """Yield the lines of both sides, as ``read_lines`` reads them.
 
     If there is only one file, targets are empty, and blank lines become empty. ``normalized``
     counts the lines with each kind of normalization.
@@ -299,7 +301,7 @@ def read_pairs(sides: Sides, normalized: Counter[str] | None = None) -> Iterator
     Raises:
         UserError: the files have different numbers of lines, or the line ends of old Macs.
     """
-    sources, *targets = (read_lines(path, normalized=normalized) for path in sides)
+    sources, *targets = (read_lines(path, clean, normalized) for path in sides)
     pairs: Iterable[tuple[str | None, str | None]]
     if targets:
         pairs = itertools.zip_longest(sources, targets[0])
@@ -326,7 +328,8 @@ def _unequal(sides: Sides) -> UserError:
         f"has {quantity(counts[0], 'line')}, but {sides[1].name} has {counts[1]:,}"
         + (f"; the first pair that does not seem to match is line {line:,}" if line else ""),
         at=str(sides[0]),
-        fix="line n of one file must be the translation of line n of the other",
+        fix="line n of one file must be the translation of line n of the other; correct "
+        "the files, or repeat an incomplete download",
     )
 
 
@@ -340,6 +343,23 @@ def first_misaligned(pairs: Iterable[Pair]) -> int | None:
         if is_blank(src) != is_blank(tgt) or long > 4 * short + 20:
             return number
     return None
+
+
+def write_pairs(pairs: Iterable[Sequence[object]], src: Path, tgt: Path) -> int:
+    """Write sources and targets, complete on the disk; return the number of pairs."""
+    count = 0
+    with (
+        src.open("w", encoding="utf-8", newline="\n") as sources,
+        tgt.open("w", encoding="utf-8", newline="\n") as targets,
+    ):
+        for pair in pairs:
+            count += 1
+            sources.write(f"{pair[0]}\n")
+            targets.write(f"{pair[1]}\n")
+        for file in (sources, targets):
+            file.flush()
+            os.fsync(file.fileno())
+    return count
 
 
 class ConvertLines:

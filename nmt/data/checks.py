@@ -1,206 +1,689 @@
-"""The corpus checks: PAIR_CHECKS look at each pair of lines, CHECKS at the numbers of the report.
+# ruff: noqa: D102 (the classes Check and Sign describe the methods)
+"""The checks of a corpus that is prepared: what makes a training or its scores wrong.
 
-To add one, add a row to one of these tables. Raise VERSION if report.json gets other numbers.
+A check sees each pair of all splits, dev and test first, and returns findings at the end. To add
+one, write a class and name it in CHECKS. Raise VERSION if a check finds something else.
 """
 
 from __future__ import annotations
 
+import hashlib
 import re
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
-from itertools import groupby
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+from array import array
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, ClassVar, NamedTuple
 
-from nmt.data.report import (
-    MIN_HELD_OUT,
-    CorpusForm,
-    CorpusReport,
-    Finding,
-    SplitReport,
-    recurrences,
+import numpy as np
+
+from nmt.data.bitext import Bitext
+from nmt.data.languages import (
+    MIN_SCRIPT_SHARE,
+    LanguageProfile,
+    Profiles,
+    base_language,
+    script_of,
 )
-from nmt.data.text import quantity
-from nmt.data.unicode import NOT_NFC
-from nmt.errors import UserError
+from nmt.data.near_duplicates import EXAMPLES, MIN_WORDS, RecurringTexts, is_short
+from nmt.data.report import CorpusReport, Coverage, Finding, Places, SplitReport, Wording
+from nmt.data.sentences import AbbreviationCounts, split_sentences
+from nmt.data.text import SIDES, Pair, length_ratio, quantity
+from nmt.data.unicode import NOT_NFC, changes
 
 if TYPE_CHECKING:
     from nmt.config.recipe import DataConfig, SegmentConfig
 
-# of the numbers in report.json, also those of languages and near_duplicates: with another version,
+# of the findings, also those that depend on languages and near_duplicates: with another version,
 # old caches are not used
-VERSION = "5"
-SMALLEST_VOCAB = 500  # types that the advice about unknown pieces recommends
+VERSION = "6"
+MIN_HELD_OUT = 100  # pairs; scores of a smaller split are unreliable
 MIN_FORM = 20  # pairs; in fewer, signs of another form are no error
-
-# ---------------------------------------------------------------- pairs
-
-_ESCAPE = re.compile(r"&(?:quot|apos|amp|lt|gt|#91|#93);")
-_ENDS = frozenset(".?!")
-_SPACE_BEFORE_STOP = re.compile(r"\s\.$")  # French has a space before "?" and "!"
-_NO_SPACE_BEFORE_MARK = re.compile(r"\w[.?!]$")
+PROFILED_PAIRS = 5000  # the letters of so many pairs are counted, then of 1 in PROFILED_ONE_IN
+PROFILED_ONE_IN = 64
+COUNTED_PAIRS = 50_000  # of a corpus: abbreviations are learned from their sources and the same few
+MAX_CHANGES = 5  # characters that a sentence names
+NEVER = 1.0  # threshold: no share is over it
 
 
-@dataclass(frozen=True)
-class PairCheck:
-    """A property of some pairs.
+class Seen(NamedTuple):
+    """A pair that passed the filters.
 
     Attributes:
-        name: its key in report.json.
-        pair: whether a source and its target, "" in monolingual text, have it.
-        threshold: share of the pairs above which there is a message.
-        meaning: follows "12 pairs" in the message.
-        fix: what to do.
-        form: look only at text that should be tokenized, or not, as the files have it; None = at
-            all text, in the form of the recipe.
-        entry_fix: what to do if there are several entries of data.train; each has a message.
+        src, tgt: in the text form of the recipe; a line of monolingual text has the target "".
+        original: as in the files.
+        place: corpus and line.
+        split: "train", or the dev or test set.
+        entry: the same, or the entry of data.train if there are several.
+        number: of the pair in its entry, from 1, without those that were dropped.
+        key: ``pair_hash``.
+        both_ways: some split has the other direction.
     """
 
-    name: str
-    pair: Callable[[str, str], bool]
-    threshold: float
-    meaning: str
-    fix: str
-    form: bool | None = None
-    entry_fix: str = ""
+    src: str
+    tgt: str
+    original: Pair
+    place: str
+    corpus: Bitext
+    split: str
+    entry: str
+    number: int
+    key: int
+    both_ways: bool
+
+    @property
+    def sampled(self) -> bool:
+        """Whether the pair is one of the first, or of a few others."""
+        return self.number <= PROFILED_PAIRS or not self.key % PROFILED_ONE_IN
+
+    def directions(self) -> list[Pair]:
+        """Return the pair, and its sides exchanged if a split has the other direction."""
+        pair = self.src, self.tgt
+        return [pair, pair[::-1]] if self.both_ways else [pair]
 
 
-def _much_longer(src: str, tgt: str) -> bool:
-    short, long = sorted((len(src), len(tgt)))
-    return tgt != "" and long > 3 * short + 10
+def pair_hash(src: str, tgt: str) -> int:
+    """Return 64 bits of a pair, the same in every process."""
+    text = f"{src}\n{tgt}".encode("utf-8", "surrogatepass")
+    return int.from_bytes(hashlib.blake2b(text, digest_size=8).digest(), "little", signed=True)
 
 
-def _has_escapes(src: str, tgt: str) -> bool:
-    return ("&" in src or "&" in tgt) and any(map(_ESCAPE.search, (src, tgt)))
+@dataclass
+class Scanned:
+    """What the checks know besides the pair.
+
+    Attributes:
+        splits: the numbers so far.
+        kept: number of pairs that passed, by split and by entry.
+        held_out: all pairs of dev and test.
+        langs: source and target language of each corpus, by its name.
+    """
+
+    data: DataConfig
+    wording: Wording
+    splits: dict[str, SplitReport] = field(default_factory=dict)
+    kept: Counter[str] = field(default_factory=Counter)
+    held_out: dict[str, list[Pair]] = field(default_factory=dict)
+    langs: dict[str, tuple[str, str]] = field(default_factory=dict)
 
 
-def _at_end(pattern: re.Pattern[str]) -> Callable[[str, str], bool]:
-    """Look at the end of both sides; the last character decides for most lines."""
-    return lambda *sides: any(line[-1:] in _ENDS and pattern.search(line) for line in sides)
+class Check:
+    """A check of the pairs of a corpus.
+
+    Attributes:
+        name: of its findings, for tables.
+        threshold: share above which there is a message.
+        fix: what to do.
+    """
+
+    name: ClassVar[str] = ""
+    threshold: ClassVar[float] = 0.0
+    fix: ClassVar[str] = ""
+
+    def __init__(self, scanned: Scanned) -> None:
+        self.scanned = scanned
+
+    def see(self, pair: Seen) -> None:
+        """Count a pair."""
+
+    def findings(self) -> Iterator[Finding]:
+        """Yield what was found in all pairs."""
+        yield from ()
+
+    def frequent(self, at: str, places: Places, noun: str, meaning: str, fix: str) -> Finding:
+        """Return the finding that some pairs or lines of a split have a property."""
+        share, count = places.count / self.scanned.kept[at], places.count
+        text = f"{quantity(count, noun)} ({share:.1%}) {meaning}"
+        return Finding(
+            self.name, at, text, fix, share, self.threshold, count=count, examples=places.lines
+        )
 
 
-ESCAPES = "HTML escapes (&quot; &apos; ...)"
-ALREADY_TOKENIZED = "already tokenized (space before a full stop)"
-NOT_TOKENIZED = "not tokenized though data.tokenized is true"
+# ---------------------------------------------------------------- the same text twice
 
-PAIR_CHECKS = [
-    PairCheck(
-        "same text on both sides",
-        lambda src, tgt: src == tgt,
-        0.1,
-        "with the same text on both sides",
-        "check that the two files are different, and remove untranslated pairs",
-    ),
-    PairCheck(
-        "one side over 3 times as long",
-        _much_longer,
-        0.05,
-        "with one side over 3 times as long as the other",
-        "check that line n of one file is the translation of line n of the other",
-    ),
-    PairCheck(
-        "already BPE-encoded (@@)",
-        lambda src, tgt: "@@ " in src or "@@ " in tgt,
-        0.001,
-        "containing @@, like text that is already BPE-encoded",
-        "use the text before BPE, or undo it: sed -E 's/@@( |$)//g'",
-    ),
-    PairCheck(
-        ESCAPES,
-        _has_escapes,
-        0.01,
-        "containing HTML escapes such as &quot;",
-        "replace them by their characters, or set data.tokenized=true if the text is "
-        "Moses-tokenized",
-        form=False,
-        entry_fix="replace them by their characters, or set tokenized: true in this entry if the "
-        "text is Moses-tokenized",
-    ),
-    PairCheck(
-        ALREADY_TOKENIZED,
-        _at_end(_SPACE_BEFORE_STOP),
-        0.3,
-        "with a space before the last full stop, like tokenized text",
-        "set data.tokenized=true if the corpus is Moses-tokenized",
-        form=False,
-        entry_fix="set tokenized: true in this entry",
-    ),
-    PairCheck(
-        NOT_TOKENIZED,
-        _at_end(_NO_SPACE_BEFORE_MARK),
-        0.3,
-        "without a space before the last punctuation mark, like text that is not tokenized",
-        "set data.tokenized=false if the corpus is plain text",
-        form=True,
-        entry_fix="set tokenized: false in this entry",
-    ),
+
+class HeldOutPairs(Check):
+    """Pairs of dev and test that are training pairs, and test pairs that are in dev."""
+
+    name = "also in the training data"
+
+    def __init__(self, scanned: Scanned) -> None:
+        super().__init__(scanned)
+        self.hashes: defaultdict[str, set[int]] = defaultdict(set)
+        self.exchanged: set[int] = set()  # of dev: a test set may be of the other direction
+        self.shared: defaultdict[str, dict[int, str]] = defaultdict(dict)  # first place and text
+
+    def see(self, pair: Seen) -> None:
+        if pair.split != "train":
+            if not (pair.corpus.monolingual and is_short(pair.src)):  # as any corpus has
+                self.hashes[pair.split].add(pair.key)
+                if pair.split.startswith("dev"):
+                    self.exchanged.add(pair_hash(pair.tgt, pair.src))
+            return
+        for src, tgt in pair.directions():
+            key = pair.key if src is pair.src else pair_hash(src, tgt)
+            for split, hashes in self.hashes.items():
+                if key in hashes and key not in self.shared[split]:
+                    text = f"{src} ||| {tgt}" if tgt else src
+                    self.shared[split][key] = f"{pair.place}: {text}"
+
+    def findings(self) -> Iterator[Finding]:
+        for split, shared in self.shared.items():
+            if shared:
+                fix = "remove them from the training data"
+                found = self._overlap(self.name, split, len(shared), self.hashes[split], fix)
+                found.examples = list(shared.values())[:EXAMPLES]
+                found.error = found.shown = True
+                yield found
+        test: set[int] = set().union(*(h for n, h in self.hashes.items() if n.startswith("test")))
+        dev = self.exchanged.union(*(h for n, h in self.hashes.items() if n.startswith("dev")))
+        if both := dev & test:
+            name = "also in dev"
+            fix = "dev selects checkpoints, so test scores are too high: use another data.test"
+            yield self._overlap(name, "test", len(both), test, fix)
+
+    def _overlap(self, name: str, at: str, count: int, of: set[int], fix: str) -> Finding:
+        share = count / len(of)
+        text = f"{share:.1%} of the {self.scanned.wording.unit}s ({count:,}) are {name}"
+        fix += ", or raise data.max_overlap (now {max_overlap})"
+        return Finding(name, at, text, fix, share, NEVER, overlap=share, count=count)
+
+
+class HeldOutTexts(Check):
+    """Texts of one side of dev and test that are in the training data, or nearly."""
+
+    def __init__(self, scanned: Scanned) -> None:
+        super().__init__(scanned)
+        self.texts: list[RecurringTexts] = []
+
+    def see(self, pair: Seen) -> None:
+        if pair.split != "train":
+            return
+        if not self.texts:
+            sets = self.scanned.held_out
+            self.texts = [
+                RecurringTexts({n: (p[s] for p in sets[n]) for n in sets}) for s in (0, 1)
+            ]
+        for sides in pair.directions():
+            for texts, line in zip(self.texts, sides, strict=True):
+                texts.add(line, pair.place)
+
+    def findings(self) -> Iterator[Finding]:
+        for at in self.scanned.held_out if self.texts else ():
+            for side, texts in zip(SIDES, self.texts, strict=True):
+                found, noun = texts.report(at), f"{self.scanned.wording.sides[side]}text"
+                text = (
+                    f"{found.share:.1%} of {quantity(found.of, noun)} of at least {MIN_WORDS} "
+                    f"words are also in the training data: {found.same:,} exactly, {found.near:,} "
+                    "nearly"
+                )
+                if found.share:
+                    yield Finding(
+                        f"{noun}s also in the training data",
+                        at,
+                        text,
+                        share=found.share,
+                        threshold=0.1,
+                        overlap=found.same / found.of,
+                        count=found.same + found.near,
+                        examples=found.examples,
+                        shown=True,
+                    )
+
+
+class Duplicates(Check):
+    """Pairs that are in their split again."""
+
+    name = "duplicates"
+
+    def __init__(self, scanned: Scanned) -> None:
+        super().__init__(scanned)
+        self.hashes: defaultdict[str, array[int]] = defaultdict(lambda: array("q"))
+
+    def see(self, pair: Seen) -> None:
+        self.hashes[pair.split].append(pair.key)
+
+    def findings(self) -> Iterator[Finding]:
+        for at, stored in self.hashes.items():
+            hashes = np.sort(np.frombuffer(stored, np.int64))
+            if count := int(np.count_nonzero(hashes[1:] == hashes[:-1])):
+                text, share = quantity(count, "duplicate"), count / len(hashes)
+                yield Finding(self.name, at, text, "", share, NEVER, count=count, shown=True)
+
+
+# ---------------------------------------------------------------- languages
+
+SWAPPED_THRESHOLD = 0.05  # sides are swapped if the other side overlaps by this much more
+OVERLAP_THRESHOLD = 0.4  # below it, a side is in another language than its training text
+SAME_THRESHOLD = 0.8  # above it, source and target are in the same language, or very close ones
+
+
+class Languages(Check):
+    """Sides that are in another language than their code says, or than the training text."""
+
+    def __init__(self, scanned: Scanned) -> None:
+        super().__init__(scanned)
+        self.train: dict[str, Profiles] = {}
+        self.held_out: dict[str, Profiles] = {}
+
+    def see(self, pair: Seen) -> None:
+        if pair.sampled:
+            of_corpora = self.train if pair.split == "train" else self.held_out
+            sides = (pair.src,) if pair.corpus.monolingual else (pair.src, pair.tgt)
+            if (profiles := of_corpora.get(pair.corpus.name)) is None:
+                profiles = of_corpora[pair.corpus.name] = tuple(LanguageProfile() for _ in sides)
+            for profile, line in zip(profiles, sides, strict=True):
+                profile.add(line)
+
+    def findings(self) -> Iterator[Finding]:
+        return language_findings(self.train, self.held_out, self.scanned.langs)
+
+
+def language_findings(
+    train: Mapping[str, Profiles],
+    held_out: Mapping[str, Profiles],
+    langs: Mapping[str, tuple[str, str]],
+) -> Iterator[Finding]:
+    """Yield what the letters of the files say about their languages.
+
+    A held-out split is compared with the corpora of the same two languages.
+
+    Args:
+        train: profiles by corpus.
+        held_out: profiles by split.
+        langs: source and target language of each corpus and split.
+    """
+    for name, sides in {**train, **held_out}.items():
+        yield from _check_codes(name, sides, langs[name])
+    for name, sides in train.items():
+        is_pair = len(sides) == 2 and all(side.enough for side in sides)
+        if is_pair and (common := sides[0].overlap(sides[1])) > SAME_THRESHOLD:
+            yield Finding(
+                "languages",
+                name,
+                f"source and target seem to be the same language ({common:.0%} of their character "
+                "bigrams are the same)",
+                "check that the two files are different",
+            )
+    for corpus, trained in train.items():
+        for split, sides in held_out.items():
+            same_langs = langs[corpus] == langs[split]
+            if same_langs and all(profile.enough for profile in (*trained, *sides)):
+                yield from _compare(corpus, trained, split, sides, langs[split])
+
+
+def _check_codes(name: str, sides: Profiles, langs: Sequence[str]) -> Iterator[Finding]:
+    """Compare a text with what its language codes imply: the script, and the English article."""
+    for side, other, lang in zip(sides, sides[::-1], langs, strict=False):
+        script = script_of(lang)
+        if side.enough and script and (share := side.script(script)) < MIN_SCRIPT_SHARE:
+            text = f"only {share:.0%} of the letters of the {lang} side are "
+            text += script.split()[0].capitalize()
+            yield Finding("languages", name, text, f"check that the file {name}.{lang} is right")
+        english = base_language(lang) == "en" and other.enough
+        if english and other.english > max(0.01, 4 * side.english):
+            text = f"the other side seems to be English, not the {lang} side"
+            yield Finding("languages", name, text, "check that the two files are not swapped")
+
+
+def _compare(
+    corpus: str, train: Profiles, split: str, held_out: Profiles, langs: Sequence[str]
+) -> Iterator[Finding]:
+    same = [side.overlap(other) for side, other in zip(held_out, train, strict=True)]
+    crossed = [side.overlap(other) for side, other in zip(held_out, train[::-1], strict=True)]
+    swapped = [c > s + SWAPPED_THRESHOLD for s, c in zip(same, crossed, strict=True)]
+    if all(swapped):
+        text = (
+            f"source and target are swapped in {split} or in {corpus}: the source side of "
+            f"{split} shares {crossed[0]:.0%} of its character bigrams with the target side of "
+            f"{corpus} and {same[0]:.0%} with its source side, and the target side {crossed[1]:.0%}"
+            f" and {same[1]:.0%} vice versa"
+        )
+        yield Finding("languages", split, text, "swap the two files of one of them", error=True)
+        return
+    for side, lang, other in zip(range(len(same)), langs, langs[::-1], strict=False):
+        if swapped[side]:
+            text = (
+                f"the {lang} side is more like the {other} side of {corpus} ({crossed[side]:.0%} "
+                f"of its character bigrams) than like its {lang} side ({same[side]:.0%})"
+            )
+            yield Finding("languages", split, text, f"check that the file {split}.{lang} is right")
+        elif same[side] < OVERLAP_THRESHOLD:
+            text = (
+                f"the {lang} side shares only {same[side]:.0%} of its character bigrams with the "
+                f"{lang} side of {corpus}"
+            )
+            yield Finding("languages", split, text, "check that both are in the same language")
+
+
+# ---------------------------------------------------------------- sizes and signs
+
+
+class Sentences(Check):
+    """How many sentences the training sources have, and their abbreviations, for translation."""
+
+    name = "several sentences"
+
+    def __init__(self, scanned: Scanned) -> None:
+        super().__init__(scanned)
+        self.lines: defaultdict[str, list[str]] = defaultdict(list)  # by language
+        self.counts: defaultdict[str, AbbreviationCounts] = defaultdict(AbbreviationCounts)
+
+    def see(self, pair: Seen) -> None:
+        if pair.split == "train" and not pair.corpus.monolingual:
+            language = base_language(pair.corpus.langs[0])
+            if pair.sampled:
+                self.lines[language].append(pair.src)
+            if pair.sampled or pair.number <= COUNTED_PAIRS:
+                self.counts[language].add(pair.src)
+
+    def findings(self) -> Iterator[Finding]:
+        if not self.lines:
+            return
+        train = self.scanned.splits["train"]
+        learned = {lang: counts.learned() for lang, counts in self.counts.items()}
+        sentences = Counter(
+            len(split_sentences(line, lang, learned[lang]))
+            for lang, lines in self.lines.items()
+            for line in lines
+        )
+        train.sentences = dict(sorted(sentences.items()))
+        train.abbreviations = {lang: words for lang, words in learned.items() if words} or None
+        share = 1 - sentences[1] / sentences.total()
+        text = f"{share:.1%} of the sources with several sentences"
+        yield Finding(self.name, "train", text, "", share, NEVER, shown=True)
+
+
+class FewPairs(Check):
+    """Dev and test sets that are too small."""
+
+    def findings(self) -> Iterator[Finding]:
+        wording = self.scanned.wording
+        for at, split in self.scanned.splits.items():
+            if at != "train" and split.kept < MIN_HELD_OUT:
+                pairs = quantity(split.kept, wording.unit)
+                text = f"only {pairs} with text{wording.both}, so its scores are unreliable"
+                fix = f"use at least {MIN_HELD_OUT}"
+                yield Finding("size", at, text, fix, count=split.kept)
+
+
+class Sign(Check):
+    """A sign of wrong text that a pair has."""
+
+    threshold: ClassVar[float]
+    meaning: ClassVar[str]  # follows "12 pairs"
+
+    def __init__(self, scanned: Scanned) -> None:
+        super().__init__(scanned)
+        self.places: defaultdict[str, Places] = defaultdict(Places)  # by split or entry
+
+    @staticmethod
+    def has(src: str, tgt: str) -> bool:
+        """Return whether a source and its target, "" in monolingual text, have the sign."""
+        raise NotImplementedError
+
+    def see(self, pair: Seen) -> None:
+        if self.has(pair.src, pair.tgt):
+            self.places[pair.split].add(pair.place)
+
+    def findings(self) -> Iterator[Finding]:
+        for at, places in self.places.items():
+            yield self.frequent(at, places, self.scanned.wording.unit, self.meaning, self.fix)
+
+
+class SameText(Sign):
+    """Pairs that are not translated."""
+
+    name = "same text on both sides"
+    threshold = 0.1
+    meaning = "with the same text on both sides"
+    fix = "check that the two files are different, and remove untranslated pairs"
+
+    @staticmethod
+    def has(src: str, tgt: str) -> bool:
+        return src == tgt
+
+
+class MuchLonger(Sign):
+    """Lines that are not each other's translation."""
+
+    name = "one side over 3 times as long"
+    threshold = 0.05
+    meaning = "with one side over 3 times as long as the other"
+    fix = "check that line n of one file is the translation of line n of the other"
+
+    @staticmethod
+    def has(src: str, tgt: str) -> bool:
+        return tgt != "" and length_ratio(src, tgt) > 3
+
+
+class BpeMarks(Sign):
+    """Text that is segmented already."""
+
+    name = "already BPE-encoded (@@)"
+    threshold = 0.001
+    meaning = "containing @@, like text that is already BPE-encoded"
+    fix = "use the text before BPE, or undo it: sed -E 's/@@( |$)//g'"
+
+    @staticmethod
+    def has(src: str, tgt: str) -> bool:
+        return "@@ " in src or "@@ " in tgt
+
+
+class FormSign(Sign):
+    """A sign of text that is tokenized although its entry says that it is not, or vice versa.
+
+    Attributes:
+        in_tokenized: what the entry says.
+    """
+
+    in_tokenized: ClassVar[bool] = False
+
+    def see(self, pair: Seen) -> None:
+        if pair.corpus.tokenized == self.in_tokenized and self.has(*pair.original):
+            self.places[pair.entry].add(pair.place)
+
+    def findings(self) -> Iterator[Finding]:
+        for at, places in self.places.items():
+            value, form = ("false", "plain") if self.in_tokenized else ("true", "Moses-tokenized")
+            key = f"data.tokenized={value}"
+            if at not in self.scanned.splits:
+                key = f"tokenized: {value} in this entry"
+            fix = f"{self.fix}set {key} if the text is {form}"
+            yield self.frequent(at, places, self.scanned.wording.unit, self.meaning, fix)
+
+
+class Escapes(FormSign):
+    """HTML escapes, which Moses makes too."""
+
+    name = "HTML escapes (&quot; &apos; ...)"
+    threshold = 0.01
+    meaning = "containing HTML escapes such as &quot;"
+    fix = "replace them by their characters, or "
+    pattern = re.compile(r"&(?:quot|apos|amp|lt|gt|#91|#93);")
+
+    @classmethod
+    def has(cls, src: str, tgt: str) -> bool:
+        return ("&" in src or "&" in tgt) and any(map(cls.pattern.search, (src, tgt)))
+
+
+class EndSign(FormSign):
+    """A sign in the last two characters of a line."""
+
+    threshold = 0.3
+    pattern: ClassVar[re.Pattern[str]]
+
+    @classmethod
+    def has(cls, src: str, tgt: str) -> bool:
+        return any(map(cls.pattern.fullmatch, (src[-2:], tgt[-2:])))
+
+
+class AlreadyTokenized(EndSign):
+    """Plain text that is tokenized; French has a space before "?" and "!"."""
+
+    name = "already tokenized (space before a full stop)"
+    meaning = "with a space before the last full stop, like tokenized text"
+    pattern = re.compile(r"\s\.")
+
+
+class NotTokenized(EndSign):
+    """Tokenized text that is plain."""
+
+    name = "not tokenized though data.tokenized is true"
+    meaning = "without a space before the last punctuation mark, like text that is not tokenized"
+    in_tokenized = True
+    pattern = re.compile(r"\w[.?!]")
+
+
+class UnicodeForm(Check):
+    """Lines that the Unicode form ``clean`` changes.
+
+    The form of the recipe may leave them, or it does not apply: references are scored as they are.
+    """
+
+    name = "not in the Unicode form clean"
+
+    def __init__(self, scanned: Scanned) -> None:
+        super().__init__(scanned)
+        self.lines: defaultdict[tuple[str, int], OtherForm] = defaultdict(OtherForm)
+
+    def see(self, pair: Seen) -> None:
+        for side, line in enumerate((pair.src, pair.tgt)):
+            if not line.isascii():
+                self.lines[pair.split, side].add(line, pair.place)
+
+    def findings(self) -> Iterator[Finding]:
+        form, wording = self.scanned.data.normalize, self.scanned.wording
+        for (at, side), other in self.lines.items():
+            if not other.changes:
+                continue
+            reference = at != "train" and side == 1 and not wording.monolingual
+            fix = "text that looks equal differs for the model; set data.normalize=clean"
+            threshold = 0.0
+            if form != "none" and (form == "clean" or set(other.changes) == {NOT_NFC}):
+                threshold = 0.0 if reference else NEVER
+                fix = (
+                    "these are references, which are compared as they are, and the model writes "
+                    f"the form {form}, so scores are too low; convert the file if no published "
+                    "score uses it"
+                )
+            noun = f"{wording.sides[SIDES[side]]}line"
+            found = self.frequent(at, other.lines, noun, f"{self.name} ({other})", fix)
+            found.name, found.threshold, found.shown = f"{noun}s {self.name}", threshold, True
+            yield found
+
+
+class OtherForm:
+    """Lines that the Unicode form ``clean`` changes, and the number of lines with each change.
+
+    A change is NOT_NFC, or a character that is removed.
+    """
+
+    def __init__(self, lines: Iterable[str] = ()) -> None:
+        self.lines = Places()
+        self.changes: Counter[str] = Counter()
+        for number, line in enumerate(lines, 1):
+            self.add(line, str(number))
+
+    def add(self, line: str, place: str) -> None:
+        """Count the changes of one more line."""
+        if found := changes(line):
+            self.lines.add(place)
+            self.changes.update(found)
+
+    def __str__(self) -> str:
+        """List the changes, the most frequent first: ``U+00AD SOFT HYPHEN in 12, ...``."""
+        listed = [f"{change} in {count:,}" for change, count in self.changes.most_common()]
+        more = ["..."] if len(listed) > MAX_CHANGES else []
+        return ", ".join(listed[:MAX_CHANGES] + more)
+
+
+CHECKS: list[type[Check]] = [
+    HeldOutPairs,
+    HeldOutTexts,
+    Duplicates,
+    Languages,
+    Sentences,
+    FewPairs,
+    SameText,
+    MuchLonger,
+    BpeMarks,
+    Escapes,
+    AlreadyTokenized,
+    NotTokenized,
+    UnicodeForm,
 ]
 
-# ---------------------------------------------------------------- numbers of the report
+
+def findings(checks: Iterable[Check], scanned: Scanned) -> list[Finding]:
+    """Return what all checks found.
+
+    A wrong form of entries is an error if some of them, not all, are evidently not as they say.
+    """
+    found = [finding for check in checks for finding in check.findings()]
+    entries = scanned.kept.keys() - scanned.splits.keys()
+    of_form = [finding for finding in found if finding.at in entries]
+    wrong = {
+        finding.at
+        for finding in of_form
+        if finding.share > finding.threshold and finding.name != Escapes.name
+        if scanned.kept[finding.at] >= MIN_FORM
+    }
+    for finding in of_form:
+        finding.error = 0 < len(wrong) < len(entries)
+    return found
 
 
-@dataclass(frozen=True)
-class Checked:
-    """What a check looks at: a report, and the keys of the recipe that it depends on."""
+# ---------------------------------------------------------------- after the segmentation
 
-    report: CorpusReport
-    data: DataConfig
-    segment: SegmentConfig
+SMALLEST_VOCAB = 500  # types that the advice about unknown pieces recommends
 
 
-# of a split, an entry of data.train or the corpus, with its name: shares that are compared with
-# the threshold of the check, each with a message
-Found: TypeAlias = Iterator[tuple[float, str]]
+def lacked_by_parent(coverage: Mapping[str, Coverage], wording: Wording) -> Iterator[Finding]:
+    """Yield the share of the training subwords that the vocabulary of a parent lacks."""
+    for side, found in coverage.items():
+        noun = f"{wording.sides[side]}subwords"
+        text = f"the vocabulary of the parent lacks {found.unknown:.2%} of the {noun}"
+        fix = "they become UNK; set init.vocab=new or init.vocab=extend"
+        share, pieces = found.unknown, [" ".join(found.pieces)]
+        name = f"unknown {noun}"
+        yield Finding(name, "train", text, fix, share, 0.02, examples=pieces, shown=True)
 
 
-def _overlap(checked: Checked, *_: Any) -> Found:
-    unit, limit = checked.report.wording.unit, checked.data.max_overlap
-    for split, overlap in checked.report.overlap.items():
-        message = (
-            f"{split}: {overlap.share:.1%} of the {unit}s ({overlap.pairs:,}) are also in the "
-            f"training data, for example {next(iter(overlap.examples), '')}; remove them from the "
-            f"training data, or raise data.max_overlap (now {limit:g})"
-        )
-        yield overlap.share, message
+def lacked_by_training(
+    at: str, coverage: Mapping[str, Coverage], report: CorpusReport, segment: SegmentConfig
+) -> Iterator[Finding]:
+    """Yield the shares of the subwords of a set that are UNK, or not in the training data."""
+    for number, (side, found) in enumerate(coverage.items()):
+        noun, pieces = f"{report.wording.sides[side]}subwords", [" ".join(found.pieces)]
+        if found.unknown:
+            text = f"{found.unknown:.0%} of the {noun} are unknown (UNK)"
+            fix, share = _cause_of_unknown(report, segment), found.unknown
+            threshold = NEVER if number else 0.5  # references may have unknown subwords
+            name = f"unknown {noun}"
+            yield Finding(name, at, text, fix, share, threshold, examples=pieces, error=True)
+        if found.lacking:
+            text = f"{found.lacking:.0%} of the {noun} are not in the training data"
+            fix, share = "expect lower scores, or add training data of this kind", found.lacking
+            yield Finding(f"new {noun}", at, text, fix, share, 0.1, examples=pieces)
 
 
-def _wrong_languages(checked: Checked, *_: Any) -> Found:
-    for text in checked.report.languages.failures:
-        yield 1.0, text
-
-
-def _doubtful_languages(checked: Checked, *_: Any) -> Found:
-    for text in checked.report.languages.warnings:
-        yield 1.0, text
-
-
-def _unknown_sources(checked: Checked, name: str, split: SplitReport) -> Found:
-    if name != "train" and split.coverage:
-        side, coverage = next(iter(split.coverage.items()))
-        message = (
-            f"{name}: {coverage.unknown:.0%} of the {checked.report.wording.sides[side]}subwords "
-            f"are unknown (UNK), for example {' '.join(coverage.pieces)}; "
-            f"{_cause_of_unknown(checked)}"
-        )
-        yield coverage.unknown, message
-
-
-def _cause_of_unknown(checked: Checked) -> str:
+def _cause_of_unknown(report: CorpusReport, segment: SegmentConfig) -> str:
     """Return the likely cause of many unknown pieces, and what to do.
 
     In a small corpus, SentencePiece with a large ``vocab_size`` ends with pieces that are complete
     words, and the characters of other words get no embedding.
     """
-    segment, train = checked.segment, checked.report.splits.get("train")
-    if train is not None and train.coverage is not None:  # init.vocab: parent or extend
+    if any(f.at == "train" and f.name.startswith("unknown ") for f in report.findings):
         return "the vocabulary of the parent does not fit it, so set init.vocab=new or extend"
     check = "check that its language and script are those of the training data"
     if segment.kind != "sentencepiece" or segment.file is not None:
         return f"{check}, and that segment.codes or segment.model fits the corpus"
-    size = train.kept if train else 0
+    size = report.splits["train"].kept
     smaller = max(SMALLEST_VOCAB, size // 200 * 100)
     if segment.vocab_size <= max(size, smaller):
         return check
-    pairs = quantity(size, checked.report.wording.unit)
+    pairs = quantity(size, report.wording.unit)
     return (
         f"segment.vocab_size ({segment.vocab_size:,}) is probably too large for {pairs}, so most "
         f"subwords are complete words: set segment.vocab_size={smaller}; if that does not help, "
@@ -208,244 +691,13 @@ def _cause_of_unknown(checked: Checked) -> str:
     )
 
 
-def _test_in_dev(checked: Checked, *_: Any) -> Found:
-    shared = checked.report.test_in_dev
-    message = (
-        f"test: {shared.share:.1%} of the {checked.report.wording.unit}s ({shared.pairs:,}) are "
-        "also in dev, which selects the best checkpoint, so test scores are too high; use another "
-        "data.test"
-    )
-    yield shared.share, message
-
-
-def _recurring_texts(checked: Checked, *_: Any) -> Found:
-    for text, found in recurrences(checked.report):
-        too_many = found.same > checked.data.max_overlap * found.of
-        example = next(iter(found.examples), "")
-        yield 1.0 if too_many else found.share, f"{text}, for example {example}"
-
-
-def _few_pairs(checked: Checked, name: str, split: SplitReport) -> Found:
-    if name != "train" and split.kept < MIN_HELD_OUT:
-        wording = checked.report.wording
-        message = (
-            f"{name}: only {quantity(split.kept, wording.unit)} with text{wording.both}, so its "
-            f"scores are unreliable; use at least {MIN_HELD_OUT}"
+def over_batch(lengths: np.ndarray, batch_tokens: int) -> Iterator[Finding]:
+    """Yield how many training pairs are longer than a batch; ``lengths`` [pairs] int, with EOS."""
+    if over := int(np.count_nonzero(lengths > batch_tokens)):
+        share, are = over / len(lengths), "is" if over == 1 else "are"
+        text = (
+            f"{quantity(over, 'pair')} ({share:.1%}) {are} longer than data.batch_tokens "
+            f"({quantity(batch_tokens, 'subword')}), so each is a batch of its own"
         )
-        yield 1.0, message
-
-
-def _frequency(finding: Finding, total: int, noun: str, meaning: str) -> tuple[float, str]:
-    share = finding.count / total
-    count = f"{quantity(finding.count, noun)} ({share:.1%})"
-    return share, f"{count} {meaning}, first at {finding.lines[0]}"
-
-
-def _of_pairs(check: PairCheck) -> Callable[[Checked, str, SplitReport], Found]:
-    """Report a property of the pairs of a split."""
-
-    def find(checked: Checked, name: str, split: SplitReport) -> Found:
-        finding = split.suspicious.get(check.name)
-        if finding and not (split.forms and check.entry_fix):
-            unit = checked.report.wording.unit
-            share, text = _frequency(finding, split.checked, unit, check.meaning)
-            yield share, f"{name}: {text}; {check.fix}"
-
-    return find
-
-
-def _of_entries(check: PairCheck) -> Callable[[Checked, str, CorpusForm], Found]:
-    """Report a property of the pairs of an entry of data.train."""
-
-    def find(checked: Checked, name: str, form: CorpusForm) -> Found:
-        if finding := form.signs.get(check.name):
-            unit = checked.report.wording.unit
-            share, text = _frequency(finding, form.kept, unit, check.meaning)
-            yield share, f"{name} ({form.name}): {text}; {check.entry_fix}"
-
-    return find
-
-
-def _other_form(checked: Checked, name: str, split: SplitReport) -> Found:
-    """Report the lines that the Unicode form ``clean`` changes.
-
-    The form of the recipe may leave them, or it does not apply: references are scored as they are.
-    """
-    form, wording = checked.data.normalize, checked.report.wording
-    for side, other in split.other_form.items():
-        stays = form == "none" or (form == "nfc" and set(other.changes) != {NOT_NFC})
-        if stays:
-            reason = "text that looks equal differs for the model; set data.normalize=clean"
-        elif name != "train" and side == "tgt" and not wording.monolingual:
-            reason = (
-                "these are references, which are compared as they are, and the model writes the "
-                f"form {form}, so scores are too low; convert the file if no published score uses "
-                "it"
-            )
-        else:
-            continue
-        noun = f"{wording.sides[side]}line"
-        meaning = "not in the Unicode form clean"
-        share, text = _frequency(other.lines, split.checked, noun, meaning)
-        yield share, f"{name}: {text} ({other}): {reason}"
-
-
-def _lacked_by_parent(checked: Checked, name: str, split: SplitReport) -> Found:
-    for side, coverage in (split.coverage or {}).items() if name == "train" else ():
-        message = (
-            f"train: the vocabulary of the parent lacks {coverage.unknown:.1%} of the "
-            f"{checked.report.wording.sides[side]}subwords, for example "
-            f"{' '.join(coverage.pieces)}; they become UNK; set init.vocab=new or init.vocab=extend"
-        )
-        yield coverage.unknown, message
-
-
-def _lacked_by_training(checked: Checked, name: str, split: SplitReport) -> Found:
-    for side, coverage in (split.coverage or {}).items() if name != "train" else ():
-        message = (
-            f"{name}: {coverage.lacking:.0%} of the {checked.report.wording.sides[side]}subwords "
-            f"are not in the training data, for example {' '.join(coverage.pieces)}; expect lower "
-            "scores, or add training data of this kind"
-        )
-        yield coverage.lacking, message
-
-
-def _round_trip(checked: Checked, *_: Any) -> Found:
-    trip = checked.report.splits["train"].round_trip if "train" in checked.report.splits else None
-    if trip and checked.segment.kind != "sentencepiece":
-        share = trip.changed / trip.lines
-        message = (
-            f"train: {share:.1%} of {quantity(trip.lines, 'target line')} are others after they "
-            f"were tokenized and detokenized, for example {trip.before!r} becomes {trip.after!r}; "
-            "a model cannot write them; set segment.kind=sentencepiece, which changes no line"
-        )
-        yield share, message
-
-
-def _over_batch(checked: Checked, *_: Any) -> Found:
-    if over := checked.report.over_batch_tokens:
-        share = over / checked.report.splits["train"].kept
-        are = "is" if over == 1 else "are"
-        limit = quantity(checked.data.batch_tokens, "subword")
-        message = (
-            f"train: {quantity(over, 'pair')} ({share:.1%}) {are} longer than data.batch_tokens "
-            f"({limit}), so each is a batch of its own; raise data.batch_tokens or lower "
-            "data.max_pieces"
-        )
-        yield share, message
-
-
-# ---------------------------------------------------------------- the table
-
-
-@dataclass(frozen=True)
-class Check:
-    """A row of the table.
-
-    Attributes:
-        about: what ``find`` looks at, one at a time: the "corpus", a "split", or an "entry" of
-            several of data.train.
-        threshold: share above which there is a message; None = ``data.max_overlap``.
-        error: scores would be meaningless; "mixed" = if entries are in different forms.
-    """
-
-    about: Literal["corpus", "split", "entry"]
-    find: Callable[[Checked, str, Any], Found]
-    threshold: float | None
-    error: bool | Literal["mixed"] = False
-
-
-CHECKS = [
-    Check("corpus", _overlap, None, error=True),
-    Check("corpus", _wrong_languages, 0, error=True),
-    Check("split", _unknown_sources, 0.5, error=True),
-    Check("corpus", _doubtful_languages, 0),
-    Check("corpus", _test_in_dev, None),
-    Check("corpus", _recurring_texts, 0.1),
-    Check("split", _few_pairs, 0),
-    *(Check("split", _of_pairs(check), check.threshold) for check in PAIR_CHECKS),
-    Check("split", _other_form, 0),
-    Check("split", _lacked_by_parent, 0.02),
-    Check("split", _lacked_by_training, 0.1),
-    *(
-        Check("entry", _of_entries(check), check.threshold, error="mixed")
-        for check in PAIR_CHECKS
-        if check.entry_fix
-    ),
-    Check("corpus", _round_trip, 0.01),
-    Check("corpus", _over_batch, 0),
-]
-
-
-def _entries(report: CorpusReport) -> list[CorpusForm]:
-    """Return the forms of the entries of data.train, if there are several."""
-    return next((split.forms for split in report.splits.values() if split.forms), [])
-
-
-def _is_mixed(report: CorpusReport) -> bool:
-    """Return whether some entries, not all, are evidently not as they say."""
-    others = [
-        form.kept >= MIN_FORM
-        and any(
-            form.signs[check.name].count > check.threshold * form.kept
-            for check in PAIR_CHECKS
-            if check.name in form.signs and check.name != ESCAPES
-        )
-        for form in _entries(report)
-        if form.kept
-    ]
-    return any(others) and not all(others)
-
-
-def failures(report: CorpusReport, data: DataConfig, segment: SegmentConfig) -> list[str]:
-    """Return the findings that make scores meaningless."""
-    return _messages(Checked(report, data, segment), errors=True)
-
-
-def warnings(report: CorpusReport, data: DataConfig, segment: SegmentConfig) -> list[str]:
-    """Return the findings that a user should check."""
-    return _messages(Checked(report, data, segment), errors=False)
-
-
-def _messages(checked: Checked, errors: bool) -> list[str]:
-    """Return the messages in the order of the table, but all about one split or entry together."""
-    report, messages = checked.report, []
-    mixed = _is_mixed(report)
-    subjects: dict[str, dict[str, Any]] = {
-        "corpus": {"corpus": report},
-        "split": report.splits,
-        "entry": {f"data.train[{number}]": form for number, form in enumerate(_entries(report))},
-    }
-    for about, group in groupby(CHECKS, key=lambda check: check.about):
-        checks = list(group)
-        for name, subject in subjects[about].items():
-            for check in checks:
-                if (mixed if check.error == "mixed" else check.error) != errors:
-                    continue
-                limit = checked.data.max_overlap if check.threshold is None else check.threshold
-                found = check.find(checked, name, subject)
-                messages += [message for share, message in found if share > limit]
-    return messages
-
-
-def raise_on_failures(
-    report: CorpusReport,
-    data: DataConfig,
-    segment: SegmentConfig,
-    to_train_anyway: str = "set data.checks=warn",
-) -> None:
-    """Raise UserError if a check failed and ``data.checks`` is "error"."""
-    problems = failures(report, data, segment)
-    if problems and data.checks == "error":
-        raise UserError(
-            "\n  ".join(["corpus checks failed:", *problems]),
-            at="data",
-            fix=f"fix the corpus, or {to_train_anyway} to train anyway",
-        )
-
-
-def all_warnings(report: CorpusReport, data: DataConfig, segment: SegmentConfig) -> list[str]:
-    """Return all warnings; with ``data.checks=warn`` this includes failed checks."""
-    if data.checks == "off":
-        return []
-    return [*failures(report, data, segment), *warnings(report, data, segment)]
+        fix = "raise data.batch_tokens or lower data.max_pieces"
+        yield Finding("longer than a batch", "train", text, fix, share, count=over)

@@ -24,7 +24,7 @@ import numpy as np
 from nmt.data.augment import Augmenter, Draws
 from nmt.data.bitext import Bitext, Chunk, TrainingText
 from nmt.data.mixture import copy_numbers
-from nmt.data.report import Coverage, Finding
+from nmt.data.report import Coverage, Places
 from nmt.data.segmenters import Segmenter
 from nmt.data.segmenters.noise import Noise
 from nmt.data.text import SIDES, Pair, Side, is_blank
@@ -350,7 +350,7 @@ def encode_training(
     folder: Path,
     fixed: Vocab | None,
     new: Sequence[str],
-) -> tuple[Vocab, Finding, dict[str, Coverage]]:
+) -> tuple[Vocab, Places, dict[str, Coverage]]:
     """Segment a training corpus, build its vocabulary, and write its ids.
 
     A piece that only noise can make of the text of a side gets a count of 1 there, so that the
@@ -370,7 +370,7 @@ def encode_training(
     folder.mkdir(parents=True, exist_ok=True)
     numbers: dict[str, int] = {}
     sides = {side: CountedSide(numbers, folder) for side in SIDES}
-    left_out, sizes = Finding(), [0] * len(text.chunks)
+    left_out, sizes = Places(), [0] * len(text.chunks)
     encoded = map_chunks(encode_chunk, text.read("encoding"))
     chunks = [(entry, chunk) for entry, chunks in enumerate(text.chunks) for chunk in chunks]
     for (entry, chunk), (pieces, too_long) in zip(chunks, encoded, strict=True):

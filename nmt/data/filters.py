@@ -13,7 +13,6 @@ import sys
 from array import array
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
-from itertools import chain
 from math import log
 from typing import Generic, TypeAlias, TypeVar
 
@@ -21,11 +20,11 @@ import numpy as np
 import regex
 
 from nmt.config.recipe import DataConfig
+from nmt.data.checks import language_findings
 from nmt.data.languages import (
     MIN_SCRIPT_SHARE,
     WORD,
     LanguageProfile,
-    check_languages,
     script_of,
     script_share,
 )
@@ -37,7 +36,6 @@ from nmt.data.scan import Limits
 MAX_REPETITIONS = 3
 FEWEST_MARKS = 7  # of punctuation
 LONGEST_ABBREVIATION = 5  # letters
-LENGTH_SLACK = 10  # characters; the lengths of short lines differ more than those of sentences
 TYPICAL_RATIOS = 0.2, 5.0  # real extremes: 0.3 to Chinese, 3 from Chinese
 # Log-odds over 5 find 93 to 100 % of the lines of the other language in eight corpora with English,
 # 83 % between Portuguese and Galician, and 41 % between Spanish and Galician. At most 0.3 % of the
@@ -92,17 +90,6 @@ def is_misread(text: str) -> bool:
     # "Spa\xdf\xbb" too is UTF-8; \xc2, \xc3 and \xe2 begin nearly all signs of Western languages
     several = sum(not char.isascii() for char in read) > 1
     return several or not {"\xc2", "\xc3", "\xe2"}.isdisjoint(text)
-
-
-def length_ratio(src: str, tgt: str, typical_ratio: float) -> float:
-    """Return how many times the longer side has the characters of the other one.
-
-    Args:
-        typical_ratio: characters of a translation for each character of its source; the source is
-            counted as if it were a translation. Ten characters of the longer side are free.
-    """
-    short, long = sorted((len(src) * typical_ratio, len(tgt)))
-    return (long - LENGTH_SLACK) / short if short else float(long > LENGTH_SLACK) * long
 
 
 def foreign_share(line: str, lang: str, other: str = "") -> float:
@@ -206,7 +193,8 @@ class CorpusFilter(Generic[PairT]):
                     for profile, line in zip(profiles, (src, tgt), strict=True):
                         profile.add(line)
         self.typical_ratio = float(np.median(ratios)) if ratios else 1.0
-        self.warnings = [*chain(*check_languages({name: profiles}, {}, {name: langs}))]
+        found = language_findings({name: profiles}, {}, {name: langs})
+        self.warnings = [finding.message() for finding in found]
         low, high = TYPICAL_RATIOS
         if not low <= self.typical_ratio <= high:
             self.warnings.append(

@@ -12,7 +12,7 @@ import functools
 import re
 import unicodedata
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from typing import TypeAlias
 
 import regex
@@ -134,13 +134,21 @@ def script_of(lang: str) -> str | None:
     return _SCRIPT.get(base_language(lang))
 
 
-def script_share(line: str, script: str) -> float:
-    """Return the share of the letters of a line that are of a script; 1 without letters."""
-    if line.isascii() and "LATIN" in script:
+def scripts_of(text: str | Counter[str]) -> Counter[str]:
+    """Count the letters of each script in a text, or in counts of its characters."""
+    scripts: Counter[str] = Counter()
+    for char, count in Counter(text).items():
+        if char.isalpha():
+            scripts[script_of_letter(char)] += count
+    return scripts
+
+
+def script_share(text: str | Counter[str], script: str) -> float:
+    """Return the share of the letters of ``scripts_of`` that are of a script; 1 without letters."""
+    if isinstance(text, str) and text.isascii() and "LATIN" in script:
         return 1.0
-    letters = {char: count for char, count in Counter(line).items() if char.isalpha()}
-    found = sum(count for char, count in letters.items() if _is_of_script(char, script))
-    return found / sum(letters.values()) if letters else 1.0
+    scripts = scripts_of(text)
+    return sum(scripts[name] for name in script.split()) / scripts.total() if scripts else 1.0
 
 
 @functools.cache
@@ -152,17 +160,9 @@ def script_of_letter(letter: str) -> str:
     return re.split("[ -]", unicodedata.name(letter, "OTHER"), maxsplit=1)[0]
 
 
-@functools.cache
-def _is_of_script(char: str, script: str) -> bool:
-    return script_of_letter(char) in script.split()
-
-
 # ---------------------------------------------------------------- character bigrams
 
 MIN_LETTER_PAIRS = 500  # fewer do not identify a language
-SWAPPED_THRESHOLD = 0.05  # sides are swapped if the other side overlaps by this much more
-OVERLAP_THRESHOLD = 0.4  # below it, a side is in another language than its training text
-SAME_THRESHOLD = 0.8  # above it, source and target are in the same language, or very close ones
 
 
 class LanguageProfile:
@@ -196,12 +196,10 @@ class LanguageProfile:
 
     def script(self, names: str) -> float:
         """Return the share of the letters that are of one of these scripts."""
-        letters: Counter[str] = Counter()
+        characters: Counter[str] = Counter()
         for pair, count in self.pairs.items():
-            if pair[1].isalpha():  # each letter is the second of one pair
-                letters[pair[1]] += count
-        count = sum(n for char, n in letters.items() if _is_of_script(char, names))
-        return count / max(1, letters.total())
+            characters[pair[1]] += count  # each letter is the second of one pair
+        return script_share(characters, names)
 
     @property
     def english(self) -> float:
@@ -220,86 +218,3 @@ def _letter_pairs(words: Sequence[str]) -> Iterator[str]:
 
 
 Profiles: TypeAlias = tuple[LanguageProfile, ...]  # of source and target, or of a text
-
-
-def check_languages(
-    train: Mapping[str, Profiles],
-    held_out: Mapping[str, Profiles],
-    langs: Mapping[str, tuple[str, str]],
-) -> tuple[list[str], list[str]]:
-    """Return errors and warnings about the languages of the files, one sentence each.
-
-    A held-out split is compared with the corpora of the same two languages.
-
-    Args:
-        train: profiles by corpus.
-        held_out: profiles by split.
-        langs: source and target language of each corpus and split.
-    """
-    failures: list[str] = []
-    warnings: list[str] = []
-    for name, sides in {**train, **held_out}.items():
-        warnings += _check_codes(name, sides, langs[name])
-    for name, sides in train.items():
-        is_pair = len(sides) == 2 and all(side.enough for side in sides)
-        if is_pair and (common := sides[0].overlap(sides[1])) > SAME_THRESHOLD:
-            warnings.append(
-                f"{name}: source and target seem to be the same language ({common:.0%} of their "
-                "character bigrams are the same); check that the two files are different"
-            )
-    for corpus, trained in train.items():
-        for split, sides in held_out.items():
-            same_langs = langs[corpus] == langs[split]
-            if same_langs and all(profile.enough for profile in (*trained, *sides)):
-                more_failures, more_warnings = _compare(corpus, trained, split, sides, langs[split])
-                failures += more_failures
-                warnings += more_warnings
-    return failures, warnings
-
-
-def _check_codes(name: str, sides: Profiles, langs: Sequence[str]) -> list[str]:
-    """Compare a text with what its language codes imply: the script, and the English article."""
-    warnings = []
-    for side, other, lang in zip(sides, sides[::-1], langs, strict=False):
-        script = script_of(lang)
-        if side.enough and script and (share := side.script(script)) < MIN_SCRIPT_SHARE:
-            warnings.append(
-                f"{name}: only {share:.0%} of the letters of the {lang} side are "
-                f"{script.split()[0].capitalize()}; check that the file {name}.{lang} is right"
-            )
-        english = base_language(lang) == "en" and other.enough
-        if english and other.english > max(0.01, 4 * side.english):
-            warnings.append(
-                f"{name}: the other side seems to be English, not the {lang} side; check that "
-                "the two files are not swapped"
-            )
-    return warnings
-
-
-def _compare(
-    corpus: str, train: Profiles, split: str, held_out: Profiles, langs: Sequence[str]
-) -> tuple[list[str], list[str]]:
-    same = [side.overlap(other) for side, other in zip(held_out, train, strict=True)]
-    crossed = [side.overlap(other) for side, other in zip(held_out, train[::-1], strict=True)]
-    swapped = [c > s + SWAPPED_THRESHOLD for s, c in zip(same, crossed, strict=True)]
-    if all(swapped):
-        return [
-            f"source and target are swapped in {split} or in {corpus}: the source side of "
-            f"{split} shares {crossed[0]:.0%} of its character bigrams with the target side of "
-            f"{corpus} and {same[0]:.0%} with its source side, and the target side {crossed[1]:.0%}"
-            f" and {same[1]:.0%} vice versa; swap the two files of one of them"
-        ], []
-    warnings = []
-    for side, lang, other in zip(range(len(same)), langs, langs[::-1], strict=False):
-        if swapped[side]:
-            warnings.append(
-                f"{split}: the {lang} side is more like the {other} side of {corpus} "
-                f"({crossed[side]:.0%} of its character bigrams) than like its {lang} side "
-                f"({same[side]:.0%}); check that the file {split}.{lang} is right"
-            )
-        elif same[side] < OVERLAP_THRESHOLD:
-            warnings.append(
-                f"{split}: the {lang} side shares only {same[side]:.0%} of its character bigrams "
-                f"with the {lang} side of {corpus}; check that both are in the same language"
-            )
-    return [], warnings

@@ -13,13 +13,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from nmt.config.recipe import Recipe
 from nmt.data.augment import Augmenter
 from nmt.data.bitext import Bitext, Chunk, InputFiles, RecipeFiles, TrainingText, read_in_form
 from nmt.data.cache import build_cache, data_hash, versions
-from nmt.data.checks import all_warnings, raise_on_failures
+from nmt.data.checks import lacked_by_parent, lacked_by_training, over_batch
 from nmt.data.encoded import EncodeChunk, EncodedCorpus, encode_held_out, encode_training
 from nmt.data.mixture import LEARNING_SEED, Mixture, mixture_of
 from nmt.data.report import CorpusReport, Lengths
@@ -157,9 +155,8 @@ def prepare(
     report.versions = versions()
     if recipe.translates:  # a language model reads blocks, which divide lines
         longest = train.longest().min(1) + 1  # of the shortest version, with EOS
-        report.over_batch_tokens = int(np.count_nonzero(longest > recipe.data.batch_tokens))
-    raise_on_failures(report, recipe.data, recipe.segment)
-    report.warnings = all_warnings(report, recipe.data, recipe.segment)
+        report.findings += over_batch(longest, recipe.data.batch_tokens)
+    report.judge(recipe.data)
     inputs.require_unchanged()
     return Prepared(
         segmenter=segmenter,
@@ -191,8 +188,8 @@ def _write(
     segmenter = segmenter or _learn(recipe, files, training, augmenter, progress)
     save_segmenter(segmenter, folder)
     train_report = report.splits["train"]
-    if recipe.translates and not data.tokenized:
-        train_report.round_trip = round_trip(segmenter, training)
+    if recipe.translates and not data.tokenized and recipe.segment.kind != "sentencepiece":
+        report.findings += round_trip(segmenter, training)
     known = None if fixed_vocab is None else set(fixed_vocab.types)
     noise = segmenter.noise(recipe.segment, known)
     vocab, left_out, unknown = encode_training(
@@ -203,17 +200,16 @@ def _write(
         fixed_vocab,
         [] if recipe.translates else [MASK],
     )
-    train_report.coverage = unknown or None
+    report.findings += lacked_by_parent(unknown, report.wording)
     if augmenter:
-        train_report.augmented = check_augmented(augmenter, segmenter, known, training)
+        report.findings += check_augmented(augmenter, segmenter, known, training)
     train_report.drop(f"longer than {quantity(data.max_pieces, 'subword')}", left_out)
     require_training_pairs(train_report, files)
     vocab.save(folder)
     report.types = len(vocab)
     for name, pairs in held_out.items():
-        report.splits[name].coverage = encode_held_out(
-            pairs, segmenter, vocab, files.held_out[name], folder / name
-        )
+        coverage = encode_held_out(pairs, segmenter, vocab, files.held_out[name], folder / name)
+        report.findings += lacked_by_training(name, coverage, report, recipe.segment)
     return report
 
 

@@ -1,23 +1,23 @@
-"""The report of the corpus checks: its numbers, and a summary. ``nmt.data.checks`` judges them."""
+"""The report of the corpus checks: the sizes of each split, and the list of findings."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator
+from collections import Counter
 from dataclasses import dataclass, field
-from typing import Annotated, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
-from pydantic import Field, TypeAdapter
+from pydantic import TypeAdapter
 
-from nmt.data.near_duplicates import MIN_WORDS, Recurrence
 from nmt.data.sentences import UsualLine, usual_sentences
 from nmt.data.text import quantity
-from nmt.data.unicode import changes
+from nmt.errors import UserError
 
-MAX_CHANGES = 5  # characters that a sentence names
+if TYPE_CHECKING:
+    from nmt.config.recipe import DataConfig
+
 MAX_LISTED = 100  # places listed in the report for each finding
-MIN_HELD_OUT = 100  # pairs; scores of a smaller split are unreliable
 
 
 class Wording(NamedTuple):
@@ -46,8 +46,8 @@ class Wording(NamedTuple):
 
 
 @dataclass
-class Finding:
-    """How often something was found, and the first places."""
+class Places:
+    """How often something was seen, and the first places."""
 
     count: int = 0
     lines: list[str] = field(default_factory=list)
@@ -60,35 +60,77 @@ class Finding:
 
 
 @dataclass
-class OtherForm:
-    """Lines of a side that the Unicode form ``clean`` changes, and lines with each change.
+class Finding:
+    """What a check found.
 
-    A change is NOT_NFC, or a character that is removed.
+    Attributes:
+        name: what it is, for tables.
+        at: the split, entry of data.train or file.
+        text: what is wrong, as a part of a sentence.
+        fix: what to do.
+        share: of the pairs or subwords; there is a message if it is over ``threshold``,
+        overlap: or if this share is over ``data.max_overlap``.
+        count: pairs or lines.
+        examples: places, or texts with their places.
+        error: scores would be meaningless.
+        shown: in the summary also if there is no message.
     """
 
-    lines: Finding = field(default_factory=Finding)
-    changes: dict[str, int] = field(default_factory=dict)
+    name: str
+    at: str
+    text: str
+    fix: str = ""
+    share: float = 1.0
+    threshold: float = 0.0
+    overlap: float = 0.0
+    count: int = 0
+    examples: list[str] = field(default_factory=list)
+    error: bool = False
+    shown: bool = False
 
-    @classmethod
-    def of(cls, lines: Iterable[str]) -> OtherForm:
-        """Count the changes of a text."""
-        form = cls()
-        for number, line in enumerate(lines, 1):
-            form.add(line, str(number))
-        return form
+    def message(self, max_overlap: float = 1.0) -> str:
+        """Return the sentence for the user; "{max_overlap}" in the fix is replaced."""
+        example = f", for example {self.examples[0]}" if self.examples else ""
+        fix = self.fix.replace("{max_overlap}", f"{max_overlap:g}")
+        return f"{self.at}: {self.text}{example}" + (f"; {fix}" if fix else "")
 
-    def add(self, line: str, place: str) -> None:
-        """Count the changes of one more line."""
-        if found := changes(line):
-            self.lines.add(place)
-            for change in found:
-                self.changes[change] = self.changes.get(change, 0) + 1
 
-    def __str__(self) -> str:
-        """List the changes, the most frequent first: ``U+00AD SOFT HYPHEN in 12, ...``."""
-        by_count = sorted(self.changes.items(), key=lambda item: -item[1])
-        listed = [f"{change} in {count:,}" for change, count in by_count[:MAX_CHANGES]]
-        return ", ".join([*listed, "..."] if len(by_count) > MAX_CHANGES else listed)
+@dataclass
+class SplitReport:
+    """The sizes of a split. The pairs of monolingual text are its lines.
+
+    Attributes:
+        pairs, kept: pairs in the files, and pairs that passed the filters.
+        dropped: pairs that did not, by the reason.
+        normalized: lines with each kind of normalization.
+        blank: blank lines of monolingual text, which stay; None = this is a parallel corpus.
+        sentences: number of sources with each number of sentences, in a sample of a parallel
+            training corpus.
+        abbreviations: source language -> words whose stop ends no sentence, in small letters.
+    """
+
+    pairs: int = 0
+    kept: int = 0
+    dropped: dict[str, Places] = field(default_factory=dict)
+    normalized: Counter[str] = field(default_factory=Counter)
+    blank: int | None = None
+    sentences: dict[int, int] | None = None
+    abbreviations: dict[str, list[str]] | None = None
+
+    def drop(self, reason: str, pairs: Places) -> None:
+        """Count pairs as dropped that were kept before."""
+        if pairs.count:
+            self.kept -= pairs.count
+            self.dropped[reason] = pairs
+
+    def describe_drops(self) -> str:
+        """Return the filters and how many pairs each dropped, as text."""
+        return ", ".join(f"{reason}: {f.count:,}" for reason, f in self.dropped.items())
+
+    def why_empty(self) -> str:
+        """Return why no pair with text is left."""
+        empty = "all lines are blank" if self.blank else "the files are empty"
+        return self.describe_drops() or empty
 
 
 @dataclass
@@ -104,115 +146,6 @@ class Coverage:
     unknown: float
     lacking: float
     pieces: list[str]
-
-
-@dataclass
-class RoundTrip:
-    """How many target lines of a sample change if they are segmented and joined; one of them."""
-
-    changed: int = 0
-    lines: int = 0
-    before: str = ""
-    after: str = ""
-
-
-@dataclass
-class Augmented:
-    """What a kind of ``data.augment`` does to a sample of training pairs.
-
-    Attributes:
-        pairs, changed: of the sample, and those that the kind changes; the others do not fit it.
-        unknown: changed pairs with a piece that a given vocabulary lacks: they stay as they are.
-        pieces: some of these pieces.
-    """
-
-    pairs: int = 0
-    changed: int = 0
-    unknown: int = 0
-    pieces: list[str] = field(default_factory=list)
-
-
-@dataclass
-class CorpusForm:
-    """Signs that a corpus is not ``tokenized`` as its entry says: by name, of ``kept`` pairs."""
-
-    name: str
-    tokenized: bool
-    kept: int = 0
-    signs: dict[str, Finding] = field(default_factory=dict)
-
-
-@dataclass
-class SplitReport:
-    """The numbers of a split. The pairs of monolingual text are its lines.
-
-    Attributes:
-        pairs, kept: pairs in the files, and pairs that passed the filters.
-        dropped, suspicious: what was found, by name.
-        duplicates: pairs that occurred before.
-        other_form: lines of a side, "src" or "tgt", that the Unicode form ``clean`` changes.
-        normalized: lines with each kind of normalization.
-        coverage: by side, "src" and "tgt": of a held-out split, by the training data; of the
-            training data, by the vocabulary of the parent (``init.vocab: parent``).
-        forms: of each training corpus, if there are several.
-        blank: blank lines of monolingual text, which stay; None = this is a parallel corpus.
-        dropped_later: pairs that were dropped after the checks, which ``suspicious`` includes.
-        round_trip: of plain training text; None = not checked.
-        sentences: number of sources with each number of sentences, in a sample of a parallel
-            training corpus.
-        abbreviations: source language -> words whose stop ends no sentence, in small letters.
-        augmented: what each kind of ``data.augment`` does to the training data; None = it is off.
-    """
-
-    pairs: int
-    kept: int
-    dropped: dict[str, Finding]
-    suspicious: dict[str, Finding]
-    duplicates: int
-    normalized: dict[str, int]
-    coverage: dict[str, Coverage] | None = None
-    forms: list[CorpusForm] | None = None
-    blank: int | None = None
-    dropped_later: int = 0
-    round_trip: RoundTrip | None = None
-    other_form: Annotated[dict[str, OtherForm], Field(alias="other form")] = field(
-        default_factory=dict
-    )
-    sentences: dict[int, int] | None = None
-    abbreviations: dict[str, list[str]] | None = None
-    augmented: dict[str, Augmented] | None = None
-
-    @property
-    def checked(self) -> int:
-        """Return the number of pairs that the checks saw."""
-        return self.kept + self.dropped_later
-
-    def drop(self, reason: str, pairs: Finding) -> None:
-        """Count pairs as dropped that were kept before."""
-        if pairs.count:
-            self.kept -= pairs.count
-            self.dropped_later += pairs.count
-            self.dropped[reason] = pairs
-
-    def describe_drops(self) -> str:
-        """Return the filters and how many pairs each dropped, as text."""
-        return ", ".join(f"{reason}: {f.count:,}" for reason, f in self.dropped.items())
-
-    def why_empty(self) -> str:
-        """Return why no pair with text is left."""
-        empty = "all lines are blank" if self.blank else "the files are empty"
-        return self.describe_drops() or empty
-
-
-@dataclass
-class Overlap:
-    """Distinct pairs of a held-out split that are in the training data."""
-
-    pairs: int
-    share: float
-    examples: list[str]
-    sources: Recurrence
-    targets: Recurrence
 
 
 @dataclass
@@ -247,46 +180,25 @@ class Lengths:
 
 
 @dataclass
-class SharedPairs:
-    """Distinct test pairs that are in dev."""
-
-    pairs: int
-    share: float
-
-
-@dataclass
-class LanguageFindings:
-    """What the check of languages found, as sentences."""
-
-    failures: list[str]
-    warnings: list[str]
-
-
-@dataclass
 class CorpusReport:
     """What the checks found in the corpora of a recipe.
 
     Attributes:
-        overlap: of dev and test with train.
         types: size of the vocabulary.
         inputs: SHA-256 of each file.
         versions: of what decides how text is segmented.
         lengths: of each split, by side ("src" and "tgt").
         draws: a sentence for each training corpus, if the entries have weights or tags.
-        over_batch_tokens: training pairs that are longer than a batch.
         warnings: what a user should check.
     """
 
     splits: dict[str, SplitReport]
-    overlap: dict[str, Overlap]
-    test_in_dev: Annotated[SharedPairs, Field(alias="test in dev")]
-    languages: LanguageFindings
+    findings: list[Finding] = field(default_factory=list)
     types: int = 0
     inputs: dict[str, str] = field(default_factory=dict)
     versions: dict[str, str] = field(default_factory=dict)
     lengths: dict[str, dict[str, Lengths]] = field(default_factory=dict)
     draws: list[str] = field(default_factory=list)
-    over_batch_tokens: Annotated[int, Field(alias="over batch_tokens")] = 0
     warnings: list[str] = field(default_factory=list)
 
     @property
@@ -294,9 +206,32 @@ class CorpusReport:
         """Return the words for what the splits consist of."""
         return Wording.of(any(split.blank is not None for split in self.splits.values()))
 
+    def found(self, name: str, at: str) -> Finding:
+        """Return the finding of a name in a split; without one, its count and share are 0."""
+        nothing = Finding(name, at, "", share=0.0)
+        return next((f for f in self.findings if (f.name, f.at) == (name, at)), nothing)
+
+    def judge(self, data: DataConfig, to_train_anyway: str = "set data.checks=warn") -> None:
+        """Set the warnings by ``data.checks`` and ``data.max_overlap``.
+
+        Raises:
+            UserError: a finding is an error, and ``data.checks`` is "error".
+        """
+        limit = data.max_overlap
+        over = [f for f in self.findings if f.share > f.threshold or f.overlap > limit]
+        failures = [found.message(limit) for found in over if found.error]
+        if failures and data.checks == "error":
+            raise UserError(
+                "\n  ".join(["corpus checks failed:", *failures]),
+                at="data",
+                fix=f"fix the corpus, or {to_train_anyway} to train anyway",
+            )
+        others = [found.message(limit) for found in over if not found.error]
+        self.warnings = [] if data.checks == "off" else [*failures, *others]
+
     def to_json(self) -> str:
         """Return JSON text."""
-        values = _REPORT.dump_python(self, by_alias=True, exclude_none=True)
+        values = _REPORT.dump_python(self, exclude_none=True)
         return json.dumps(values, indent=1, ensure_ascii=False)
 
     @classmethod
@@ -334,66 +269,26 @@ def usual_line(text: str) -> UsualLine:
 
 def summary(report: CorpusReport) -> str:
     """Return the report in a few lines for a reader."""
-    unit, sides = report.wording.unit, report.wording.sides
     lines = []
     for name, split in report.splits.items():
-        parts = [quantity(split.pairs, unit)]
+        parts = [quantity(split.pairs, report.wording.unit)]
         if split.blank:
             parts.append(f"{split.blank:,} blank, which separate documents")
         if split.dropped:
             drops = split.describe_drops()
-            count = sum(finding.count for finding in split.dropped.values())
+            count = sum(places.count for places in split.dropped.values())
             fate = "dropped" if name == "train" else "with a blank side, kept for scoring"
             parts.append(f"{count:,} {fate} ({drops})")
-        if split.duplicates:
-            parts.append(quantity(split.duplicates, "duplicate"))
         parts += [f"{kind} in {quantity(n, 'line')}" for kind, n in split.normalized.items()]
-        parts += [
-            f"{quantity(other.lines.count, f'{sides[side]}line')} not in the Unicode form clean "
-            f"({other})"
-            for side, other in split.other_form.items()
-        ]
-        if split.sentences:
-            several = 1 - split.sentences.get(1, 0) / sum(split.sentences.values())
-            parts.append(f"{several:.1%} of the sources with several sentences")
-        if name == "train" and split.coverage:
-            unknown = " and ".join(
-                f"{coverage.unknown:.2%} of {sides[side]}".rstrip()
-                for side, coverage in split.coverage.items()
-                if side == "src" or not report.wording.monolingual
-            )
-            parts.append(f"{unknown} subwords unknown to the parent")
+        for found in report.findings:
+            start = f"{name}: {found.text}"
+            if (
+                found.shown
+                and found.at == name
+                and not any(warning.startswith(start) for warning in report.warnings)
+            ):
+                parts.append(found.text)
         lines.append(f"{name}: {'; '.join(parts)}")
     lines += [f"train: {text}" for text in report.draws]
-    if "train" in report.splits and (augmented := report.splits["train"].augmented):
-        parts = [f"{kind} fits {of.changed / of.pairs:.0%}" for kind, of in augmented.items()]
-        lines.append(f"train: data.augment, of a sample of pairs: {', '.join(parts)}")
-        lines += [
-            f"train: data.augment: {of.unknown / of.changed:.0%} of the pairs that {kind} changes "
-            f"stay as they are, because the vocabulary lacks {' '.join(of.pieces)}"
-            for kind, of in augmented.items()
-            if of.unknown
-        ]
-    for name, overlap in report.overlap.items():
-        if overlap.pairs:
-            lines.append(
-                f"{name}: {quantity(overlap.pairs, unit)} ({overlap.share:.1%}) also in the "
-                "training data"
-            )
-    for sentence, recurrence in recurrences(report):
-        if recurrence.share and not any(text.startswith(sentence) for text in report.warnings):
-            lines.append(sentence)
     lines += [f"warning: {text}" for text in report.warnings]
     return "\n".join(lines)
-
-
-def recurrences(report: CorpusReport) -> Iterator[tuple[str, Recurrence]]:
-    """Yield how many texts of a side of a split recur, with a sentence about it."""
-    for name, overlap in report.overlap.items():
-        for side, texts in (("src", overlap.sources), ("tgt", overlap.targets)):
-            count = quantity(texts.of, f"{report.wording.sides[side]}text")
-            yield (
-                f"{name}: {texts.share:.1%} of {count} of at least {MIN_WORDS} words are also in "
-                f"the training data: {texts.same:,} exactly, {texts.near:,} nearly",
-                texts,
-            )

@@ -253,7 +253,7 @@ _MAX_PLAIN = 10  # times that a word of up to 3 letters that ends no line may be
 _LIKELY = 3.5  # of the log-likelihood ratio, times sqrt(e) for each letter: abbreviations are short
 _WORD = regex.compile(
     rf"(?V1)(?<![\p{{L}}\p{{M}}\p{{N}}.'’-])([\p{{L}}\p{{M}}]++)"
-    rf"(?:\s?(\.)(?=[\s\p{{Pe}}\p{{Pf}}\"']))?+|({_MARK})"
+    rf"(?:\s?(\.)(?=[\s\p{{Pe}}\p{{Pf}}\"'])(?={_FIRST_LETTER.pattern}|))?+|({_MARK})(?!\s\Z)"
 )
 
 
@@ -275,25 +275,23 @@ class AbbreviationCounts:
         """Count a line."""
         text = _ESCAPE.sub(_replacement, line).rstrip() + " "
         self._lines += 1
+        plain = []
         begins = True  # a sentence
-        for found in _WORD.finditer(text):
-            word = found[1]
-            if word is None:
-                begins = True
-                self._ends += found.end() < len(text) - 1
-                continue
-            if not found[2]:
-                self._plain[word.lower()] += 1
+        for word, stop, letter, mark in _WORD.findall(text):
+            if word and not stop:
+                plain.append(word)
                 begins = False
                 continue
-            letter = _FIRST_LETTER.match(text, found.end())
-            if letter is None:
+            if mark:
+                self._ends += 1
+            elif not letter:
                 self._at_end[word.lower()] += 1
-            elif not letter[1].islower():
+            elif not letter.islower():
                 self._ends += 1
                 if not begins:
                     self._inside[word.lower()] += 1
             begins = True
+        self._plain.update(map(str.lower, plain))
 
     def learned(self) -> list[str]:
         """List the abbreviations, in small letters."""

@@ -43,6 +43,7 @@ OPENERS: dict[str, Callable[..., Any]] = {
 UNPACK = {".gz": "gzip -dc", ".xz": "xz -dc", ".bz2": "bzip2 -dc"}  # commands
 LONGEST_SENTENCE = 100_000  # characters of a line to translate
 LONGEST_LINE = 10_000_000  # bytes; longer lines are treated as a damaged file or a compressed bomb
+LENGTH_SLACK = 10  # characters; the lengths of short lines differ more than those of sentences
 
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\ud800-\udfff]")
 
@@ -70,6 +71,17 @@ def too_long(line: str) -> str:
     if len(line) <= LONGEST_SENTENCE or is_blank(line):
         return ""
     return f"{len(line):,} characters, at most {LONGEST_SENTENCE:,} are allowed"
+
+
+def length_ratio(src: str, tgt: str, typical_ratio: float = 1.0) -> float:
+    """Return how many times the longer side has the characters of the other one.
+
+    Args:
+        typical_ratio: characters of a translation for each character of its source; the source is
+            counted as if it were a translation. Ten characters of the longer side are free.
+    """
+    short, long = sorted((len(src) * typical_ratio, len(tgt)))
+    return (long - LENGTH_SLACK) / short if short else float(long > LENGTH_SLACK) * long
 
 
 def _normalizations(line: str, number: int) -> Iterator[str]:

@@ -7,14 +7,13 @@ BLEU 0 and TER 100.
 from __future__ import annotations
 
 import re
-from collections import Counter
 from collections.abc import Iterable, Sequence
 from itertools import islice
 from pathlib import Path
 
 from sacrebleu.metrics import BLEU
 
-from nmt.data.languages import UNSPACED, base_language, script_of, script_of_letter
+from nmt.data.languages import UNSPACED, base_language, script_of, scripts_of
 from nmt.data.text import OPENERS
 
 _CHINESE = {"yue", "wuu", "nan", "hak", "gan", "hsn", "cdo", "lzh"}  # written in Han, or in Latin
@@ -66,11 +65,7 @@ def language_of_text(tgt_lang: str, lines: Sequence[str]) -> str:
     """
     if base_language(tgt_lang) in ("zh", "ja", "ko"):
         return tgt_lang
-    letters = Counter("".join(islice(lines, _SAMPLE)))
-    scripts: Counter[str] = Counter()
-    for character, count in letters.items():
-        if character.isalpha():
-            scripts[script_of_letter(character)] += count
+    scripts = scripts_of("".join(islice(lines, _SAMPLE)))
     kana, most = scripts["HIRAGANA"] + scripts["KATAKANA"], scripts.total() / 2
     if kana + scripts["CJK"] > most:
         found = "ja" if kana > _KANA * (kana + scripts["CJK"]) else "zh"

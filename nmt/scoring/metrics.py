@@ -24,6 +24,7 @@ from nmt.data.text import quantity
 from nmt.errors import UserError
 from nmt.runtime.progress import TerminalBar, progress_bar
 from nmt.scoring.language import bleu_tokenizer, lacks_spaces
+from nmt.scoring.results import Score
 from nmt.scoring.spbleu import spbleu
 
 # in a signature: the words of the hypotheses are the model's pieces joined, without retokenizing
@@ -31,40 +32,6 @@ MODEL_WORDS = "model-words"
 CHARACTERS = "+char"  # in a signature: each character of a script without spaces is a word
 DELAY = 2.0  # seconds after which a bar appears: most scores take less
 RESAMPLES = 1000  # of the bootstrap, sacreBLEU's default
-SIGNIFICANCE_LEVEL = 0.05  # a difference with a smaller p-value is called significant
-
-
-@dataclass(frozen=True)
-class Score:
-    """The value of one metric on one corpus.
-
-    Attributes:
-        name: key of METRICS, such as ``bleu``.
-        value: 0 to 100. TER may exceed 100, and lower is better.
-        signature: sacreBLEU's settings and version, which a comparable score needs.
-        low, high: ends of the 95 % bootstrap interval; None if none was computed.
-    """
-
-    name: str
-    value: float
-    signature: str
-    low: float | None = None
-    high: float | None = None
-
-
-@dataclass(frozen=True)
-class Comparison:
-    """The score of one system, compared with the baseline's.
-
-    Attributes:
-        score: with its 95 % interval.
-        difference: value minus the baseline's; None for the baseline itself.
-        p_value: probability of a difference at least this large by chance; None for the baseline.
-    """
-
-    score: Score
-    difference: float | None = None
-    p_value: float | None = None
 
 
 # Characters that Python's split() treats as white space and Perl's does not -> a private-use plane.
@@ -294,7 +261,7 @@ def paired_bootstrap(
     resamples: int = RESAMPLES,
     other_refs: Sequence[Sequence[str]] = (),
     progress: bool = False,
-) -> dict[str, list[Comparison]]:
+) -> dict[str, list[Score]]:
     """Compare every system with the first by paired bootstrap resampling (Koehn 2004).
 
     The numbers equal those of ``sacrebleu --paired-bs``, except that p is 1 for equal scores. The
@@ -304,12 +271,12 @@ def paired_bootstrap(
         systems: name -> hypotheses, at least two; the first is the baseline.
 
     Returns:
-        Name -> one comparison per metric.
+        Name -> one score per metric.
     """
     for name, hyps in systems.items():
         check_lines(hyps, refs, name)
     references = [list(refs), *map(list, other_refs)]
-    comparisons: dict[str, list[Comparison]] = {name: [] for name in systems}
+    scores: dict[str, list[Score]] = {name: [] for name in systems}
     # of the baseline once, then of both for each other system
     steps = len(systems) * (len(refs) + 1) + (2 * len(systems) - 1) * resamples
     for name in metrics:  # one test each: sacreBLEU keys its results by labels such as "chrF2"
@@ -320,8 +287,8 @@ def paired_bootstrap(
         label, signature = next(iter(signatures.items()))
         results = [result for result in columns[label] if isinstance(result, Result)]
         for system, result in zip(systems, results, strict=True):
-            comparisons[system].append(_compare(name, str(signature), result, results[0].score))
-    return comparisons
+            scores[system].append(_compared(name, str(signature), result, results[0].score))
+    return scores
 
 
 @contextlib.contextmanager
@@ -342,17 +309,18 @@ def _counting(compute: Callable[..., Any], bar: TerminalBar) -> Callable[..., An
     return counted
 
 
-def _compare(metric: str, signature: str, result: Result, baseline: float) -> Comparison:
+def _compared(metric: str, signature: str, result: Result, baseline: float) -> Score:
     assert result.mean is not None
     assert result.ci is not None
     low, high = float(result.mean - result.ci), float(result.mean + result.ci)
     score = Score(metric, float(result.score), signature, low, high)
     if result.p_value is None:
-        return Comparison(score)
+        return score
     difference = float(result.score - baseline)
     # sacreBLEU counts resamples strictly above the difference, so it calls a system significantly
     # better than its own copy. A difference of at least 0 is certain.
-    return Comparison(score, difference, float(result.p_value) if difference else 1.0)
+    p_value = float(result.p_value) if difference else 1.0
+    return replace(score, difference=difference, p_value=p_value)
 
 
 def check_lines(hyps: Sequence[str], refs: Sequence[str], hyp_name: str = "hypotheses") -> None:

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from nmt.data.bitext import held_out_entries, read_in_form
-from nmt.data.report import OtherForm
+from nmt.data.checks import OtherForm
 from nmt.data.text import find_side, is_blank, read_lines
 from nmt.data.tokenizer import Moses
 from nmt.errors import UserError
@@ -120,7 +120,7 @@ class TrainingFile:
 
 def _different_forms(texts: Mapping[str, list[str]]) -> list[str]:
     forms = {
-        name: OtherForm.of(line for line in lines if not is_blank(line))
+        name: OtherForm(line for line in lines if not is_blank(line))
         for name, lines in texts.items()
     }
     if len({tuple(sorted(form.changes)) for form in forms.values()}) == 1:

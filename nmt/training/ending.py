@@ -70,11 +70,11 @@ def finish(trainer: Trainer, reason: str) -> Evaluation | None:
         "dev": score if score is None else as_score(select_by, score),
         "select_by": select_by,
         **_run_record(trainer),
-        "test": None if test is None else [vars(s) for s in test.scores],
+        "test": None if test is None else [s.stored() for s in test.scores],
         SCORED: scored_hashes(run, name),
     }
     if test is not None and test.sets:
-        summary["test_sets"] = {n: [vars(s) for s in e.scores] for n, e in test.sets.items()}
+        summary["test_sets"] = {n: [s.stored() for s in e.scores] for n, e in test.sets.items()}
     write_summary(run, summary)
     return test
 

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from nmt.runtime.files import write_atomic
-from nmt.scoring.metrics import Score
+from nmt.scoring.results import Score
 from nmt.scoring.systems import set_file, words_file
 from nmt.store.results import format_number
 from nmt.training.loss import perplexity

@@ -25,7 +25,7 @@ from nmt.data.text import count_words, quantity
 from nmt.data.vocab import MASK, SPECIALS
 from nmt.errors import UserError
 from nmt.model.language_model import LanguageModel
-from nmt.scoring.metrics import Score
+from nmt.scoring.results import Score
 from nmt.store.results import format_number
 from nmt.training.evaluation import Evaluation, HeldOutLoss
 from nmt.training.loss import perplexity

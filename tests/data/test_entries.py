@@ -11,6 +11,7 @@ import pytest
 from nmt.config.recipe import Recipe, SentencePieceConfig
 from nmt.data.bitext import read_in_form
 from nmt.data.cache import data_hash
+from nmt.data.checks import HeldOutPairs
 from nmt.data.prepare import Prepared, prepare
 from nmt.data.report import Lengths
 from nmt.data.segmenters import SEGMENTERS
@@ -53,6 +54,10 @@ def prepared(folder: Path, *args: Any, **keys: Any) -> Prepared:
     return prepare(recipe_for(folder, *args, **keys), progress=False)
 
 
+def language_warnings(p: Prepared) -> list[str]:
+    return [found.message() for found in p.report.findings if found.name == "languages"]
+
+
 def text_of(p: Prepared, row: int) -> tuple[str, str]:
     src, tgt = (p.vocab.pieces(ids) for ids in (p.train.src(row), p.train.tgt(row)))
     return tuple(p.segmenter.decode_tokenized(side, "en") for side in (src, tgt))
@@ -78,7 +83,7 @@ def test_a_raw_dev_set_of_a_tokenized_recipe_is_converted(tmp_path: Path):
     p = prepared(tmp_path, [str(tmp_path / "gl"), es(tmp_path)], dev=dev, max_overlap=0.99)
     assert p.dev[0].ref_lines[3] == "The cat &apos;s 3 says : &lt; bt &gt; yes ."
     assert p.dev[0].langs == ("es", "en")
-    assert p.report.overlap["dev"].pairs == 40  # both are compared in one form
+    assert p.report.found(HeldOutPairs.name, "dev").count == 40  # both are compared in one form
 
 
 @pytest.mark.parametrize("kind", SEGMENTERS)
@@ -166,7 +171,7 @@ def test_evidently_mixed_forms_are_an_error_that_names_the_entry(tmp_path: Path)
         prepared(tmp_path, [str(tmp_path / "gl"), raw], checks="error", max_overlap=0.9)
     message = str(error.value)
     assert "data.train[1] (es): 40 pairs (100.0%) without a space before the last" in message
-    assert "first at es:1; set tokenized: false in this entry" in message
+    assert "for example es:1; set tokenized: false in this entry" in message
     assert "data.train[0]" not in message
 
     with pytest.raises(UserError) as error:
@@ -200,13 +205,13 @@ def test_a_dev_set_is_compared_with_corpora_of_its_languages(tmp_path: Path):
     polish = {"path": write(tmp_path / "b", text(other, 300, 2), ("pl", "en")), "src": "pl"}
     dev = write(tmp_path / "d", text(words, 120, 3))
     p = prepared(tmp_path, [gl, polish], dev=dev)
-    assert p.report.languages.warnings == []
+    assert language_warnings(p) == []
     named_dev = {"path": write(tmp_path / "b" / "dev", text(other, 300, 2), ("pl", "en"))}
     p = prepared(tmp_path, [{**named_dev, "src": "pl"}, gl], dev=dev)
-    assert p.report.languages.warnings == []
+    assert language_warnings(p) == []
     as_galician = {"path": write(tmp_path / "c", text(other, 300, 2))}
     p = prepared(tmp_path, [gl, as_galician["path"]], dev=dev)
-    assert any("dev: the gl side is more like" in text for text in p.report.languages.warnings)
+    assert any("dev: the gl side is more like" in text for text in language_warnings(p))
 
 
 def test_a_dev_set_is_found_in_a_corpus_of_the_other_direction(tmp_path: Path):
@@ -214,8 +219,9 @@ def test_a_dev_set_is_found_in_a_corpus_of_the_other_direction(tmp_path: Path):
     path = write(tmp_path / "more" / "dev", dev)
     to_gl = {"path": path, "src": "en", "tgt": "gl", "tag": "<gl>"}
     p = prepared(tmp_path, [es(tmp_path), to_gl])
-    found = p.report.overlap["dev"]
-    assert (found.pairs, found.sources.same, found.targets.same) == (5, 5, 5)
+    found = p.report.found(HeldOutPairs.name, "dev")
+    names = [f"{side} texts {HeldOutPairs.name}" for side in ("source", "target")]
+    assert [found.count, *(p.report.found(name, "dev").count for name in names)] == [5, 5, 5]
     assert found.examples[0] == f"more/dev:1: {dev[0][0]} ||| {dev[0][1]}"
 
 
@@ -223,7 +229,8 @@ def test_a_test_set_is_found_in_a_dev_set_of_the_other_direction(tmp_path: Path)
     path = write(tmp_path / "more" / "dev", [(f"{src} xa", tgt) for src, tgt in GL[:5]])
     test = {"path": path, "src": "en", "tgt": "gl"}
     p = prepared(tmp_path, [str(tmp_path / "gl")], test=[test])
-    assert (p.report.test_in_dev.pairs, p.report.test_in_dev.share) == (5, 1.0)
+    found = p.report.found("also in dev", "test")
+    assert (found.count, found.share) == (5, 1.0)
 
 
 @pytest.mark.parametrize("pairs", [[], [("", "a"), ("b", " ")]])

@@ -9,11 +9,11 @@ from nmt.data.filters import (
     copied_share,
     foreign_share,
     is_misread,
-    length_ratio,
     marks_share,
 )
 from nmt.data.languages import LanguageProfile
 from nmt.data.letters import repetitions
+from nmt.data.text import length_ratio
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from nmt.data.languages import LanguageProfile, base_language, check_languages
+from nmt.data.checks import language_findings
+from nmt.data.languages import LanguageProfile, base_language
 from nmt.data.text import read_lines
 
 DATA = Path(__file__).resolve().parents[2] / "../shared/data"
@@ -51,7 +52,10 @@ def profile(name: str, split: str, lang: str) -> LanguageProfile:
 
 
 def check(train, held_out, langs: tuple[str, str]) -> tuple[list[str], list[str]]:
-    return check_languages(train, held_out, dict.fromkeys((*train, *held_out), langs))
+    langs_of = dict.fromkeys((*train, *held_out), langs)
+    found = list(language_findings(train, held_out, langs_of))
+    failures, warnings = ([f.message() for f in found if f.error is e] for e in (True, False))
+    return failures, warnings
 
 
 def of(name: str, split: str, *langs: str):
@@ -67,7 +71,7 @@ def test_swapped_files_are_found_without_false_alarms(name, src, tgt):
 
     failures, _ = check(train, {"dev": of(name, "dev", tgt, src)}, langs)
     assert len(failures) == 1
-    assert failures[0].startswith("source and target are swapped in dev or in train")
+    assert failures[0].startswith("dev: source and target are swapped in dev or in train")
 
     failures, warnings = check(train, {"dev": of(name, "dev", tgt, tgt)}, langs)
     assert failures == []
@@ -92,7 +96,7 @@ def test_one_swapped_corpus_of_two():
     langs = ("gl", "en")
     train = {"a": of("ted-gl-en", "train", "gl", "en"), "b": of("ted-gl-en", "train", "en", "gl")}
     failures, _ = check(train, {"dev": of("ted-gl-en", "dev", *langs)}, langs)
-    assert [f.split(":")[0] for f in failures] == ["source and target are swapped in dev or in b"]
+    assert [f.split(":")[1] for f in failures] == [" source and target are swapped in dev or in b"]
 
 
 def lines(text: str) -> LanguageProfile:

@@ -15,13 +15,15 @@ from nmt.cli import prepare as command
 from nmt.config.recipe import Recipe
 from nmt.data.bitext import missing_files
 from nmt.data.cache import build_cache
+from nmt.data.checks import HeldOutPairs
 from nmt.data.prepare import prepare
-from nmt.data.report import Finding
+from nmt.data.report import Places
 from nmt.data.vocab import UNK
 from nmt.errors import UserError
 from nmt.runtime.files import open_file
 from tests.data.test_entries import write
 
+CHANGED = "changed by the segmentation, in a sample"
 TRAIN = [(f"o gato {i} come", f"the cat {i} eats") for i in range(200)]
 DEV = [("o gato come", "the cat eats"), ("", "blank source"), ("o zz come", "the zz eats")]
 
@@ -65,12 +67,12 @@ def test_drops_are_counted_with_their_lines(tmp_path: Path):
     assert len(p.train) == train.kept == 201
     assert train.pairs == 205
     assert train.dropped == {
-        "both sides blank": Finding(1, ["train:1"]),
-        "target blank": Finding(1, ["train:2"]),
-        "source blank": Finding(1, ["train:3"]),
-        "longer than 250 words": Finding(1, ["train:4"]),
+        "both sides blank": Places(1, ["train:1"]),
+        "target blank": Places(1, ["train:2"]),
+        "source blank": Places(1, ["train:3"]),
+        "longer than 250 words": Places(1, ["train:4"]),
     }
-    assert train.duplicates == 1
+    assert p.report.found("duplicates", "train").count == 1
     assert text_of(p, p.train, 0) == TRAIN[0]
 
 
@@ -78,15 +80,16 @@ def test_lines_that_the_segmentation_changes_are_counted(tmp_path: Path):
     odd = [(f"can {i}", f"dog , {i} .") for i in range(10)]
     raw = {"data": {"tokenized": False}, "train": TRAIN + odd}
     report = prepared(tmp_path / "bpe", **raw).report
-    trip = report.splits["train"].round_trip
-    assert (trip.changed, trip.lines, trip.before) == (10, len(TRAIN) + 10, "dog , 0 .")
+    trip = report.found(CHANGED, "train")
+    assert (trip.count, trip.share) == (10, 10 / (len(TRAIN) + 10))
     (message,) = (text for text in report.warnings if "detokenized" in text)
     assert "'dog , 0 .' becomes 'dog, 0.'" in message
     assert "segment.kind=sentencepiece" in message
     segment = {"kind": "sentencepiece", "vocab_size": 60}
     report = prepared(tmp_path / "spm", segment=segment, **raw).report
-    assert report.splits["train"].round_trip.changed == 0
-    assert prepared(tmp_path / "tokenized").report.splits["train"].round_trip is None
+    assert report.found(CHANGED, "train").count == 0
+    report = prepared(tmp_path / "tokenized", train=raw["train"]).report
+    assert report.found(CHANGED, "train").count == 0
 
 
 def test_overlap_of_dev_and_train_is_an_error_that_can_be_lowered(tmp_path: Path):
@@ -96,7 +99,7 @@ def test_overlap_of_dev_and_train_is_an_error_that_can_be_lowered(tmp_path: Path
     assert TRAIN[0][0] in str(error.value)
     for keys in ({"checks": "warn"}, {"max_overlap": 0.9}):
         report = prepared(tmp_path / "b", dev=[*DEV, *TRAIN[:2]], data=keys).report
-        assert report.overlap["dev"].pairs == 2
+        assert report.found(HeldOutPairs.name, "dev").count == 2
 
 
 def test_dev_sources_in_train_with_other_targets_are_a_warning(tmp_path: Path):

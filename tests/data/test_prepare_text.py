@@ -12,7 +12,7 @@ from nmt.config.recipe import Recipe
 from nmt.data.bitext import missing_files
 from nmt.data.lm import CausalText, TokenStream
 from nmt.data.prepare import prepare
-from nmt.data.report import Finding, summary
+from nmt.data.report import Places, summary
 from nmt.data.text import count_words
 from nmt.data.vocab import EOS, MASK
 from nmt.errors import UserError
@@ -84,10 +84,10 @@ def test_drops_and_counts(tmp_path: Path):
     assert train.pairs == len(odd) == 208
     assert train.blank == 3
     assert train.kept == 203
-    assert train.duplicates == 1
+    assert p.report.found("duplicates", "train").count == 1
     assert train.dropped == {
-        "longer than 2,000 characters": Finding(1, ["train:1"]),
-        "longer than 100 subwords": Finding(1, ["train:2"]),
+        "longer than 2,000 characters": Places(1, ["train:1"]),
+        "longer than 100 subwords": Places(1, ["train:2"]),
     }
     text = summary(p.report)
     assert "train: 208 lines; 3 blank, which separate documents; 2 dropped" in text

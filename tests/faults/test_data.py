@@ -17,15 +17,15 @@ import numpy as np
 import pytest
 
 from nmt.cli.prepare import main
-from nmt.config.recipe import DataConfig, Recipe, WhitespaceConfig
+from nmt.config.recipe import Recipe
 from nmt.data import cache as cache_module
 from nmt.data import checks as checks_module
-from nmt.data import encoded, scan, workers
+from nmt.data import encoded, workers
 from nmt.data import prepare as prepare_module
 from nmt.data.batches import make_batches
-from nmt.data.checks import all_warnings
+from nmt.data.checks import over_batch
 from nmt.data.prepare import Prepared, prepare
-from nmt.data.report import Finding
+from nmt.data.report import Places
 from nmt.data.segmenters import bpe
 from nmt.data.text import OPENERS, require_line_feeds
 from nmt.data.vocab import UNK
@@ -234,9 +234,7 @@ def test_very_long_line_is_dropped_or_is_a_batch_of_its_own(corpus: Corpus):
         path.write_text("word " * 10_000 + "\n" + path.read_text())
     short = corpus.prepared()
     assert len(short.train) == 60
-    assert short.report.splits["train"].dropped == {
-        "longer than 250 words": Finding(1, ["train:1"])
-    }
+    assert short.report.splits["train"].dropped == {"longer than 250 words": Places(1, ["train:1"])}
     complete = corpus.prepared(data={"max_len": 20_000, "max_pieces": 20_000})
     assert len(complete.train) == 61
     batches = make_batches(complete.train.src_len, complete.train.tgt_len, 256, seed=1, epoch=0)
@@ -269,8 +267,8 @@ def test_pair_with_too_many_pieces_is_dropped_with_its_line(corpus: Corpus, kind
     p = corpus.prepared(**keys)
     train = p.report.splits["train"]
     assert train.dropped == {
-        "longer than 20,000 characters": Finding(1, ["train:7"]),
-        "longer than 1,000 subwords": Finding(1, ["train:61"]),
+        "longer than 20,000 characters": Places(1, ["train:7"]),
+        "longer than 1,000 subwords": Places(1, ["train:61"]),
     }
     assert (train.pairs, train.kept, len(p.train)) == (61, 59, 59)
     assert max(p.train.src_len.max(), p.train.tgt_len.max()) <= 20
@@ -287,7 +285,7 @@ def test_places_of_dropped_pairs_are_right_after_other_drops(corpus: Corpus, mon
     train = str(corpus.folder / "train")
     p = corpus.prepared(data={"train": [train, train], "max_pieces": 25})
     dropped = p.report.splits["train"].dropped
-    assert dropped["longer than 25 subwords"] == Finding(4, ["train:41", "train:51"] * 2)
+    assert dropped["longer than 25 subwords"] == Places(4, ["train:41", "train:51"] * 2)
     left = (
         r"is left \(both sides blank: 2, longer than 20 characters: 4, longer than 1 subword: 114\)"
     )
@@ -302,10 +300,8 @@ def test_pairs_longer_than_a_batch_are_counted(corpus: Corpus):
     assert found.startswith(
         "train: 60 pairs (100.0%) are longer than data.batch_tokens (8 subwords)"
     )
-    report.over_batch_tokens, data = 1, DataConfig(train="t", dev="d", batch_tokens=8)
-    assert (
-        "train: 1 pair (1.7%) is longer than" in all_warnings(report, data, WhitespaceConfig())[-1]
-    )
+    (one,) = over_batch(np.array([9, 8, 8]), 8)
+    assert one.message().startswith("train: 1 pair (33.3%) is longer than")
     assert not any("batch_tokens" in w for w in corpus.prepared(**letters).report.warnings)
 
 
@@ -372,7 +368,7 @@ def test_byte_fallback_leaves_nothing_unknown(corpus: Corpus):
     with pytest.raises(UserError, match="of the source subwords are unknown"):
         corpus.prepared(segment=segment)
     p = corpus.prepared(segment=segment | {"byte_fallback": True})
-    assert p.report.splits["dev"].coverage["src"].unknown == 0
+    assert p.report.found("unknown source subwords", "dev").share == 0
     assert (
         p.segmenter.decode(p.vocab.pieces(p.dev[0].corpus.src(0)), "gl") == "совсем другой алфавит"
     )
@@ -512,18 +508,18 @@ def test_versions_of_packages_change_the_data_hash(corpus: Corpus, monkeypatch, 
 
 def test_newer_checks_are_not_answered_by_the_cache(corpus: Corpus, monkeypatch):
     with monkeypatch.context() as older:
-        older.setattr(scan.SplitCheck, "overlap", lambda self: {})
-        assert corpus.prepared().report.overlap == {}
-    assert corpus.prepared().report.overlap == {}  # from the cache
+        older.setattr(checks_module, "MIN_HELD_OUT", 0)
+        assert not corpus.prepared().report.found("size", "dev").count
+    assert not corpus.prepared().report.found("size", "dev").count  # from the cache
     monkeypatch.setattr(checks_module, "VERSION", "a newer one")
-    assert list(corpus.prepared().report.overlap) == ["dev"]
+    assert corpus.prepared().report.found("size", "dev").count == 1
 
 
 def test_corpus_named_twice_counts_twice(corpus: Corpus):
     train = str(corpus.folder / "train")
     once, twice = corpus.prepared(), corpus.prepared(data={"train": [train, train]})
     assert ids(twice) == ids(once) * 2
-    assert twice.report.splits["train"].duplicates == 60
+    assert twice.report.found("duplicates", "train").count == 60
 
 
 @pytest.mark.parametrize("name", ["dev", "copy"])

@@ -15,7 +15,8 @@ import safetensors.torch
 import torch
 
 from nmt.cli.train import main
-from nmt.data import checks
+from nmt.data import prepare
+from nmt.data.report import Finding
 from nmt.data.segmenters import bpe
 from nmt.errors import MachineError
 from nmt.runtime import files
@@ -135,7 +136,8 @@ def test_a_changed_corpus_is_refused_by_name(here, role, capsys):
 
 
 def test_a_run_whose_corpus_fails_newer_checks_can_be_resumed(here, monkeypatch, capsys):
-    monkeypatch.setattr(checks, "failures", lambda *args: ["dev: found"])
+    found = Finding("new", "dev", "found", error=True)
+    monkeypatch.setattr(prepare, "over_batch", lambda *args: [found])
     assert resumed(here) == 2
     assert "dev: found\n  -> fix the corpus, or set data.checks=warn" in capsys.readouterr().err
     assert resumed(here, "data.checks=warn") == 0

@@ -35,8 +35,8 @@ def test_equals_the_sacrebleu_command(tmp_path):
     for row, entries in zip(rows, found.values(), strict=True):
         values: list[float] = []
         for entry in entries:
-            low, high = entry.score.low, entry.score.high
-            values += [entry.score.value, (low + high) / 2, (high - low) / 2]
+            low, high = entry.low, entry.high
+            values += [entry.value, (low + high) / 2, (high - low) / 2]
             values += [] if entry.p_value is None else [entry.p_value]
         assert [float(cell) for cell in row] == pytest.approx(values, abs=1e-4)
 
@@ -48,9 +48,9 @@ def test_baseline_first_then_differences_and_p_values():
     for name in ("near", "far"):
         alone = score(SYSTEMS[name], REFS, ["bleu", "chrf"], "en")
         for entry, base, single in zip(found[name], found["base"], alone, strict=True):
-            assert entry.score.value == pytest.approx(single.value)
-            assert entry.difference == pytest.approx(entry.score.value - base.score.value)
-            assert "bs:200" in entry.score.signature
+            assert entry.value == pytest.approx(single.value)
+            assert entry.difference == pytest.approx(entry.value - base.value)
+            assert "bs:200" in entry.signature
     assert found["far"][0].p_value == pytest.approx(1 / 201)
     assert found["near"][0].p_value > 0.05
 

@@ -19,7 +19,7 @@ from nmt.data.batches import PlannedBatch, UpdateBatches, collate
 from nmt.decoding.translator import Translator
 from nmt.errors import Diverged
 from nmt.runtime import memory
-from nmt.scoring.metrics import Score
+from nmt.scoring.results import Score
 from nmt.store import checkpoint as checkpoint_module
 from nmt.store.checkpoint import (
     Checkpoint,

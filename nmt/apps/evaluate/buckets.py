@@ -17,7 +17,8 @@ from sacrebleu.metrics import BLEU
 from nmt.data.bitext import ConvertLines
 from nmt.data.text import read_lines
 from nmt.scoring.language import bleu_tokenizer
-from nmt.scoring.metrics import Score, score
+from nmt.scoring.metrics import score
+from nmt.scoring.results import Score
 from nmt.scoring.systems import Systems
 
 # compare-mt's limits between lengths of the reference in words, and between counts of a word

@@ -10,7 +10,6 @@ from typing import Any
 import numpy as np
 
 import nmt
-from nmt.apps.tables import tsv
 from nmt.data.bitext import held_out_entries
 from nmt.data.text import is_blank, quantity
 from nmt.decoding.confidence import LIMITS, Calibration, search_settings
@@ -18,6 +17,7 @@ from nmt.errors import UserError
 from nmt.runtime.files import AGAIN, write_atomic
 from nmt.runtime.progress import progress_bar
 from nmt.scoring.metrics import sentence_scores
+from nmt.scoring.results import tsv
 from nmt.scoring.systems import from_runs
 from nmt.store.folder import RunFolder
 from nmt.store.model import Model

@@ -255,8 +255,8 @@ def _write_sentences(
     from nmt.data.text import quantity
     from nmt.runtime.files import AGAIN, replace_surrogates, write_atomic
 
-    rows = sentence_table(systems, args.metrics, documents, result.segments)
-    text = replace_surrogates("".join(row + "\n" for row in rows))
+    table = sentence_table(systems, args.metrics, documents, result.segments)
+    text = replace_surrogates(table)
     write_atomic(Path(args.sentences), text, "pass another file to --sentences", AGAIN)
     lines = quantity(len(systems.texts) * len(systems.refs), "line")
     print(f"note: wrote the scores of {lines} to {args.sentences}", file=sys.stderr)

@@ -13,7 +13,6 @@ import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TypeAlias
 
 from nmt.apps.evaluate.buckets import (
     FrequencyBucket,
@@ -24,28 +23,23 @@ from nmt.apps.evaluate.buckets import (
 )
 from nmt.apps.evaluate.external import ExternalMetric
 from nmt.apps.evaluate.terms import TermCount
-from nmt.apps.tables import aligned, tsv
 from nmt.data.text import is_blank, quantity, read_lines
 from nmt.errors import UserError
 from nmt.runtime.progress import progress_bar
 from nmt.scoring.metrics import (
     METRICS,
-    SIGNIFICANCE_LEVEL,
-    Comparison,
-    Score,
     paired_bootstrap,
     score,
     sentence_scores,
     with_tokenizer,
 )
+from nmt.scoring.results import SIGNIFICANCE_LEVEL, Cell, Score, aligned, tsv
 from nmt.scoring.significance import interval, mean_scores, mean_statistics, paired_tests
 from nmt.scoring.systems import Systems
 
 COLUMNS = ("system", "metric", "score", "low", "high", "difference", "p_value", "signature")
 DOCUMENT_PREFIX = "doc_"
 DOCUMENT_METRICS = ("bleu", "chrf", "chrf++")  # TER would take hours on lines of a thousand words
-
-Record: TypeAlias = dict[str, str | float | None]
 
 _RESAMPLED_LINE_BYTES = 24 * 4 + 8  # chrF++'s float32 statistics of a line, and its int64 index
 _MEMORY_LIMIT = 4 * 2**30
@@ -57,7 +51,7 @@ class Report:
 
     systems: Systems
     # keys of METRICS, then ``doc_`` and a key for scores of documents, then external metrics
-    scores: dict[str, list[Comparison]]
+    scores: dict[str, list[Score]]
     # external metric -> system -> score of each line, if the command printed them
     segments: dict[str, dict[str, list[float]]] = field(default_factory=dict)
     lengths: dict[str, list[LengthBucket]] = field(default_factory=dict)
@@ -87,19 +81,19 @@ class Report:
         by_line = resamples > 1 and all(len(x) == len(systems.refs) for x in segments.values())
         runs = {system: [[mean_statistics(values)]] for system, values in segments.items()}
         baseline = next(iter(segments))
-        scores: dict[str, list[Comparison]] = {}
+        scores: dict[str, list[Score]] = {}
         for system, values in segments.items():
             result = Score(metric.name, sum(values) / len(values), metric.command)
             if by_line:
                 low, high = interval(mean_scores, runs[system], resamples)
                 result = replace(result, low=low, high=high)
-            difference = p_value = None
             if system != baseline:
-                difference = result.value - scores[baseline][-1].score.value
+                difference = result.value - scores[baseline][-1].value
+                result = replace(result, difference=difference)
                 if by_line:
                     tests = paired_tests(mean_scores, runs[baseline], runs[system], resamples)
-                    p_value = tests.bootstrap
-            scores[system] = [*self.scores[system], Comparison(result, difference, p_value)]
+                    result = replace(result, p_value=tests.bootstrap)
+            scores[system] = [*self.scores[system], result]
         kept = {metric.name: segments} if by_line or len(systems.refs) == 1 else {}
         return replace(self, scores=scores, segments={**self.segments, **kept})
 
@@ -109,13 +103,13 @@ class Report:
         lines = [f"{kind} {self.systems.ref_name}, {quantity(len(self.systems.refs), 'line')}"]
         width = max(map(len, self.scores))
         for entries in zip(*self.scores.values(), strict=True):
-            lines += ["", _title(entries[0].score.name), f"  {entries[0].score.signature}"]
+            lines += ["", _title(entries[0].name), f"  {entries[0].signature}"]
+            # COMET's scores are about 0 to 1
+            digits = 2 if entries[0].name.removeprefix(DOCUMENT_PREFIX) in METRICS else 4
             for system, entry in zip(self.scores, entries, strict=True):
-                lines.append(f"  {system:<{width}}  {_cells(entry)}".rstrip())
+                lines.append(f"  {system:<{width}}  {entry.cells(digits)}")
         lines += [*self._length_lines(), *self._frequency_lines(), *self._term_lines(), ""]
-        if any(
-            entry.score.low is not None for entries in self.scores.values() for entry in entries
-        ):
+        if any(entry.low is not None for entries in self.scores.values() for entry in entries):
             lines.append("[low, high]: 95 % bootstrap interval")
         if self.baseline:
             lines.append(
@@ -172,8 +166,7 @@ class Report:
         ``f1:count=5-9``, the share of the lines with a term whose translation has it
         ``kept:term=TERM``.
         """
-        records = (*self._records(), *self._bucket_records())
-        return tsv([COLUMNS, *(record.values() for record in records)])
+        return tsv([COLUMNS, *self._rows(), *self._part_rows()])
 
     def json(self) -> str:
         """Return a JSON object for programs, in full precision."""
@@ -187,7 +180,7 @@ class Report:
             "systems": [
                 {"name": name, "empty": systems.count_empty(name)} for name in systems.texts
             ],
-            "scores": list(self._records()),
+            "scores": [dict(zip(COLUMNS, row, strict=True)) for row in self._rows()],
             "by_length": [
                 {
                     "system": system,
@@ -217,39 +210,24 @@ class Report:
         }
         return json.dumps(content, indent=1, ensure_ascii=False)
 
-    def _records(self) -> Iterator[Record]:
+    def _rows(self) -> Iterator[tuple[Cell, ...]]:
         for system, entries in self.scores.items():
-            for entry in entries:
-                result = entry.score
-                others = (result.low, result.high, entry.difference, entry.p_value)
-                values = (system, result.name, result.value, *others, result.signature)
-                yield dict(zip(COLUMNS, values, strict=True))
+            for x in entries:
+                results = x.value, x.low, x.high, x.difference, x.p_value
+                yield system, x.name, *results, x.signature
 
-    def _bucket_records(self) -> Iterator[Record]:
-        empty: Record = dict.fromkeys(COLUMNS)
+    def _part_rows(self) -> Iterator[tuple[Cell, ...]]:
+        nothing = (None,) * 4
         for system, lengths in self.lengths.items():
             for part in lengths:
-                for result in part.scores:
-                    yield empty | {
-                        "system": system,
-                        "metric": f"{result.name}:words={part.words}",
-                        "score": result.value,
-                        "signature": result.signature,
-                    }
+                for x in part.scores:
+                    yield system, f"{x.name}:words={part.words}", x.value, *nothing, x.signature
         for system, frequencies in self.frequencies.items():
             for words in frequencies:
-                yield empty | {
-                    "system": system,
-                    "metric": f"f1:count={words.count}",
-                    "score": words.f1,
-                }
+                yield system, f"f1:count={words.count}", words.f1, *nothing, None
         for term in self.terms:
             for system, kept in term.kept.items():
-                yield empty | {
-                    "system": system,
-                    "metric": f"kept:term={term.term}",
-                    "score": kept / term.lines,
-                }
+                yield system, f"kept:term={term.term}", kept / term.lines, *nothing, None
 
 
 def report(
@@ -278,7 +256,7 @@ def report(
     on_text = [name for name in metrics if not METRICS[name].on_words]
     on_words = [name for name in metrics if METRICS[name].on_words]
     texts = systems.texts
-    scores: dict[str, list[Comparison]] = {system: [] for system in texts}
+    scores: dict[str, list[Score]] = {system: [] for system in texts}
 
     def add(
         hyps: dict[str, list[str]],
@@ -289,7 +267,7 @@ def report(
     ) -> None:
         compared = _compare(hyps, refs, names, lang, resamples, progress)
         for system, entries in compared.items():
-            scores[system] += [replace(entry, score=shown(entry.score)) for entry in entries]
+            scores[system] += map(shown, entries)
 
     refs = [systems.refs, *systems.other_refs]
     add(texts, refs, on_text, lambda result: result)
@@ -344,15 +322,12 @@ def _compare(
     tgt_lang: str,
     resamples: int,
     progress: bool,
-) -> dict[str, list[Comparison]]:
+) -> dict[str, list[Score]]:
     first, *others = refs
     if len(texts) > 1:
         return paired_bootstrap(texts, first, metrics, tgt_lang, resamples, others, progress)
     return {
-        name: [
-            Comparison(result)
-            for result in score(hyps, first, metrics, tgt_lang, resamples, others, progress)
-        ]
+        name: score(hyps, first, metrics, tgt_lang, resamples, others, progress)
         for name, hyps in texts.items()
     }
 
@@ -404,13 +379,12 @@ def sentence_table(
     metrics: Sequence[str],
     documents: Sequence[str],
     external: Mapping[str, Mapping[str, Sequence[float]]] = {},
-) -> Iterator[str]:
-    """Yield a header and a row for each line and system, with their texts, without line ends.
+) -> str:
+    """Return a header and a row for each line and system, with their texts, as TSV.
 
     The columns are system, line (from 1), document, one for each metric, source, reference and
-    hypothesis. Those of documents and sources are left out if these are unknown. Tabs and line
-    ends inside a text become spaces. With several references, scores count all of them, and the
-    column has the first.
+    hypothesis. Those of documents and sources are left out if these are unknown. With several
+    references, scores count all of them, and the column has the first.
 
     Args:
         metrics: keys of METRICS; those on words are left out, as tokenized BLEU is not smoothed.
@@ -421,17 +395,17 @@ def sentence_table(
     ids = [documents] if documents else []
     sources = [systems.sources] if systems.sources else []
     names = [*["document"] * len(ids), *on_text, *external, *["source"] * len(sources)]
-    yield "\t".join(["system", "line", *names, "reference", "hypothesis"])
+    rows: list[Sequence[Cell]] = [["system", "line", *names, "reference", "hypothesis"]]
     for system, hyps in systems.texts.items():
         scores = sentence_scores(hyps, systems.refs, on_text, systems.tgt_lang, systems.other_refs)
         found = [
             *(result.values for result in scores),
             *(each[system] for each in external.values()),
         ]
-        values = ([f"{value:.4f}" for value in column] for column in found)
-        columns = [*ids, *values, *sources, systems.refs, hyps]
-        for number, cells in enumerate(zip(*columns, strict=True), 1):
-            yield "\t".join(" ".join(cell.split()) for cell in (system, str(number), *cells))
+        columns = [*ids, *found, *sources, systems.refs, hyps]
+        cells = enumerate(zip(*columns, strict=True), 1)
+        rows += [(system, number, *row) for number, row in cells]
+    return tsv(rows) + "\n"
 
 
 def _title(name: str) -> str:
@@ -444,17 +418,3 @@ def _title(name: str) -> str:
 
 def _rows(rows: dict[str, list[str]]) -> list[str]:
     return [f"  {line}" for line in aligned([[title, *cells] for title, cells in rows.items()])]
-
-
-def _cells(entry: Comparison) -> str:
-    known = entry.score.name.removeprefix(DOCUMENT_PREFIX) in METRICS
-    digits = 2 if known else 4  # COMET's scores are about 0 to 1
-    cells = f"{entry.score.value:6.{digits}f}"
-    if entry.score.low is not None and entry.score.high is not None:
-        cells += f"  [{entry.score.low:.{digits}f}, {entry.score.high:.{digits}f}]"
-    if entry.difference is not None:
-        cells += f"  {entry.difference:+.{digits}f}"
-    if entry.p_value is not None:
-        star = " *" if entry.p_value < SIGNIFICANCE_LEVEL else ""
-        cells += f"  p = {entry.p_value:.3f}{star}"
-    return cells

@@ -12,14 +12,14 @@ import itertools
 import math
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import replace
 
 import numpy as np
 
 from nmt.apps.judge.key import HIGHEST, LOWEST, Key
 from nmt.apps.judge.sheet import SCORE, Judgement
 from nmt.data.text import quantity
-from nmt.scoring.metrics import SIGNIFICANCE_LEVEL
+from nmt.scoring.results import Cell, Score, tsv
 from nmt.scoring.significance import interval, mean_scores, paired_tests
 
 COLUMNS = ("measure", "system", "baseline", "value", "low", "high", "p_value", "count")
@@ -29,31 +29,7 @@ AGREEMENT = "agreement_"
 PREFERENCE = "preference"
 
 
-@dataclass(frozen=True)
-class Finding:
-    """One row of the result.
-
-    Attributes:
-        measure: score, z; wins, ties, losses; agreement_score and so on.
-        system: empty for agreement.
-        baseline: the system that it is compared with; empty for means.
-        value: mean, difference, number of lines, or Krippendorff's alpha; nan if undefined.
-        low, high: ends of the 95 % bootstrap interval of a mean.
-        p_value: of a difference by paired bootstrap, of wins by the sign test.
-        count: judgements of a mean, lines of a difference or preference, items of agreement.
-    """
-
-    measure: str
-    system: str
-    baseline: str
-    value: float
-    count: int
-    low: float | None = None
-    high: float | None = None
-    p_value: float | None = None
-
-
-def analyze(key: Key, judgements: Sequence[Judgement], resamples: int) -> list[Finding]:
+def analyze(key: Key, judgements: Sequence[Judgement], resamples: int) -> list[Score]:
     """Return all findings.
 
     Args:
@@ -61,7 +37,7 @@ def analyze(key: Key, judgements: Sequence[Judgement], resamples: int) -> list[F
     """
     values = np.array([judgement.values for judgement in judgements])  # [judgements, systems]
     numbers = {SCORE: values, Z: z_scores([judgement.judge for judgement in judgements], values)}
-    findings: list[Finding] = []
+    findings: list[Score] = []
     for measure, matrix in numbers.items():
         findings += _means(key, measure, judgements, matrix, resamples)
     for first, second in _pairs(key):
@@ -123,7 +99,7 @@ def _pairs(key: Key) -> Iterator[tuple[int, int]]:
 
 def _means(
     key: Key, measure: str, judgements: Sequence[Judgement], matrix: np.ndarray, resamples: int
-) -> Iterator[Finding]:
+) -> Iterator[Score]:
     names = [judgement.row.unit for judgement in judgements]
     units = {name: place for place, name in enumerate(dict.fromkeys(names))}
     sums = np.zeros((len(key.systems), len(units), 2))  # value and number of judgements
@@ -132,28 +108,28 @@ def _means(
     for system, name in enumerate(key.systems):
         low, high = interval(mean_scores, [[sums[system]]], resamples)
         mean = float(matrix[:, system].mean())
-        yield Finding(measure, name, "", mean, len(judgements), low, high)
+        yield Score(measure, mean, "", low, high, system=name, count=len(judgements))
     lines = len({judgement.row.id for judgement in judgements})
     for first, second in _pairs(key):
         tests = paired_tests(mean_scores, [[sums[first]]], [[sums[second]]], resamples)
-        both = key.systems[second], key.systems[first]
-        yield Finding(measure, *both, tests.difference, lines, p_value=tests.bootstrap)
+        found = Score(measure, tests.difference, p_value=tests.bootstrap, count=lines)
+        yield replace(found, system=key.systems[second], baseline=key.systems[first])
 
 
 def _preferences(
     key: Key, judgements: Sequence[Judgement], values: np.ndarray, first: int, second: int
-) -> Iterator[Finding]:
+) -> Iterator[Score]:
     """Count the lines on which more judges prefer the second system, or the first."""
     votes: dict[str, float] = defaultdict(float)
     for judgement, sign in zip(judgements, _signs(values, first, second), strict=True):
         votes[judgement.row.id] += float(sign)
     wins = sum(vote > 0 for vote in votes.values())
     losses = sum(vote < 0 for vote in votes.values())
-    names = key.systems[second], key.systems[first]
     p_value = sign_test(wins, losses)
-    yield Finding(WINS, *names, wins, len(votes), p_value=p_value)
-    yield Finding(TIES, *names, len(votes) - wins - losses, len(votes))
-    yield Finding(LOSSES, *names, losses, len(votes))
+    ties = len(votes) - wins - losses
+    for name, count, p in ((WINS, wins, p_value), (TIES, ties, None), (LOSSES, losses, None)):
+        found = Score(name, count, p_value=p, count=len(votes))
+        yield replace(found, system=key.systems[second], baseline=key.systems[first])
 
 
 def _signs(values: np.ndarray, first: int, second: int) -> np.ndarray:
@@ -163,7 +139,7 @@ def _signs(values: np.ndarray, first: int, second: int) -> np.ndarray:
 
 def _agreement(
     key: Key, judgements: Sequence[Judgement], numbers: dict[str, np.ndarray]
-) -> Iterator[Finding]:
+) -> Iterator[Score]:
     pairs = [_signs(numbers[SCORE], *pair) for pair in _pairs(key)]
     for measure, matrix in {**numbers, PREFERENCE: np.stack(pairs, 1)}.items():
         items: dict[tuple[str, int], list[float]] = defaultdict(list)
@@ -173,59 +149,43 @@ def _agreement(
         count = sum(len(item) > 1 for item in items.values())
         if count:
             alpha = krippendorff_alpha(items.values())
-            yield Finding(f"{AGREEMENT}{measure}", "", "", alpha, count)
+            yield Score(f"{AGREEMENT}{measure}", alpha, count=count)
 
 
-def tsv(findings: Sequence[Finding]) -> str:
+def results_tsv(findings: Sequence[Score]) -> str:
     """Return a header and a row for each finding, separated by tabs, for cut and awk."""
-    rows = ["\t".join(COLUMNS)]
-    for finding in findings:
-        values = (getattr(finding, name) for name in COLUMNS)
-        rows.append("\t".join(_cell(value) for value in values))
-    return "\n".join(rows)
+    names = ("name", *COLUMNS[1:])
+    return tsv([COLUMNS, *([getattr(found, name) for name in names] for found in findings)])
 
 
-def _cell(value: str | float | None) -> str:
-    if value is None or isinstance(value, str):
-        return value or ""
-    return str(value) if isinstance(value, int) else f"{value:.4f}"
-
-
-def table(key: Key, findings: Sequence[Finding]) -> str:
+def table(key: Key, findings: Sequence[Score]) -> str:
     """Return the findings as a table for people."""
     width = max(map(len, key.systems))
     titles = {SCORE: f"score, {LOWEST} to {HIGHEST}", Z: "z-score of each judge"}
     lines = []
     for measure, title in titles.items():
-        means = [x for x in findings if x.measure == measure and not x.baseline]
+        means = [x for x in findings if x.name == measure and not x.baseline]
         if means:
             lines += [f"{title}, {quantity(means[0].count, 'judgement')}"]
         for mean in means:
-            ends = f"[{mean.low:.2f}, {mean.high:.2f}]"
-            lines.append(f"  {mean.system:<{width}}  {mean.value:6.2f}  {ends}")
+            lines.append(f"  {mean.system:<{width}}  {mean.cells()}")
     for first, second in _pairs(key):
         names = (key.systems[second], key.systems[first])
-        found = {x.measure: x for x in findings if (x.system, x.baseline) == names}
+        found = {x.name: x for x in findings if (x.system, x.baseline) == names}
         lines.append(f"{names[0]}, compared with {names[1]}, {quantity(found[WINS].count, 'line')}")
         for measure in filter(found.__contains__, titles):
             difference = found[measure]
-            lines.append(f"  {measure:<11}{difference.value:+6.2f}  {_p(difference)}")
+            lines.append(f"  {measure:<11}{difference.value:+6.2f}  {difference.p}")
         counts = (f"{int(found[name].value)} {name}" for name in (WINS, TIES, LOSSES))
-        lines.append(f"  preference  {', '.join(counts)}  {_p(found[WINS])}")
-    agreements = [x for x in findings if x.measure.startswith(AGREEMENT)]
+        lines.append(f"  preference  {', '.join(counts)}  {found[WINS].p}")
+    agreements = [x for x in findings if x.name.startswith(AGREEMENT)]
     if agreements:
         lines.append("agreement of the judges, Krippendorff's alpha")
     for x in agreements:
-        name = x.measure.removeprefix(AGREEMENT)
+        name = x.name.removeprefix(AGREEMENT)
         lines.append(f"  {name:<11}{x.value:6.2f}  {quantity(x.count, 'item')}")
     lines += ["", "[low, high]: 95 % bootstrap interval; * where p < 0.05"]
     return "\n".join(lines)
-
-
-def _p(finding: Finding) -> str:
-    assert finding.p_value is not None
-    star = " *" if finding.p_value < SIGNIFICANCE_LEVEL else ""
-    return f"p = {finding.p_value:.3f}{star}"
 
 
 def judgement_table(key: Key, judgements: Sequence[Judgement]) -> str:
@@ -233,11 +193,11 @@ def judgement_table(key: Key, judgements: Sequence[Judgement]) -> str:
     values = np.array([judgement.values for judgement in judgements])
     standard = z_scores([judgement.judge for judgement in judgements], values)
     texts = ["comment", "source", "translation"]
-    rows = ["\t".join(["judge", "line", "document", "system", SCORE, Z, *texts])]
+    rows: list[Sequence[Cell]] = [["judge", "line", "document", "system", SCORE, Z, *texts]]
     for judgement, row_z in zip(judgements, standard, strict=True):
         for place, name in enumerate(key.systems):
-            cells = [judgement.judge, str(judgement.row.line), judgement.row.document, name]
-            cells += [f"{judgement.values[place]:g}", f"{row_z[place]:.4f}"]
-            cells += [judgement.comment, judgement.source, judgement.translations[place]]
-            rows.append("\t".join(" ".join(cell.split()) for cell in cells))
-    return "".join(f"{row}\n" for row in rows)
+            numbers = f"{judgement.values[place]:g}", f"{row_z[place]:.4f}"
+            read = judgement.comment, judgement.source, judgement.translations[place]
+            row = judgement.row
+            rows.append((judgement.judge, row.line, row.document, name, *numbers, *read))
+    return tsv(rows) + "\n"

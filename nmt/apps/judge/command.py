@@ -140,7 +140,7 @@ def _make(args: argparse.Namespace) -> None:
 
 
 def _read(args: argparse.Namespace) -> None:
-    from nmt.apps.judge.analysis import analyze, judgement_table, table, tsv
+    from nmt.apps.judge.analysis import analyze, judgement_table, results_tsv, table
     from nmt.apps.judge.key import read_key
     from nmt.apps.judge.sheet import read_sheets
     from nmt.cli.output import check_output_file
@@ -168,7 +168,7 @@ def _read(args: argparse.Namespace) -> None:
         count = quantity(len(judgements), "judgement")
         print(f"note: wrote {count} of each system to {args.output}", file=sys.stderr)
     findings = analyze(key, judgements, args.resamples)
-    print(table(key, findings) if sys.stdout.isatty() else tsv(findings), flush=True)
+    print(table(key, findings) if sys.stdout.isatty() else results_tsv(findings), flush=True)
 
 
 def _reject_duplicates(names: Sequence[str], what: str) -> None:

@@ -9,6 +9,7 @@ from pathlib import Path
 from nmt.apps.report.runs import ReportedRun
 from nmt.data.download import licenses_of
 from nmt.data.report import CorpusReport
+from nmt.data.text import quantity
 
 NOT_RECORDED = "not recorded"
 
@@ -23,22 +24,21 @@ class DataCard:
     langs: dict[str, str]  # side -> language; monolingual text has only src
 
     @property
-    def findings(self) -> list[tuple[str, str, int, str]]:
-        """Return split, name, count and first place of what the checks found."""
+    def findings(self) -> list[tuple[str, str, str]]:
+        """Return the place, a sentence and the first example of what the checks found."""
         rows = []
         for split, report in self.report.splits.items():
-            named = {f"dropped: {name}": finding for name, finding in report.dropped.items()}
-            for name, finding in {**named, **report.suspicious}.items():
-                rows.append((split, name, finding.count, next(iter(finding.lines), "")))
-            rows += [(split, name, count, "") for name, count in report.normalized.items()]
-            if (trip := report.round_trip) and trip.changed:
-                name = f"changed by the segmentation, of {trip.lines:,} target lines"
-                rows.append((split, name, trip.changed, trip.before))
             rows += [
-                (split, f"{side}: {change}", count, "")
-                for side, other in report.other_form.items()
-                for change, count in other.changes.items()
+                (split, f"{places.count:,} dropped: {name}", next(iter(places.lines), ""))
+                for name, places in report.dropped.items()
             ]
+            rows += [
+                (split, f"{name} in {quantity(count, 'line')}", "")
+                for name, count in report.normalized.items()
+            ]
+        rows += [
+            (found.at, found.text, next(iter(found.examples), "")) for found in self.report.findings
+        ]
         return rows
 
 

@@ -30,7 +30,8 @@ from nmt.data.text import quantity
 from nmt.errors import NmtError
 from nmt.runtime.files import AGAIN, replace_surrogates, write_atomic
 from nmt.runtime.progress import counted
-from nmt.scoring.metrics import METRICS, RESAMPLES, SIGNIFICANCE_LEVEL, Comparison, Score
+from nmt.scoring.metrics import METRICS, RESAMPLES
+from nmt.scoring.results import SIGNIFICANCE_LEVEL, Cell, Score, tsv
 from nmt.store.model import read_parent
 from nmt.store.predictions import different_predictions, not_comparable
 from nmt.version import __version__
@@ -50,7 +51,7 @@ class ScoreTable:
     title: str  # the set and the metric
     remark: str  # what a reader should know about the metric
     signature: str  # the settings of the metric; of the first run
-    rows: list[tuple[str, Comparison | None]]  # label of each run; None = it has no score
+    rows: list[tuple[str, Score | None]]  # label of each run; None = it has no score
 
     @property
     def compared(self) -> bool:
@@ -238,8 +239,8 @@ def _scores(
     return tables, []
 
 
-def _score_table(split: str, rows: list[tuple[str, Comparison | None]]) -> ScoreTable:
-    first = next(entry.score for _, entry in rows if entry is not None)
+def _score_table(split: str, rows: list[tuple[str, Score | None]]) -> ScoreTable:
+    first = next(entry for _, entry in rows if entry is not None)
     metric = METRICS.get(first.name)
     return ScoreTable(
         f"{split if '.' in split else split.capitalize()} {metric_label(first.name)}",
@@ -251,7 +252,7 @@ def _score_table(split: str, rows: list[tuple[str, Comparison | None]]) -> Score
 
 def _logged_scores(runs: Sequence[ReportedRun]) -> tuple[list[ScoreTable], list[str]]:
     """Return the scores that the runs wrote at their end, or else those of the last validation."""
-    by_metric: dict[tuple[str, str], dict[str, Comparison]] = {}  # set and metric -> run -> score
+    by_metric: dict[tuple[str, str], dict[str, Score]] = {}  # set and metric -> run -> score
     notes = []
     for run in runs:
         logged = {"test": run.summary.get("test"), **(run.summary.get("test_sets") or {})}
@@ -265,7 +266,7 @@ def _logged_scores(runs: Sequence[ReportedRun]) -> tuple[list[ScoreTable], list[
             sets = {"dev": dev_scores}
         for set_name, scores in sets.items():
             for score in scores:
-                by_metric.setdefault((set_name, score.name), {})[run.label] = Comparison(score)
+                by_metric.setdefault((set_name, score.name), {})[run.label] = score
     tables = [
         _score_table(set_name, [(run.label, scores.get(run.label)) for run in runs])
         for (set_name, _), scores in by_metric.items()
@@ -351,11 +352,11 @@ def _output_section(
 def _tsv(rows: Sequence[Row], labels: Sequence[str]) -> str:
     """Write all lines as a TSV file in a data URI, so that the page needs no other file."""
     names = ["line", "source", *labels, *(f"chrF {label}" for label in labels), "reference"]
-    lines = [names]
+    lines: list[list[Cell]] = [[*names]]
     for row in rows:
         scores = [f"{score:.2f}" for score in row.scores]
-        lines.append([str(row.number), row.source, *row.outputs, *scores, row.reference])
-    text = "".join("\t".join(" ".join(c.split()) for c in line) + "\n" for line in lines)
+        lines.append([row.number, row.source, *row.outputs, *scores, row.reference])
+    text = tsv(lines) + "\n"
     data = base64.b64encode(replace_surrogates(text).encode("utf-8")).decode("ascii")
     return f"data:text/tab-separated-values;charset=utf-8;base64,{data}"
 

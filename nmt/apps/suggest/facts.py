@@ -17,16 +17,9 @@ from nmt import Recipe
 from nmt.apps.suggest.corpus import CorpusPaths
 from nmt.config.recipe import SegmentConfig, SentencePieceConfig
 from nmt.data.bitext import Bitext, Chunk, RecipeFiles, read_pairs
-from nmt.data.checks import (
-    ALREADY_TOKENIZED,
-    ESCAPES,
-    NOT_TOKENIZED,
-    PAIR_CHECKS,
-    all_warnings,
-    raise_on_failures,
-)
+from nmt.data.checks import AlreadyTokenized, Escapes, NotTokenized
 from nmt.data.encoded import SIDES
-from nmt.data.languages import UNSPACED, script_of_letter
+from nmt.data.languages import UNSPACED, scripts_of
 from nmt.data.report import CorpusReport
 from nmt.data.scan import read_corpora
 from nmt.data.segmenters import Segmenter, learn_segmenter
@@ -81,9 +74,8 @@ def collect_facts(paths: CorpusPaths, progress: bool, in_form: bool | None = Non
     tokenized = looks_tokenized(find_side(paths.train, lang) for lang in (paths.src, paths.tgt))
     recipe = _bare_recipe(paths, tokenized, tokenized if in_form is None else in_form)
     report, training, _ = read_corpora(recipe, RecipeFiles.of(recipe), progress)
-    by_hand = "write a recipe by hand, with data.checks: warn,"  # --suggest takes no key=value
-    raise_on_failures(report, recipe.data, recipe.segment, by_hand)
-    report.warnings = all_warnings(report, recipe.data, recipe.segment)
+    # --suggest takes no key=value
+    report.judge(recipe.data, "write a recipe by hand, with data.checks: warn,")
     pairs = report.splits["train"].kept
     step = -(-pairs // SAMPLE)
     lengths = np.zeros((2, pairs), np.int32)
@@ -122,12 +114,12 @@ def _bare_recipe(paths: CorpusPaths, tokenized: bool, in_form: bool) -> Recipe:
 def looks_tokenized(sides: Iterable[Path]) -> bool:
     """Check whether the first pairs are tokenized."""
     pairs = [pair for pair in islice(read_pairs(tuple(sides)), SAMPLE) if all(map(str.strip, pair))]
-    frequent = set()
-    for check in PAIR_CHECKS:
-        if sum(check.pair(*pair) for pair in pairs) > check.threshold * len(pairs):
-            frequent.add(check.name)
+    spaces, escapes, no_spaces = (
+        sum(sign.has(*pair) for pair in pairs) > sign.threshold * len(pairs)
+        for sign in (AlreadyTokenized, Escapes, NotTokenized)
+    )
     # text of web pages has escapes too, but no spaces before its full stops
-    return ALREADY_TOKENIZED in frequent or (ESCAPES in frequent and NOT_TOKENIZED not in frequent)
+    return spaces or (escapes and not no_spaces)
 
 
 def describe_side(lang: str, lines: Sequence[str], words: np.ndarray) -> SideFacts:
@@ -141,10 +133,7 @@ def describe_side(lang: str, lines: Sequence[str], words: np.ndarray) -> SideFac
     for line in lines:
         characters.update(line)
     del characters[" "]
-    letters: Counter[str] = Counter()
-    for character, count in characters.items():
-        if character.isalpha():
-            letters[script_of_letter(character)] += count
+    letters = scripts_of(characters)
     total = max(1, letters.total())
     scripts = {name: n / total for name, n in letters.most_common() if n / total >= MIN_SHARE}
     unspaced = sum(share for name, share in scripts.items() if name in UNSPACED)

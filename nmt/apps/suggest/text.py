@@ -16,6 +16,7 @@ from nmt.apps.suggest.corpus import CorpusPaths
 from nmt.apps.suggest.facts import CorpusFacts, SideFacts, script_name
 from nmt.apps.suggest.scoreboard import nearest
 from nmt.apps.suggest.speed import Setting
+from nmt.data.checks import HeldOutPairs
 from nmt.data.text import quantity
 
 WIDTH = 100
@@ -99,12 +100,13 @@ def _corpus_lines(paths: CorpusPaths, facts: CorpusFacts) -> Iterator[str]:
     parts = [f"train: {quantity(train.pairs, 'pair')}"]
     if train.dropped:
         parts.append(f"{train.pairs - train.kept:,} dropped ({train.describe_drops()})")
-    yield ", ".join([*parts, quantity(train.duplicates, "duplicate")])
+    yield ", ".join([*parts, quantity(report.found("duplicates", "train").count, "duplicate")])
     for side in (facts.src, facts.tgt):
         yield f"{side.lang}: {_describe_side(side)}"
-    for name, overlap in report.overlap.items():
-        pairs = quantity(report.splits[name].pairs, "pair")
-        yield f"{name}: {pairs}, {overlap.pairs:,} of them also in train"
+    for name, split in report.splits.items():
+        if name != "train":
+            shared = report.found(HeldOutPairs.name, name).count
+            yield f"{name}: {quantity(split.pairs, 'pair')}, {shared:,} of them also in train"
     if paths.test is None:
         yield "there is no test set next to train: only dev is scored"
     yield "the text seems to be " + ("tokenized" if facts.tokenized else "raw, not tokenized")

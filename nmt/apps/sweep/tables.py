@@ -8,7 +8,6 @@ import io
 import json
 import statistics
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
 from typing import Any
 
 from nmt.apps.sweep.results import (
@@ -18,25 +17,8 @@ from nmt.apps.sweep.results import (
     SystemResult,
     problems,
 )
-from nmt.apps.tables import NOTHING, aligned, shown
+from nmt.scoring.results import NOTHING, Table, shown
 from nmt.store.results import LOWER_IS_BETTER, format_number
-
-_LATEX = {
-    "\\": r"\textbackslash{}", "&": r"\&", "%": r"\%", "$": r"\$", "#": r"\#", "_": r"\_",
-    "{": r"\{", "}": r"\}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}",
-    "±": r"$\pm$", "†": r"$^{\dagger}$", "*": r"$^{*}$", "<": "$<$", ">": "$>$",
-}  # fmt: skip
-
-
-@dataclass(frozen=True)
-class Table:
-    """Cells as text."""
-
-    title: str
-    header: list[str]
-    rows: list[list[str]]  # the first cell is the name of the row
-    notes: list[str] = field(default_factory=list)  # below the table, a line each
-    remarks: list[str] = field(default_factory=list)  # about single runs; comments in LaTeX
 
 
 def tables(result: SweepResult) -> list[Table]:
@@ -191,67 +173,14 @@ def _record(system: SystemResult) -> dict[str, Any]:
     return {**record, "hours": system.hours}
 
 
-def _value(value: Any) -> str:
-    return NOTHING if value is None else f"{value:.4g}" if isinstance(value, float) else str(value)
-
-
-def _text(table: Table) -> str:
-    below = [*table.notes, *table.remarks]
-    lines = aligned([table.header, *table.rows])
-    return "\n".join([table.title, "", *lines, *([""] if below else []), *below])
-
-
-def _markdown(table: Table) -> str:
-    def row(cells: Sequence[str]) -> str:
-        return f"| {' | '.join(map(_escape_markdown, cells))} |"
-
-    rule = f"|---|{'---:|' * (len(table.header) - 1)}"
-    below = [*table.notes, *table.remarks]
-    notes = [f"- {_escape_markdown(note)}" for note in below]
-    lines = [f"**{table.title}**", "", row(table.header), rule, *map(row, table.rows)]
-    return "\n".join([*lines, *([""] if notes else []), *notes])
-
-
-def _escape_markdown(text: str) -> str:
-    return text.replace("|", "\\|").replace("*", "\\*")
-
-
-def _latex(table: Table) -> str:
-    def row(cells: Sequence[str]) -> str:
-        return " & ".join(map(_escape_latex, cells)) + r" \\"
-
-    notes = "; ".join(map(_escape_latex, table.notes))
-    return "\n".join(
-        [
-            *(f"% {remark}" for remark in table.remarks),
-            "% needs \\usepackage{booktabs}",
-            r"\begin{table}",
-            r"\centering",
-            rf"\begin{{tabular}}{{l{'r' * (len(table.header) - 1)}}}",
-            r"\toprule",
-            row(table.header),
-            r"\midrule",
-            *map(row, table.rows),
-            r"\bottomrule",
-            r"\end{tabular}",
-            rf"\caption{{{_escape_latex(table.title)}{'. ' if notes else ''}{notes}}}",
-            r"\end{table}",
-        ]
-    )
-
-
-def _escape_latex(text: str) -> str:
-    return "".join(_LATEX.get(character, character) for character in text)
-
-
 def _each_table(render: Callable[[Table], str]) -> Callable[[SweepResult], str]:
     return lambda result: "\n\n".join(map(render, tables(result))) + "\n"
 
 
 FORMATS: dict[str, tuple[str, Callable[[SweepResult], str]]] = {
-    "text": ("txt", _each_table(_text)),
-    "markdown": ("md", _each_table(_markdown)),
-    "latex": ("tex", _each_table(_latex)),
+    "text": ("txt", _each_table(Table.text)),
+    "markdown": ("md", _each_table(Table.markdown)),
+    "latex": ("tex", _each_table(Table.latex)),
     "csv": ("csv", as_csv),
     "json": ("json", as_json),
 }

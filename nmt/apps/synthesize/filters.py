@@ -23,11 +23,11 @@ from nmt.data.filters import (
     Reason,
     copied_share,
     foreign_share,
-    length_ratio,
 )
 from nmt.data.languages import MIN_SCRIPT_SHARE
 from nmt.data.letters import repetitions
 from nmt.data.scan import reason_to_drop
+from nmt.data.text import length_ratio
 
 _SURROGATE = re.compile("[\ud800-\udfff]")
 

@@ -17,10 +17,11 @@ import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TextIO
+from typing import TYPE_CHECKING, Any
 
 from nmt.cli.input import Input
 from nmt.cli.output import CHOOSE_ANOTHER, partial_path
+from nmt.data.bitext import write_pairs
 from nmt.data.text import clean_line, quantity, read_lines
 from nmt.errors import RunError, UserError
 from nmt.runtime.files import (
@@ -286,7 +287,8 @@ class SyntheticCorpus:
                     # a path that is not UTF-8 is written with the escapes of JSON
                     with open(drafts[2], "w", encoding="utf-8", errors="backslashreplace") as file:
                         file.write(report)
-                        _flush(file)
+                        file.flush()
+                        os.fsync(file.fileno())
                     self._install(drafts)
             finally:
                 for draft in drafts:
@@ -313,17 +315,7 @@ class SyntheticCorpus:
 
     def _write_sides(self, checked: CorpusFilter[Candidate], src: Path, tgt: Path) -> int:
         """Write the pairs that are kept; return their number."""
-        kept = 0
-        with (
-            open(src, "w", encoding="utf-8", newline="\n") as sources,
-            open(tgt, "w", encoding="utf-8", newline="\n") as targets,
-        ):
-            for pair in checked.kept():
-                kept += 1
-                sources.write(f"{pair.src}\n")
-                targets.write(f"{pair.tgt}\n")
-            _flush(sources)
-            _flush(targets)
+        kept = write_pairs(checked.kept(), src, tgt)
         if not kept:
             dropped = checked.dropped()
             steps = [
@@ -378,11 +370,6 @@ class SyntheticCorpus:
         width = len(f"{total:,}")
         rows += [f"  {count:>{width},}  {reason}" for reason, count in dropped.items()]
         return "\n".join(rows)
-
-
-def _flush(file: TextIO) -> None:
-    file.flush()
-    os.fsync(file.fileno())
 
 
 def _exists(path: Path) -> UserError:

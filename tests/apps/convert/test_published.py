@@ -37,12 +37,8 @@ def test_a_published_model_is_converted(name: str, tmp_path: Path) -> None:
     if layout.tags[1]:
         tokenizer.src_lang, tokenizer.tgt_lang = layout.tags
     family = layout.make.__name__.replace("<lambda>", "marian")
-<<<<<<< HEAD
-    case = Case(family, tmp_path, theirs, tokenizer, Translator.load(run, "cpu", engine="torch"))
-=======
     ours = Translator.load(run, "cpu", engine="torch")  # CTranslate2 has another share for UNK
     case = Case(family, tmp_path, theirs, tokenizer, ours)
->>>>>>> r52-tests52
     prefix = "" if layout.tags[1] else layout.tags[0]
     for side in ("src", "tgt"):
         assert compare_pieces(case, side, folders.odd_lines(400)) > 350

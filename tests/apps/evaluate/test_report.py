@@ -26,7 +26,7 @@ def systems_of(**texts: list[str]) -> Systems:
 def test_every_metric_is_computed_on_its_form_of_the_text():
     given = systems_of(base=BASE)
     found = report(given, USUAL_METRICS, resamples=100).scores
-    scores = [entry.score for entry in found["base"]]
+    scores = found["base"]
     assert [s.name for s in scores] == USUAL_METRICS
     expected = score(BASE, REFS, ["bleu", "chrf", "chrf++", "ter"], "en", resamples=100)
     assert scores[:4] == expected
@@ -55,7 +55,7 @@ def test_tab_separated_lines_for_pipes():
     assert [row[:2] for row in rows] == names
     assert all(len(row) == len(COLUMNS) for row in rows)
     assert rows[0][5:7] == ["", ""]
-    assert float(rows[2][2]) == pytest.approx(found.scores["better"][0].score.value, abs=1e-4)
+    assert float(rows[2][2]) == pytest.approx(found.scores["better"][0].value, abs=1e-4)
 
 
 def test_json_for_programs():
@@ -67,15 +67,15 @@ def test_json_for_programs():
     assert read["systems"][1]["empty"] == sum(not line for line in BETTER) > 0
     entry = found.scores["better"][0]
     record = read["scores"][2]
-    assert record["score"] == entry.score.value
-    assert (record["low"], record["high"]) == (entry.score.low, entry.score.high)
+    assert record["score"] == entry.value
+    assert (record["low"], record["high"]) == (entry.low, entry.high)
     assert (record["difference"], record["p_value"]) == (entry.difference, entry.p_value)
-    assert record["signature"] == entry.score.signature
+    assert record["signature"] == entry.signature
 
 
 def test_without_intervals():
     found = report(systems_of(base=BASE), ["bleu"], resamples=0)
-    assert found.scores["base"][0].score.low is None
+    assert found.scores["base"][0].low is None
     assert found.baseline is None
     assert "interval" not in found.table()
     assert json.loads(found.json())["scores"][0]["high"] is None

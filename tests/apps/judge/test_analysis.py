@@ -65,13 +65,13 @@ def test_means_differences_and_preferences_of_one_judge():
     rng = np.random.default_rng(2)
     values = rng.integers(0, 90, size=(40, 2)) + np.array([0, 10])
     sheet = key(40)
-    found = {(x.measure, x.system): x for x in analyze(sheet, judged(sheet, "j", values), 200)
-             if not x.baseline or x.measure != "z"}  # fmt: skip
+    found = {(x.name, x.system): x for x in analyze(sheet, judged(sheet, "j", values), 200)
+             if not x.baseline or x.name != "z"}  # fmt: skip
     runs = [[[mean_statistics(list(column))]] for column in values.T.astype(float)]
     tests = paired_tests(mean_scores, *runs, 200)
     difference = next(
         x for x in analyze(sheet, judged(sheet, "j", values), 200)
-        if (x.measure, x.baseline) == ("score", "a")
+        if (x.name, x.baseline) == ("score", "a")
     )  # fmt: skip
     assert (difference.value, difference.p_value) == (tests.difference, tests.bootstrap)
     assert difference.value == pytest.approx(values[:, 1].mean() - values[:, 0].mean())
@@ -104,7 +104,7 @@ def test_preferences_of_three_systems_by_two_judges():
     anna = np.array([[9, 8, 7], [9, 8, 7], [8, 9, 8]])
     ben = np.array([[9, 7, 8], [8, 9, 7], [8, 9, 9]])
     found = {
-        (x.measure, x.system, x.baseline): x
+        (x.name, x.system, x.baseline): x
         for x in analyze(sheet, [*judged(sheet, "anna", anna), *judged(sheet, "ben", ben)], 100)
     }
     assert found["score", "a", ""].value == pytest.approx(51 / 6)

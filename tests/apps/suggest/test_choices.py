@@ -17,7 +17,7 @@ from nmt.apps.suggest.speed import Setting
 from nmt.apps.suggest.text import Expectation, _comment, duration, recipe_text
 from nmt.config.load import load_recipe
 from nmt.config.recipe import Recipe
-from nmt.data.report import CorpusReport, Finding, LanguageFindings, SharedPairs, SplitReport
+from nmt.data.report import CorpusReport, SplitReport
 from tests.toy import lines_of_digits, reverse
 
 PATHS = CorpusPaths("gl", "en", "corpus/train", "corpus/dev", "corpus/test")
@@ -33,8 +33,8 @@ def side(lang: str, words: int, script: str = "LATIN", spaced: bool = True) -> S
 
 def facts_of(words: int = 240_000, pairs: int | None = None, **changes) -> CorpusFacts:
     pairs = words // 20 if pairs is None else pairs
-    train = SplitReport(pairs, pairs, {}, {}, 0, Finding(), {})
-    report = CorpusReport({"train": train}, {}, SharedPairs(0, 0.0), LanguageFindings([], []))
+    train = SplitReport(pairs, pairs)
+    report = CorpusReport({"train": train})
     found = CorpusFacts(
         src=side("gl", words),
         tgt=side("en", words),
@@ -107,7 +107,7 @@ def test_hours_set_the_passes_on_a_cpu():
 def facts_of_interfaces() -> CorpusFacts:
     """Return facts of 22,000 pairs with dev and test sets of 1,000 pairs."""
     facts = facts_of(130_000, pairs=22_000)
-    held_out = SplitReport(1000, 1000, {}, {}, 0, Finding(), {})
+    held_out = SplitReport(1000, 1000)
     facts.report.splits.update(dev=held_out, test=held_out)
     return facts
 

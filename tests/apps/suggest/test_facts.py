@@ -48,8 +48,8 @@ def test_sizes_and_lengths(tmp_path):
     assert (found.src.words, found.src.mean_words, found.src.p99_words) == (13, 3.25, 5)
     assert (found.tgt.words, found.target_words) == (13, 13)
     assert found.report.splits["train"].dropped["source blank"].count == 1
-    assert found.report.splits["train"].duplicates == 1
-    assert found.report.overlap["dev"].pairs == 1
+    assert found.report.found("duplicates", "train").count == 1
+    assert found.report.found("also in the training data", "dev").count == 1
     assert found.sample == [pair for pair in zip(src, tgt, strict=True) if pair[0]]
     assert not found.tokenized
     assert found.characters == len(set("".join(src[:3] + tgt[:3])))
@@ -65,7 +65,7 @@ def test_a_failed_check_is_an_error_as_in_training(tmp_path):
 @pytest.mark.usefixtures("lenient")
 def test_warnings_do_not_advise_what_the_suggested_recipe_does(tmp_path):
     found = corpus(tmp_path, ["cafe\u0301 de vila", *LATIN], ["coffee", "a cat", "a house", "yes"])
-    assert found.report.splits["train"].other_form["src"].lines.count == 1
+    assert found.report.found("source lines not in the Unicode form clean", "train").count == 1
     assert not [text for text in found.report.warnings if "data.normalize" in text]
 
 
