@@ -480,13 +480,11 @@ def test_the_parents_vocabulary_is_kept(digits, letters, tmp_path, capsys):
     ids = prepared.train.ids("src")
     text = (letters / "train.gl").read_text().split()
     assert (ids == UNK).sum() == sum(piece in "ab" for piece in text)
-    coverage = prepared.report.splits["train"].coverage
-    assert coverage is not None
-    assert coverage["src"].unknown == pytest.approx((ids == UNK).mean())
-    assert sorted(coverage["src"].pieces) == list("ab")
+    found = prepared.report.found("unknown source subwords", "train")
+    assert found.share == pytest.approx((ids == UNK).mean())
+    assert sorted(found.examples[0].split()) == list("ab")
     assert prepare_command.main([*words, f"out={tmp_path / 'run'}", "data.checks=warn"]) == 0
     printed = capsys.readouterr().out
-    assert "of target subwords unknown to the parent" in printed
     assert "train: the vocabulary of the parent lacks" in printed
     assert "set init.vocab=new" in printed
 
