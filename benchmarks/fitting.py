@@ -34,7 +34,7 @@ from nmt.data.batches import Batch, collate
 from nmt.data.vocab import BOS, EOS, PAD
 from nmt.model.transformer import Transformer
 from nmt.runtime.memory import keep_freed_memory, parameter_count
-from nmt.training.init import choose_trained
+from nmt.training.freeze import choose_trained
 from nmt.training.optimizer import make_optimizer, take_step
 from nmt.training.translation import Translation
 

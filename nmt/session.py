@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import json
 import shutil
 import sys
 from collections.abc import Callable, Mapping, Sequence
@@ -17,7 +18,7 @@ from nmt.config.load import as_recipe
 from nmt.config.recipe import Recipe
 from nmt.data.bitext import held_out_entries
 from nmt.data.download import obtain_corpus
-from nmt.data.prepare import EvalSet, prepare
+from nmt.data.prepare import EvalSet, GivenText, prepare
 from nmt.data.report import summary as describe_report
 from nmt.data.text import quantity
 from nmt.decoding.translator import Translator
@@ -47,12 +48,11 @@ from nmt.store.folder import RunFolder
 from nmt.store.lifecycle import TrainingFolder
 from nmt.store.metrics_log import Logger, MetricsLog, require_trackers, trackers_of
 from nmt.store.model import Model, save_text
-from nmt.store.parent import TextOfParent, with_keys_of_parent
+from nmt.store.parent import stored_text_of_parent, text_of_parent, with_keys_of_parent
 from nmt.store.results import read_metrics, read_summary
 from nmt.store.tensors import shapes_of
 from nmt.training.ending import finish, write_diverged
 from nmt.training.evaluation import Stopped
-from nmt.training.init import Parent, Transfer, make_transfer
 from nmt.training.observers import ObserverHook
 from nmt.training.parallel import require_shardable
 from nmt.training.progress import LiveLine, Validation
@@ -60,6 +60,7 @@ from nmt.training.resume import ResumedRun, prepare_resumed, read_run
 from nmt.training.stopping import just_validated
 from nmt.training.tasks import make_task, model_without_memory
 from nmt.training.trainer import Trainer
+from nmt.training.transfer import Transfer, describe, read_parent, start_from
 
 
 def train(
@@ -261,19 +262,26 @@ class Training:
         device, precision = _resolve_machine(recipe, world)
         self.resumed: ResumedRun | None = None
         self.transfer: Transfer | None = None
-        parent = text = None
+        self.given: GivenText | None = None  # of the parent, as all that follows
+        self.taken: dict[str, Any] = {}  # for init.json
+        self.lines: list[str] = []
+        parent = None
         if run.resuming:
             self.resumed = read_run(run, world.size, device, progress=not quiet)
             prepared, precision = self.resumed.prepared, self.resumed.precision
         else:
-            parent = Parent.of(recipe)
-            text = parent.text.for_recipe(recipe, not quiet) if parent else None
-            prepared = prepare(recipe, not quiet, text and text.segmenter, text and text.vocab)
+            if recipe.init.parent is not None:
+                parent, tensors = read_parent(recipe)
+                self.given = text_of_parent(recipe, parent, not quiet)
+            prepared = prepare(recipe, not quiet, self.given)
         model = model_without_memory(recipe, len(prepared.vocab))
         if recipe.translates:
             _require_positions(model, prepared.held_out)
         if parent is not None:
-            self.transfer = make_transfer(recipe, model, prepared.vocab, parent, text)
+            self.transfer, self.taken = start_from(
+                recipe, model, prepared.vocab, parent, tensors, self.given
+            )
+            self.lines = describe(recipe, self.taken, self.given)
         self._print(describe_report(prepared.report))
         self.parameters, frozen = parameter_count(model), frozen_count(model)
         self.trained = self.parameters - frozen
@@ -288,9 +296,8 @@ class Training:
 
     def describe(self) -> str:
         """Describe parent, parameters, device and precision."""
-        lines = [] if self.transfer is None else self.transfer.lines
         size = f"{self.parameters:,} parameters; {self.task.device}, {self.task.precision}"
-        return "\n".join([*lines, size])
+        return "\n".join([*self.lines, size])
 
     def run(
         self,
@@ -402,8 +409,11 @@ class Training:
         if self.transfer is None:  # a start that was killed may have had a parent
             run.init_file.unlink(missing_ok=True)
             return
-        self.transfer.save(run)
-        for line in self.transfer.lines:
+        if self.given is not None:
+            run.parent_dir.mkdir(exist_ok=True)
+            self.given.vocab.save(run.parent_dir)
+        write_atomic(run.init_file, json.dumps(self.taken, indent=1, ensure_ascii=False) + "\n")
+        for line in self.lines:
             log.text(line)
 
     def _continue(self, resumed: ResumedRun, log: MetricsLog) -> None:
@@ -448,8 +458,7 @@ def train_in_other_process(world: World) -> None:
     device = world.local_device(resolve_device(recipe.device))
     run = RunFolder(recipe.out)  # without its lock, as nothing is written
     if checkpoint is None:
-        text = TextOfParent.stored(recipe, run)
-        prepared = prepare(recipe, False, text and text.segmenter, text and text.vocab)
+        prepared = prepare(recipe, False, stored_text_of_parent(recipe, run))
     else:
         prepared = prepare_resumed(recipe, run, checkpoint.state, progress=False)
     with stop_signals() as stop:

@@ -42,19 +42,18 @@ def main(argv: Sequence[str] | None = None) -> int:
 def body(args: argparse.Namespace) -> None:
     """Prepare the corpora and print what the checks found."""
     recipe = recipe_of(args)
+    from nmt.data.adapt import describe
     from nmt.data.prepare import prepare
     from nmt.data.report import summary
-    from nmt.store.parent import TextOfParent, open_parent, with_keys_of_parent
+    from nmt.store.parent import open_parent, text_of_parent, with_keys_of_parent
 
     enable_gc()
     recipe = with_keys_of_parent(recipe, resume=False)
     obtain_corpus(recipe)
-    text = None
-    if recipe.init.vocab != "new":
-        text = TextOfParent.of(open_parent(recipe)).for_recipe(recipe)
-        for line in text.adaptation.lines if text else ():
-            print(line.strip())
-    prepared = prepare(recipe, True, text and text.segmenter, text and text.vocab)
+    text = text_of_parent(recipe, open_parent(recipe)) if recipe.init.parent else None
+    for line in describe(text) if text else ():
+        print(line.strip())
+    prepared = prepare(recipe, True, text)
     print(summary(prepared.report))
     train = prepared.train
     if recipe.translates:

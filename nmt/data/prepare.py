@@ -8,9 +8,10 @@ so that it costs a training nothing.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -62,6 +63,22 @@ class EvalSet:
 
 
 @dataclass(frozen=True)
+class GivenText:
+    """A segmentation that is not learned, and a vocabulary whose types are not chosen.
+
+    Attributes:
+        vocab: its counts are added to those of the corpora.
+        parts: of a parent, new piece -> the pieces that it replaces; none = they are unknown.
+        change: how the text differs from that of the parent, in numbers.
+    """
+
+    segmenter: Segmenter
+    vocab: Vocab
+    parts: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    change: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
 class Prepared:
     """Everything that training needs of the corpora.
 
@@ -90,21 +107,22 @@ class Prepared:
 def prepare(
     recipe: Recipe,
     progress: bool = True,
+    given: GivenText | None = None,
     segmenter: Segmenter | None = None,
-    vocab: Vocab | None = None,
 ) -> Prepared:
     """Check, segment and encode the corpora of a recipe, or read them from the cache.
 
     Args:
         progress: show progress bars on a terminal.
-        segmenter: use this one and do not learn one.
-        vocab: use its types, and add the counts of the corpora to its own. Other pieces are UNK.
+        given: use this, and learn nothing; pieces that the vocabulary lacks are UNK.
+        segmenter: use this one and do not learn one, but choose the types.
 
     Raises:
         UserError: files are missing, unequal, empty or changing, or a check failed
             (``data.checks``).
         MachineError: the cache is damaged, the disk is full, or a worker process was killed.
     """
+    segmenter, vocab = (given.segmenter, given.vocab) if given else (segmenter, None)
     files = RecipeFiles.of(recipe)
     inputs = InputFiles(files.paths())
     digests = inputs.digests()

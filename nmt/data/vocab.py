@@ -135,19 +135,7 @@ class Vocab:
         mask[len(SPECIALS) :] = self._counts[:, 0 if side == "src" else 1] > 0
         return mask
 
-    def rows_in(self, other: Vocab) -> tuple[np.ndarray, np.ndarray]:
-        """Return the ids of the common types, in this vocabulary and in another one: [n] each."""
-        specials = len(SPECIALS)
-        pairs = [(i, i) for i in range(specials)]
-        pairs += [
-            (number, other._ids[text])
-            for number, text in enumerate(self._types, specials)
-            if text in other._ids
-        ]
-        here, there = np.array(pairs, dtype=np.int64).T
-        return here, there
-
-    def share_of_text(self, ids: np.ndarray, side: Side) -> float:
+    def share_of_text(self, ids: Sequence[int], side: Side) -> float:
         """Return the share of the tokens of one side that have these types; NaN without text."""
         counts = np.zeros(len(self))
         counts[len(SPECIALS) :] = self._counts[:, 0 if side == "src" else 1]

@@ -1,77 +1,48 @@
-"""The parent that a run starts from (``init.from``): its folder, segmentation and vocabulary.
+"""The parent that a run starts from (``init.from``): its folder, keys, segmentation and vocabulary.
 
-This module reads its small files; ``nmt.training.init`` reads its weights.
+``nmt.training.transfer`` takes its weights.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable
 from pathlib import Path
-from typing import Any, final
+from typing import Any, TypeAlias
 
 from pydantic import ValidationError
 
 from nmt.config.errors import format_value
-from nmt.config.recipe import ModelConfig, Recipe, SegmentConfig, stacks_of
-from nmt.data.adapt import Adaptation, adapt
+from nmt.config.recipe import ModelConfig, Recipe, stacks_of
+from nmt.data.adapt import adapt
 from nmt.data.cache import NOISE_KEYS
-from nmt.data.segmenters import Segmenter, load_segmenter
+from nmt.data.prepare import GivenText
+from nmt.data.segmenters import load_segmenter
 from nmt.data.vocab import Vocab
 from nmt.errors import UserError
 from nmt.store.folder import RunFolder
-from nmt.store.model import Description, Model
+from nmt.store.model import Description, Model, read_parent
 
-
-@final
-@dataclass(frozen=True)
-class TextOfParent:
-    """How a parent represents text, adapted to the corpora of a run if its recipe says so.
-
-    Attributes:
-        adaptation: what differs from the parent; a resumed run does not need it.
-    """
-
-    segmenter: Segmenter
-    vocab: Vocab
-    adaptation: Adaptation = Adaptation()  # noqa: RUF009  it cannot change
-
-    @classmethod
-    def of(cls, parent: Model) -> TextOfParent:
-        """Read it from the parent."""
-        return cls(parent.segmenter, parent.vocab)
-
-    def for_recipe(self, recipe: Recipe, progress: bool = True) -> TextOfParent | None:
-        """Choose the text processing that a run takes from it; None with ``init.vocab: new``.
-
-        Args:
-            progress: show progress bars on a terminal.
-
-        Raises:
-            UserError: the corpora cannot be read, or the segmenter cannot be adapted.
-        """
-        if recipe.init.vocab == "new":
-            return None
-        if not recipe.init.adapts:
-            return self
-        return TextOfParent(*adapt(recipe, self.segmenter, self.vocab, progress))
-
-    @classmethod
-    def stored(cls, recipe: Recipe, run: RunFolder) -> TextOfParent | None:
-        """Read it from the run itself, which has a copy; None if the recipe does not use it."""
-        if recipe.init.vocab == "new":
-            return None
-        return cls(load_segmenter(run.text_dir), Vocab.load(run.parent_dir))
-
-    def save(self, run: RunFolder) -> None:
-        """Store what a run needs to be resumed without its parent.
-
-        The segmenter is not written, because it is also that of the run. The vocabulary is: the
-        run's own has the counts of both runs.
-        """
-        run.parent_dir.mkdir(exist_ok=True)
-        self.vocab.save(run.parent_dir)
+Differences: TypeAlias = dict[str, tuple[Any, Any]]  # key -> value of the parent, of the recipe
+# keys of ``model`` that do not decide what weights compute or how many there are, and the preset
+# normformer, whose keys are taken one by one
+OWN_MODEL_KEYS = {
+    "dropout", "attn_dropout", "ffn_dropout", "word_dropout", "init", "logit_mask", "normformer",
+}  # fmt: skip
+# keys that decide what the same weights compute; a parent must have the same
+SAME_FUNCTION = (
+    "dim", "heads", "ffn_dim", "activation", "norm", "norm_place", "fixnorm", "positions",
+    "max_positions", "embed_norm",
+)  # fmt: skip
+# parts that a model may have in addition to its parent, but not lack
+ADDITIONS = ("bias", "head_scale", "post_attn_norm", "ffn_norm", "qkv_norm")
+# other keys that must be the same if the parent has what they describe
+WHERE_USED: dict[str, Callable[[ModelConfig], bool]] = {
+    "scalenorm_gain": lambda parent: parent.scalenorm_gain == "learned",
+    "res_scale": lambda parent: parent.res_scale != "none",
+    "head_scale_place": lambda parent: parent.head_scale,
+    "extra_norm": lambda parent: parent.post_attn_norm or parent.ffn_norm or parent.qkv_norm,
+}
 
 
 def open_parent(recipe: Recipe) -> Model:
@@ -94,11 +65,44 @@ def open_parent(recipe: Recipe) -> Model:
         raise UserError(f"{error.at}: {error.what}", at="init.from", fix=error.fix) from error
 
 
-# keys of ``model`` that do not decide what weights compute or how many there are, and the preset
-# normformer, whose keys are taken one by one
-OWN_MODEL_KEYS = {
-    "dropout", "attn_dropout", "ffn_dropout", "word_dropout", "init", "logit_mask", "normformer",
-}  # fmt: skip
+def text_of_parent(recipe: Recipe, parent: Model, progress: bool = True) -> GivenText | None:
+    """Return the segmentation and the vocabulary that a run takes; None with ``init.vocab: new``.
+
+    Args:
+        progress: show progress bars on a terminal.
+
+    Raises:
+        UserError: the corpora cannot be read, or the segmenter cannot be adapted to them.
+    """
+    if recipe.init.vocab == "new":
+        return None
+    text = GivenText(parent.segmenter, parent.vocab)
+    return adapt(recipe, text, progress) if recipe.init.adapts else text
+
+
+def stored_text_of_parent(recipe: Recipe, run: RunFolder) -> GivenText | None:
+    """Read from the run what it took from its parent; None with ``init.vocab: new``.
+
+    The segmenter is also that of the run. The vocabulary is not: the run's has the counts of both.
+    """
+    if recipe.init.vocab == "new":
+        return None
+    return GivenText(load_segmenter(run.text_dir), Vocab.load(run.parent_dir))
+
+
+def require_same_parent(recipe: Recipe, run: RunFolder) -> None:
+    """Raise UserError if ``init.from`` now leads to another model than when the run began.
+
+    A resumed run does not need its parent, which may be gone if ``init.from`` did not change.
+    """
+    assert recipe.init.parent is not None
+    before, _ = read_parent(run)
+    if before and Model.open(recipe.init.parent).weights_hash != before:
+        raise UserError(
+            f"{recipe.init.parent} is not the parent that this run started from",
+            at="init.from",
+            fix="undo this change, or train in another folder with out=PATH",
+        )
 
 
 def with_keys_of_parent(recipe: Recipe, resume: bool) -> Recipe:
@@ -138,7 +142,40 @@ def with_keys_of_parent(recipe: Recipe, resume: bool) -> Recipe:
             fix="change these keys of the recipe; segment.dropout and segment.sampling_alpha may "
             "differ from the parent",
         ) from failure
+    if isinstance(source, Description):  # changed keys of a run to resume are refused later
+        require_same_function(source.model, resolved.model)
     return resolved
+
+
+def require_same_function(parent: ModelConfig, child: ModelConfig) -> None:
+    """Raise UserError if the parent's weights compute something else with the keys of the child."""
+    added = [key for key in ADDITIONS if getattr(parent, key)]
+    used = [key for key, is_used in WHERE_USED.items() if is_used(parent)]
+    _refuse(
+        _differences("model", parent, child, [*SAME_FUNCTION, *added, *used]),
+        "the weights of the parent do not fit this model",
+        "init.from",
+        "leave them out",
+    )
+
+
+def _differences(group: str, parent: object, child: object, keys: Iterable[str]) -> Differences:
+    values = {key: (getattr(parent, key, None), getattr(child, key)) for key in keys}
+    return {f"{group}.{key}": pair for key, pair in values.items() if pair[0] != pair[1]}
+
+
+def _refuse(different: Differences, what: str, at: str, otherwise: str) -> None:
+    """Raise UserError if keys differ from the parent."""
+    if not different:
+        return
+    shown = {key: (format_value(old), format_value(new)) for key, (old, new) in different.items()}
+    lines = "".join(f"\n  {key}: {old} -> {new}" for key, (old, new) in shown.items())
+    as_parent = " ".join(f"{key}={old}" for key, (old, _) in shown.items())
+    raise UserError(
+        f"{what} (parent -> this recipe):{lines}",
+        at=at,
+        fix=f"set these keys as in the parent: {as_parent}; or {otherwise}",
+    )
 
 
 def _model_of(recipe: Recipe, source: Recipe | Description) -> ModelConfig:
@@ -157,44 +194,24 @@ def _with_segment(recipe: Recipe, source: Recipe | Description) -> Recipe:
 
     UserError if the recipe sets other values.
     """
-    own_keys = (*NOISE_KEYS, *(("learn_from",) if recipe.init.adapts else ()))
-    different = _contradictions(recipe.segment, source.segment, own_keys)
+    here, there = recipe.segment, source.segment
+    own_keys = {*NOISE_KEYS, *(("learn_from",) if recipe.init.adapts else ())}
     if "normalize" not in recipe.data.model_fields_set:
         data = recipe.data.model_copy(update={"normalize": source.data.normalize})
         recipe = recipe.model_copy(update={"data": data})
-    for key in ("tokenized", "normalize"):
-        here, there = getattr(recipe.data, key), getattr(source.data, key)
-        if here != there:
-            different[f"data.{key}"] = (there, here)
-    if different:
-        lines, as_parent = shown_differences(different)
-        raise UserError(
-            f"{recipe.init.vocab} uses the segmentation of the parent, but the recipe sets other "
-            f"values (parent -> this recipe):{lines}",
-            at="init.vocab",
-            fix=f"set them as in the parent: {as_parent}; or set init.vocab=new",
-        )
-    chosen = recipe.segment.model_fields_set.intersection(own_keys)
-    own = {key: getattr(recipe.segment, key) for key in chosen}
-    if recipe.init.adapts and hasattr(source.segment, "learn_from"):
+    if here.kind != there.kind and here.model_fields_set:
+        different: Differences = {"segment.kind": (there.kind, here.kind)}
+    else:
+        different = _differences("segment", there, here, sorted(here.model_fields_set - own_keys))
+    different |= _differences("data", source.data, recipe.data, ("tokenized", "normalize"))
+    _refuse(
+        different,
+        f"{recipe.init.vocab} uses the segmentation of the parent, but the recipe sets other "
+        "values",
+        "init.vocab",
+        "set init.vocab=new",
+    )
+    own = {key: getattr(here, key) for key in here.model_fields_set & own_keys}
+    if recipe.init.adapts and hasattr(there, "learn_from"):
         own.setdefault("learn_from", None)  # the corpora of the parent may be gone
-    return recipe.model_copy(update={"segment": source.segment.model_copy(update=own)})
-
-
-def shown_differences(values: Mapping[str, tuple[Any, Any]]) -> tuple[str, str]:
-    """Show keys and the values of parent and run: in lines, and as words that set the parent's."""
-    shown = {key: (format_value(old), format_value(new)) for key, (old, new) in values.items()}
-    lines = "".join(f"\n  {key}: {old} -> {new}" for key, (old, new) in shown.items())
-    return lines, " ".join(f"{key}={old}" for key, (old, _) in shown.items())
-
-
-def _contradictions(
-    here: SegmentConfig, parent: SegmentConfig, own_keys: Sequence[str]
-) -> dict[str, tuple[Any, Any]]:
-    """Return the keys that the recipe sets and the parent has otherwise, with both values."""
-    if here.kind != parent.kind and here.model_fields_set:
-        return {"segment.kind": (parent.kind, here.kind)}
-    ours, theirs = here.model_dump(), parent.model_dump()
-    keys = here.model_fields_set.difference(own_keys)
-    pairs = {key: (theirs.get(key), ours[key]) for key in sorted(keys)}
-    return {f"segment.{key}": (old, new) for key, (old, new) in pairs.items() if old != new}
+    return recipe.model_copy(update={"segment": there.model_copy(update=own)})

@@ -23,10 +23,9 @@ from nmt.store.checkpoint import (
 )
 from nmt.store.folder import RunFolder
 from nmt.store.lifecycle import TrainingFolder
-from nmt.store.parent import TextOfParent
+from nmt.store.parent import require_same_parent, stored_text_of_parent
 from nmt.store.tensors import require_fit, shapes_of
 from nmt.store.verify import require_text
-from nmt.training.init import require_same_parent
 from nmt.training.optimizer import optimizer_shapes
 from nmt.training.tasks import model_without_memory
 
@@ -126,13 +125,13 @@ def prepare_resumed(recipe: Recipe, run: RunFolder, state: TrainState, progress:
     folder = run.text_dir
     segmenter = load_segmenter(folder)
     require_text(run, state, Vocab.load(folder), segmenter)
-    text = TextOfParent.stored(recipe, run)
-    prepared = prepare(recipe, progress, text and text.segmenter, text and text.vocab)
+    text = stored_text_of_parent(recipe, run)
+    prepared = prepare(recipe, progress, text)
     _require_same_content(recipe, state, prepared.content)
     if _is_text_of(state, prepared.vocab, prepared.segmenter):
         return prepared
     if text is None:  # with the segmenter of the run instead of a new one
-        prepared = prepare(recipe, progress, segmenter)
+        prepared = prepare(recipe, progress, segmenter=segmenter)
     if not _is_text_of(state, prepared.vocab, prepared.segmenter):
         raise UserError(
             "the same corpora give other subwords than when this run began, so another version of "

@@ -9,7 +9,7 @@ import torch
 from nmt.config.recipe import Recipe
 from nmt.data.prepare import Prepared
 from nmt.model.base import ModelBase
-from nmt.training.init import choose_trained
+from nmt.training.freeze import choose_trained
 from nmt.training.language_models import CausalLM, MaskedLM
 from nmt.training.task import Task
 from nmt.training.translation import Translation

@@ -39,7 +39,7 @@ from nmt.store.metrics_log import Logger
 from nmt.store.results import as_score
 from nmt.training.cuda_graphs import Capture, CudaCapture, CudaGraphs
 from nmt.training.evaluation import Evaluation, Stopped
-from nmt.training.init import Transfer, choose_trained
+from nmt.training.freeze import choose_trained
 from nmt.training.optimizer import (
     MIN_LOSS_SCALE,
     LossScaler,
@@ -61,6 +61,7 @@ from nmt.training.progress import (
 )
 from nmt.training.stopping import learning_rate, reason_to_end, validation_due
 from nmt.training.task import Task
+from nmt.training.transfer import Transfer
 
 
 class Trainer:

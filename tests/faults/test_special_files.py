@@ -24,8 +24,8 @@ from nmt.errors import UserError
 from nmt.runtime.files import SMALL, file_digest
 from nmt.store.folder import RunFolder
 from nmt.store.metrics_log import MetricsLog
+from nmt.store.parent import require_same_parent
 from nmt.store.results import read_metrics, read_summary
-from nmt.training.init import require_same_parent
 from tests.run_cases import trained
 from tests.toy import toy_corpus, toy_recipe
 

@@ -14,36 +14,26 @@ from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from nmt.config.load import load_recipe
-from nmt.data.prepare import prepare
 from nmt.model.base import ModelBase
-from nmt.store.parent import with_keys_of_parent
-from nmt.training.init import Parent, Transfer, make_transfer
+from nmt.session import Training, open_run
 from nmt.training.optimizer import optimizer_tensors
-from nmt.training.task import Task
-from nmt.training.tasks import make_task, model_without_memory
 from nmt.training.trainer import Trainer
 
 NO_DROPOUT = ["model.dropout=0", "model.word_dropout=0"]
 Work = Callable[[], Tensor]
 
 
-def started(words: Sequence[str]) -> tuple[Task, Transfer, Parent, ModelBase]:
-    """Return task, transfer, parent and the first model of a run that starts from a parent.
+def started(words: Sequence[str]) -> tuple[Training, ModelBase]:
+    """Return a run that starts from a parent, and its first model.
 
     Args:
         words: of nmt-train.
     """
-    recipe = with_keys_of_parent(load_recipe(words[0], words[1:]), resume=False)
-    parent = Parent.of(recipe)
-    assert parent is not None
-    text = parent.text.for_recipe(recipe)
-    prepared = prepare(recipe, True, text and text.segmenter, text and text.vocab)
-    task = make_task(recipe, prepared, torch.device("cpu"), "fp32")
-    empty = model_without_memory(recipe, len(prepared.vocab))
-    transfer = make_transfer(recipe, empty, prepared.vocab, parent, text)
-    model = task.make_model()
-    transfer.load_into(model)
-    return task, transfer, parent, model
+    training = Training(open_run(load_recipe(words[0], words[1:])), quiet=True)
+    assert training.transfer is not None
+    model = training.task.make_model()
+    training.transfer.load_into(model)
+    return training, model
 
 
 def weights(trainer: Trainer) -> dict[str, Tensor]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Sequence
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -23,6 +22,7 @@ from nmt.model.transformer import Transformer
 from nmt.store.checkpoint import load_checkpoint
 from nmt.store.folder import RunFolder
 from nmt.store.model import Model
+from nmt.store.tensors import read_weights
 from nmt.training.trainer import Trainer
 from tests.test_resume import terminate_after
 from tests.training.helpers import equal, records, started
@@ -116,15 +116,15 @@ def test_rows_of_new_pieces_are_means_of_the_rows_that_they_replace(
     kind, corpora, parents, tmp_path
 ):
     words = child_recipe(corpora, parents[kind], tmp_path / "run", "init.vocab=extend")
-    task, transfer, parent, model = started([*words, "init.new_pieces=30"])
-    now = model.state_dict()
-    vocab, theirs = task.prepared.vocab, parent.text.vocab
-    assert transfer.text is not None
-    parts = transfer.text.adaptation.parts
+    training, model = started([*words, "init.new_pieces=30"])
+    now, before = model.state_dict(), read_weights(Model.open(parents[kind]))
+    vocab, theirs = training.task.prepared.vocab, Model.open(parents[kind]).vocab
+    assert training.given is not None
+    parts = training.given.parts
     assert 12 < len(parts) <= 30
     assert len(vocab) == len(theirs) + len(parts)
     for name in ("embed.weight", "out_bias"):
-        table = parent.tensors[name]
+        table = before[name]
         overall = table[len(SPECIALS) :].mean(0)
         seen = set()
         for piece in theirs.types:
@@ -136,12 +136,12 @@ def test_rows_of_new_pieces_are_means_of_the_rows_that_they_replace(
             expected = table[known].mean(0) if known else overall
             torch.testing.assert_close(now[name][vocab.ids([piece])[0]], expected)
         assert True in seen or kind == "fastbpe"
-    assert not (task.prepared.train.ids("src") == UNK).any()
-    assert f"{len(parts)} start as means of its rows" in "\n".join(transfer.lines)
-    assert transfer.record["new_pieces"] == len(parts)
-    assert transfer.record["training_text"]["unknown"][1] == 0
-    before = transfer.record["training_text"]["unknown"][0]
-    assert (before > 0) == (kind != "bytes")
+    assert not (training.task.prepared.train.ids("src") == UNK).any()
+    assert f"{len(parts)} start as means of its rows" in "\n".join(training.lines)
+    assert (training.taken["rows"]["means"], training.taken["new_pieces"]) == (len(parts),) * 2
+    unknown = training.taken["training_text"]["unknown"]
+    assert unknown[1] == 0
+    assert (unknown[0] > 0) == (kind != "bytes")
 
 
 @pytest.mark.slow
@@ -167,12 +167,10 @@ def test_new_pieces_are_learned_from_other_texts(corpora, parents, tmp_path, cap
     more = f"segment.learn_from=[{{path: {corpora}/ka/train, src: ka}}]"
     words = child_recipe(corpora, parents["unigram"], tmp_path / "run", "init.vocab=extend")
     kind = "segment.kind=sentencepiece"
-    _, one, _, _ = started([*words, kind, more])
-    _, other, _, _ = started([*words, kind, more.replace("ka", "es")])
-    assert one.text is not None
-    assert other.text is not None
-    assert one.text.adaptation.parts
-    assert set(one.text.adaptation.parts) - set(other.text.adaptation.parts)
+    runs = [started([*words, kind, text])[0] for text in (more, more.replace("ka", "es"))]
+    one, other = (run.given.parts for run in runs if run.given is not None)
+    assert one
+    assert set(one) - set(other)
     assert main([*words, kind, more, "--dry-run"]) == 0
     assert "new subwords: " in capsys.readouterr().err
     assert prepare_command.main([*words, kind, more]) == 0
@@ -195,8 +193,9 @@ def test_logits_of_kept_pieces_are_those_of_the_parent(kind, corpora, parents, t
         (small / f"some.{side}").write_text("".join(lines[:2]))
     words += [f"data.{split}={small}/some" for split in ("train", "dev", "test")]
     words = list({word.partition("=")[0]: word for word in words}.values())
-    task, transfer, parent, model = started(words)
-    vocab, theirs = task.prepared.vocab, parent.text.vocab
+    training, model = started(words)
+    parent = Model.open(parents[kind])
+    task, vocab, theirs = training.task, training.task.prepared.vocab, parent.vocab
     assert len(vocab) < len(theirs)
     assert set(vocab.types) <= set(theirs.types)
     rows = torch.tensor([*range(4), *theirs.ids(vocab.types)])
@@ -205,14 +204,14 @@ def test_logits_of_kept_pieces_are_those_of_the_parent(kind, corpora, parents, t
     own.load_state_dict(
         {**own.state_dict(), **model.state_dict(), "allowed": own.allowed}, strict=False
     )
-    full.load_state_dict({**full.state_dict(), **parent.tensors}, strict=False)
+    full.load_state_dict({**full.state_dict(), **read_weights(parent)}, strict=False)
     batch = task.make_batch(0, task.plan(0)[0], pad=False)
     src, src_layout, tgt, tgt_layout = batch.inputs
     ours = own.eval()(src, src_layout, tgt, tgt_layout)
     expected = full.eval()(rows[src], src_layout, rows[tgt], tgt_layout)[:, rows]
     torch.testing.assert_close(ours, expected, rtol=1e-5, atol=1e-5)
-    assert transfer.record["training_text"]["changed"] == 0
-    lines = "\n".join(transfer.lines)
+    assert training.taken["training_text"]["changed"] == 0
+    lines = "\n".join(training.lines)
     assert f"subwords: {len(theirs) - 4:,} in the parent, {len(vocab) - 4:,} here" in lines
     assert " MB in fp32" in lines
     assert "0.0% of 4 sentences have other subwords" in lines
@@ -222,8 +221,8 @@ def test_the_most_frequent_pieces_and_all_tags_stay(corpora, parents, tmp_path):
     words = child_recipe(corpora, parents["bpe"], tmp_path / "run", "init.vocab=extend")
     sizes = []
     for keep in (0, 10, 10_000):
-        task, _, parent, _ = started([*words, "init.trim=true", f"init.keep_pieces={keep}"])
-        vocab, theirs = task.prepared.vocab, parent.text.vocab
+        training, _ = started([*words, "init.trim=true", f"init.keep_pieces={keep}"])
+        vocab, theirs = training.task.prepared.vocab, Model.open(parents["bpe"]).vocab
         frequent = [t for t in theirs.most_frequent if not t.startswith(" ")][:keep]
         assert set(frequent) <= set(vocab.types)
         assert "<es>" in vocab.tags
@@ -270,76 +269,31 @@ def test_a_resumed_run_needs_no_parent(kind, corpora, parents, tmp_path, monkeyp
 
 
 @pytest.mark.slow
-def test_two_processes_have_the_same_text(corpora, parents, tmp_path):
-    words = child_recipe(corpora, parents["unigram"], tmp_path / "run", "init.vocab=extend")
-    words += ["init.trim=true", "train.max_validations=1"]
+def test_two_processes_start_equal(corpora, parents, tmp_path):
+    keys = ["init.vocab=extend", "init.trim=true", "train.max_validations=1"]
+    alone = child_recipe(corpora, parents["unigram"], tmp_path / "alone", *keys)
+    assert main([*alone, "optim.accumulate=2"]) == 0
+    words = child_recipe(corpora, parents["unigram"], tmp_path / "run", *keys)
     done = torchrun("terminates", "99", *words)
     assert done.returncode == 0, done.stderr
-
-
-# --- tags ---------------------------------------------------------------------------------------
-
-
-def tagged(corpora: Path, words: Sequence[str], *tags: str) -> list[str]:
-    entries = ", ".join(f"{{path: {corpora}/ka/train, tag: {tag}}}" for tag in tags)
-    return [*words, f"data.train=[{entries}]"]
+    one, two = (read_weights(Model.open(tmp_path / name)) for name in ("alone", "run"))
+    for name, tensor in one.items():
+        torch.testing.assert_close(two[name], tensor, atol=1e-5, rtol=0)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("vocabulary", ["new", "parent", "extend"])
-def test_a_new_tag_starts_as_its_relative_or_as_the_mean(vocabulary, corpora, parents, tmp_path):
+def test_new_tags_start_as_tags_of_the_parent(vocabulary, corpora, parents, tmp_path):
+    """The relative of a target tag may be a source tag: both name a language."""
     words = child_recipe(corpora, parents["bpe"], tmp_path / "run", f"init.vocab={vocabulary}")
-    words = tagged(corpora, words, "<es>", "<ka>", "<xx>")
-    task, _, parent, model = started([*words, "init.tag_rows={<ka>: <es>}"])
-    vocab, table = task.prepared.vocab, parent.tensors["embed.weight"]
-    theirs = parent.text.vocab.ids([" <es>"])[0]
-    for tag in ("<es>", "<ka>", "<xx>"):  # the parent has one tag, so it is the mean of all tags
-        assert torch.equal(model.embed.weight[vocab.ids([f" {tag}"])[0]], table[theirs])
-
-
-@pytest.mark.slow
-def test_the_first_tags_start_as_the_mean_of_all_rows(corpora, tmp_path):
-    recipe = write_recipe(
-        tmp_path / "es.yaml", corpora / "es", "es", segment=SEGMENTS["unigram"], model=MODEL,
-        train={"validate_every": 1, "max_validations": 1},
-    )  # fmt: skip
-    assert main([str(recipe), f"out={tmp_path / 'parent'}"]) == 0
-    words = child_recipe(corpora, tmp_path / "parent", tmp_path / "run", "init.vocab=parent")
-    task, _, parent, model = started(tagged(corpora, words, "<ka>"))
-    row = task.prepared.vocab.ids([" <ka>"])[0]
-    expected = parent.tensors["embed.weight"][len(SPECIALS) :].mean(0)
-    torch.testing.assert_close(model.embed.weight[row], expected)
-    with pytest.raises(UserError, match="the parent has no tag <es>; it has no tags"):
-        started([*tagged(corpora, words, "<ka>"), "init.tag_rows={<ka>: <es>}"])
-
-
-def test_a_new_tag_of_targets_starts_as_its_relative(corpora, parents, tmp_path):
-    """The relative may be a tag of sources: both name a language."""
-    words = child_recipe(corpora, parents["bpe"], tmp_path / "run", "init.vocab=parent")
-    entry = f"{{path: {corpora}/ka/train, tag: <es>, tgt_tag: <en>}}"
-    words = [*words, f"data.train=[{entry}]"]
-    task, _, parent, model = started([*words, "init.tag_rows={<en>: <es>}"])
-    new, old = (v.ids([f" {tag}"])[0] for v, tag in (
-        (task.prepared.vocab, "<en>"), (parent.text.vocab, "<es>")
-    ))  # fmt: skip
-    assert torch.equal(model.embed.weight[new], parent.tensors["embed.weight"][old])
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    ("rows", "message"),
-    [
-        ("{<ka>: <pt>}", "the parent has no tag <pt>; "),
-        ("{<nl>: <es>}", r"<nl> is no tag here; data.train has 1 tag \(<ka>\) that the parent"),
-        ("{<es>: <es>}", "<es> is a tag of the parent, whose row it takes"),
-    ],
-)
-def test_wrong_tag_rows(rows, message, corpora, parents, tmp_path):
-    words = child_recipe(corpora, parents["bpe"], tmp_path / "run", "init.vocab=extend")
-    words = tagged(corpora, words, "<es>", "<ka>")
-    with pytest.raises(UserError, match=message) as error:
-        started([*words, f"init.tag_rows={rows}"])
-    assert error.value.at == "init.tag_rows"
+    entries = ", ".join(
+        f"{{path: {corpora}/ka/train, tag: {tag}, tgt_tag: <en>}}" for tag in ("<es>", "<ka>")
+    )
+    training, model = started([*words, f"data.train=[{entries}]", "init.tag_rows={<en>: <es>}"])
+    vocab, parent = training.task.prepared.vocab, Model.open(parents["bpe"])
+    theirs = read_weights(parent)["embed.weight"][parent.vocab.ids([" <es>"])[0]]
+    for row in vocab.ids([" <es>", " <ka>", " <en>"]):
+        assert torch.equal(model.embed.weight[row], theirs)
 
 
 # --- recipes that are refused -------------------------------------------------------------------

@@ -165,7 +165,7 @@ def test_lora_needs_the_rows_of_all_pieces(toy: Path, tmp_path: Path):
             text = (toy / f"{name}.{lang}").read_text(encoding="utf-8")
             (tmp_path / f"{name}.{lang}").write_text(text.replace("7", "x"), encoding="utf-8")
     recipe = toy_recipe(tmp_path, {**SCHEDULE, **TRAINING})
-    with pytest.raises(UserError, match="1 subwords") as error:
+    with pytest.raises(UserError, match="1 of 14 rows") as error:
         nmt.train(str(recipe), [f"init.from={toy / 'run'}", "lora.rank=2"], quiet=True)
     assert error.value.at == "lora.rank"
 

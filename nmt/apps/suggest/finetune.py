@@ -37,13 +37,14 @@ from nmt.config.entries import TAG_KEYS, Directions
 from nmt.config.recipe import DataConfig
 from nmt.data.cache import NOISE_KEYS
 from nmt.data.languages import base_language
+from nmt.data.prepare import GivenText
 from nmt.data.text import quantity
 from nmt.data.vocab import SPECIALS
 from nmt.errors import UserError
 from nmt.runtime.files import human_bytes
 from nmt.runtime.memory import free_memory, memory_to_train, parameter_count
 from nmt.store.model import Description, Model
-from nmt.store.parent import TextOfParent, with_keys_of_parent
+from nmt.store.parent import text_of_parent, with_keys_of_parent
 from nmt.training.tasks import model_without_memory
 
 PASSES = 5  # over the training data, at most: not measured
@@ -60,10 +61,19 @@ class ParentModel:
     """A model to start from."""
 
     path: str  # as the user gives it
-    about: Description
-    text: TextOfParent
+    model: Model
     notes: Sequence[str]  # on its languages and tags
     lines: Sequence[str]  # what it is, for the head of the recipe; the notes are among them
+
+    @property
+    def about(self) -> Description:
+        """What is known of the model."""
+        return self.model.about
+
+    @property
+    def text(self) -> GivenText:
+        """Its segmenter and its vocabulary."""
+        return GivenText(self.model.segmenter, self.model.vocab)
 
     @classmethod
     def open(cls, path: str, paths: CorpusPaths) -> ParentModel:
@@ -74,13 +84,13 @@ class ParentModel:
                 of the corpus.
         """
         model = _open(path).require_translation()
-        about, text = model.about, TextOfParent.of(model)
+        about = model.about
         notes = [*_notes_on_languages(about.trained, paths), *_notes_on_tags(about.trained)]
-        size = quantity(len(text.vocab) - len(SPECIALS), "subword")
-        lines = [f"{path}: {about.src}-{about.tgt}, {size} ({text.segmenter.kind})"]
+        size = quantity(len(model.vocab) - len(SPECIALS), "subword")
+        lines = [f"{path}: {about.src}-{about.tgt}, {size} ({model.segmenter.kind})"]
         if (origin := about.origin) is not None:
             lines.append(f"{origin.describe()}; the license stays valid for what it becomes")
-        return cls(path, about, text, notes, [*lines, *notes])
+        return cls(path, model, notes, [*lines, *notes])
 
     def require_another_folder(self, output: Path) -> None:
         """Raise UserError if a recipe with this name would train into the folder of the parent."""
@@ -203,7 +213,7 @@ def start_from(
     return Start(sample, data, init, [*model, adafactor], 1e-3, why_lr, [recompute])
 
 
-def _sample(facts: CorpusFacts, parent: ParentModel, text: TextOfParent) -> EncodedSample:
+def _sample(facts: CorpusFacts, parent: ParentModel, text: GivenText) -> EncodedSample:
     segment = parent.about.segment
     fields = type(segment).model_fields
     # a measurement needs no noise
@@ -214,11 +224,11 @@ def _sample(facts: CorpusFacts, parent: ParentModel, text: TextOfParent) -> Enco
 
 def _vocabulary(
     facts: CorpusFacts, parent: ParentModel, data: Sequence[Choice], progress: bool
-) -> tuple[list[Choice], TextOfParent]:
+) -> tuple[list[Choice], GivenText]:
     """Return the keys of ``init`` for the vocabulary, and the text of a run that has them."""
 
-    def adapted(keys: Sequence[Choice]) -> TextOfParent:
-        text = parent.text.for_recipe(resolve([*data, *keys]), progress)
+    def adapted(keys: Sequence[Choice]) -> GivenText:
+        text = text_of_parent(resolve([*data, *keys]), parent.model, progress)
         assert text is not None, "init.vocab is not new"
         return text
 

@@ -135,8 +135,8 @@ def test_a_child_starts_from_all_weights_and_keeps_the_license(run: Path, tmp_pa
     }  # fmt: skip
     result = nmt.train(values, quiet=True)
     record = json.loads((result.run / "init.json").read_text())
-    assert not record["fresh"]
-    assert not record["not_taken"]
+    assert not record["missing"]
+    assert not record["unexpected"]
     assert Model.open(result.run).about.origin == parent.origin
     models = [nmt.Translator.load(path) for path in (run, result.run)]
     before, after = (_counts(path) for path in (run, result.run))
