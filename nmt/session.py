@@ -421,12 +421,12 @@ class Training:
         for note in resumed.notes:
             log.text(note)
         checkpoint, precision = resumed.checkpoint, self.task.precision
-        before = checkpoint.state.precision
-        if before not in ("", precision):
-            log.text(f"note: this run was trained in {before} and continues in {precision}")
-        shapes = shapes_of(checkpoint.model)
         run, state = self.run_folder, checkpoint.state
-        best = replace_damaged_best(run, state, shapes, log.text, checkpoint)
+        if state.precision != precision:
+            log.text(
+                f"note: this run was trained in {state.precision} and continues in {precision}"
+            )
+        best = replace_damaged_best(run, state, shapes_of(checkpoint.model), log.text, checkpoint)
         if best is None:
             shutil.rmtree(run.model_dir, ignore_errors=True)
             return

@@ -8,6 +8,7 @@ from __future__ import annotations
 import ctypes
 import errno
 import hashlib
+import json
 import os
 import re
 import shutil
@@ -17,7 +18,7 @@ import uuid
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import BinaryIO
+from typing import Any, BinaryIO
 
 from nmt.errors import MachineError, UserError
 
@@ -85,6 +86,25 @@ def read_file(path: Path, limit: int | None = SMALL) -> bytes:
 def read_text(path: Path, limit: int = SMALL, errors: str = "strict") -> str:
     """Return the text of a UTF-8 file; see ``open_file`` and ``bytes.decode`` for the arguments."""
     return read_file(path, limit).decode("utf-8", errors)
+
+
+def json_object(text: str | bytes) -> dict[str, Any]:
+    """Return the JSON object of a text; ValueError if it is anything else."""
+    try:
+        values = json.loads(text)
+    except RecursionError as error:
+        raise ValueError("nested too deeply") from error
+    if not isinstance(values, dict):
+        raise ValueError("not an object")
+    return values
+
+
+def read_json(path: Path) -> dict[str, Any]:
+    """Return the JSON object of a small file; empty if the file is missing or damaged."""
+    try:
+        return json_object(read_text(path))
+    except (FileNotFoundError, NotADirectoryError, ValueError):
+        return {}
 
 
 def require_usable(path: str, place: str = "") -> None:

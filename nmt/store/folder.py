@@ -19,14 +19,13 @@ run needs.
 
 from __future__ import annotations
 
-import json
 import re
 from pathlib import Path
 
 from nmt.config.load import stored_recipe
 from nmt.config.recipe import Recipe
 from nmt.errors import UserError
-from nmt.runtime.files import REPLACED, disk_errors, read_text
+from nmt.runtime.files import REPLACED, disk_errors, read_json, read_text
 from nmt.runtime.missing import missing_fix
 from nmt.store.lock import FolderLock
 
@@ -110,10 +109,7 @@ class RunFolder:
     def best(self) -> str | None:
         """Return the name of the checkpoint that is the model; None before there is one."""
         for folder in (self.model_dir, self.path / f"{REPLACED}model"):
-            try:
-                name = json.loads(read_text(folder / MODEL_JSON))["name"]
-            except (OSError, ValueError, LookupError, TypeError, RecursionError):
-                continue
+            name = read_json(folder / MODEL_JSON).get("name")
             if isinstance(name, str) and CHECKPOINT_NAME.fullmatch(name):
                 return name
         return None

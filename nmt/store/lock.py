@@ -18,7 +18,7 @@ from pathlib import Path
 from filelock import FileLock, Timeout
 
 from nmt.errors import MachineError
-from nmt.runtime.files import disk_errors, read_text, write_atomic
+from nmt.runtime.files import disk_errors, json_object, read_text, write_atomic
 
 NAME, OWNER = "lock", "lock.json"
 TIMEOUT = 1.0  # seconds: another process may hold the lock briefly to test whether it is free
@@ -126,9 +126,9 @@ class FolderLock:
 
     def _in_use_error(self) -> MachineError:
         try:
-            who = json.loads(self._owner() or "")
+            who = json_object(self._owner() or "")
             what = f"in use by pid {who['pid']} on {who['host']} since {who['since']}"
-        except (ValueError, TypeError, KeyError, RecursionError):  # not written yet
+        except (ValueError, KeyError):  # not written yet
             what = "in use by a command that has just started"
         return MachineError(
             f"the run folder is {what}", at=str(self.folder), fix="wait until that process ends"

@@ -7,6 +7,7 @@ must match; links, unknown files and non-finite tensors are refused. torch is no
 from __future__ import annotations
 
 import hashlib
+import json
 import math
 import os
 import stat
@@ -29,6 +30,7 @@ OPTIMIZER = "optimizer.safetensors"
 STATE = "state.json"
 MANIFEST = "manifest.json"
 RESTORE = "restore the file from a copy of its folder"
+SEAL = "sha256"  # key of a file of JSON values: of the others
 _CONFIG = ConfigDict(strict=True, ser_json_inf_nan="constants")
 
 
@@ -97,12 +99,12 @@ class TrainState:
             match.
         interval: sums since the last log line.
         text_hash: of vocabulary and segmenter; translation must have the same.
-        update_batches: batches of an update, of all processes together; 0 = not known.
+        update_batches: batches of an update, of all processes together.
         loss_scale: the factor on the loss in fp16.
         loss_scale_updates: updates in a row with finite gradients at that scale.
         recipe: the keys of config.yaml that must not change, with their values.
         usual_line: of the training data, by which lines are split; None = not known.
-        precision: the resolved precision, which ``auto`` keeps in a resumed run; empty = not known.
+        precision: the resolved precision, which ``auto`` keeps in a resumed run.
         skipped_updates: all updates that were skipped for non-finite gradients.
     """
 
@@ -149,9 +151,25 @@ def read_state(path: Path) -> TrainState:
     return parse_state(path, read_manifest(path))
 
 
-def weights_hash(path: Path) -> str:
-    """Return the SHA-256 of a checkpoint's weights, as its manifest has it."""
-    return read_manifest(path).files[MODEL].sha256
+def seal(values: dict[str, Any]) -> dict[str, Any]:
+    """Add the SHA-256 of JSON values as a key of theirs."""
+    return {**values, SEAL: hashlib.sha256(json.dumps(values, sort_keys=True).encode()).hexdigest()}
+
+
+def unseal(values: dict[str, Any]) -> bool:
+    """Remove the SHA-256 that ``seal`` added, and return whether it fits; without one it does."""
+    return values.pop(SEAL, None) in (None, seal(values)[SEAL])
+
+
+def require_known_format(path: Path, written: object, known: int, version: object) -> None:
+    """Raise NewerFormat if a later version wrote a file in a format of its own."""
+    if isinstance(written, int) and written > known:
+        raise NewerFormat(
+            f"written by version {version} of this toolkit, in a format that version "
+            f"{__version__} cannot read",
+            at=str(path),
+            fix=f"install version {version} or newer",
+        )
 
 
 def read_manifest(path: Path) -> Manifest:
@@ -162,13 +180,7 @@ def read_manifest(path: Path) -> Manifest:
         manifest = MANIFEST_TYPE.validate_json(read_small(path / MANIFEST))
     except ValidationError as error:
         raise foreign(path / MANIFEST, "its content is not a manifest") from error
-    if manifest.format > FORMAT:
-        raise NewerFormat(
-            f"written by version {manifest.nmt} of this toolkit, in a format that version "
-            f"{__version__} cannot read",
-            at=str(path),
-            fix=f"install version {manifest.nmt} or newer",
-        )
+    require_known_format(path, manifest.format, FORMAT, manifest.nmt)
     expected = {MODEL, OPTIMIZER, STATE}
     if set(manifest.files) != expected:  # also refuses names outside of the folder
         names = ", ".join(sorted(manifest.files)[:5])

@@ -16,7 +16,7 @@ from tqdm import tqdm
 
 from nmt.config.recipe import Recipe, TrainConfig
 from nmt.errors import MachineError, UserError, install_fix, printable
-from nmt.runtime.files import LARGE, append_line, disk_errors, read_text, write_atomic
+from nmt.runtime.files import LARGE, append_line, disk_errors, json_object, read_text, write_atomic
 from nmt.store.folder import RunFolder
 
 
@@ -141,12 +141,12 @@ class MetricsLog(Logger):
 
 def _is_kept(line: str, update: int, validated: bool) -> bool:
     try:
-        values = json.loads(line)
-        if not isinstance(values, dict) or values.get("kind") in ("average", "test"):
+        values = json_object(line)
+        if values.get("kind") in ("average", "test"):
             return False
         again = values.get("kind") == "dev" and not validated
         return int(values.get("update", 0)) <= update - again
-    except (ValueError, TypeError, RecursionError):
+    except (ValueError, TypeError):
         return False
 
 

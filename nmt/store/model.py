@@ -34,14 +34,29 @@ from nmt.data.text import quantity
 from nmt.data.vocab import FILE as VOCAB
 from nmt.data.vocab import Vocab
 from nmt.errors import UserError
-from nmt.runtime.files import REPLACED, atomic_folder, file_digest, read_text, write_synced
+from nmt.runtime.files import (
+    REPLACED,
+    atomic_folder,
+    file_digest,
+    json_object,
+    read_json,
+    write_synced,
+)
 from nmt.store.folder import CONFIG, MODEL_JSON, RunFolder, require_translation, wrong_folder
-from nmt.store.manifest import FileEntry, NewerFormat, foreign, read_small, require_verified
+from nmt.store.manifest import (
+    SEAL,
+    FileEntry,
+    foreign,
+    read_small,
+    require_known_format,
+    require_verified,
+    seal,
+    unseal,
+)
 from nmt.version import __version__
 
 FORMAT = 1
 WEIGHTS = "weights.safetensors"
-SEAL = "sha256"  # key of model.json: of its other values
 RESTORE = "copy the folder again, or make the model again"
 T = TypeVar("T")
 Name: TypeAlias = Annotated[str, Field(pattern=r"^[\w-][\w.-]*$")]  # of a file in the folder
@@ -167,15 +182,11 @@ class Description:
     def to_json(self) -> bytes:
         """Return the content of model.json."""
         values = _DESCRIPTION.dump_python(self, mode="json")
-        text = json.dumps({**values, SEAL: _seal(values)}, indent=1, ensure_ascii=False)
+        text = json.dumps(seal(values), indent=1, ensure_ascii=False)
         return text.encode() + b"\n"
 
 
 _DESCRIPTION = TypeAdapter(Description)
-
-
-def _seal(values: dict[str, Any]) -> str:
-    return hashlib.sha256(json.dumps(values, sort_keys=True).encode()).hexdigest()
 
 
 class Model:
@@ -278,23 +289,15 @@ def read_model(path: str | Path, read: Callable[[Model], T]) -> T:
 
 def _parse(path: Path, content: bytes) -> Description:
     try:
-        values = json.loads(content)
-        if not isinstance(values, dict):
-            raise foreign(path, "its content is not a JSON object")
-        if isinstance(values.get("format"), int) and values["format"] > FORMAT:
-            raise NewerFormat(
-                f"written by version {values.get('nmt')} of this toolkit, in a format that version "
-                f"{__version__} cannot read",
-                at=str(path),
-                fix=f"install version {values.get('nmt')} or newer",
-            )
-        seal = values.pop(SEAL, None)
+        values = json_object(content)
+        require_known_format(path, values.get("format"), FORMAT, values.get("nmt"))
+        intact = unseal(values)
         about = _DESCRIPTION.validate_json(json.dumps(values))
     except ValidationError as error:
         raise foreign(path, quantity(error.error_count(), "wrong value")) from error
-    except (ValueError, RecursionError) as error:
-        raise foreign(path, "its content is not JSON") from error
-    if seal not in (None, _seal(values)):
+    except ValueError as error:
+        raise foreign(path, "its content is not a JSON object") from error
+    if not intact:
         raise UserError(
             f"damaged or edited: its values do not have the SHA-256 in its key {SEAL}",
             at=str(path),
@@ -335,11 +338,11 @@ def read_parent(run: RunFolder) -> tuple[str, Origin | None]:
 
     Without a parent, or if init.json is damaged, they are empty.
     """
+    record = read_json(run.init_file)
     try:
-        record = json.loads(read_text(run.init_file))
         origin = record["origin"] and Origin(**record["origin"])
         return str(record["weights_hash"]), origin
-    except (OSError, ValueError, LookupError, TypeError, RecursionError):
+    except (LookupError, TypeError):
         return "", None
 
 

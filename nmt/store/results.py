@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 import math
 from collections.abc import Iterator
@@ -12,10 +11,10 @@ from typing import Annotated, Any, TypeAlias
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from nmt.runtime.files import LARGE, read_text, write_atomic
+from nmt.runtime.files import LARGE, json_object, read_json, read_text, write_atomic
 from nmt.store.folder import RunFolder, is_average
+from nmt.store.manifest import seal, unseal
 
-SEAL = "sha256"  # key of summary.json: of its other values
 LOWER_IS_BETTER = ("ppl", "word_ppl", "ter")
 _Count: TypeAlias = Annotated[int, Field(ge=0, lt=1 << 63)]
 
@@ -69,10 +68,8 @@ def read_metrics(run: RunFolder) -> Iterator[dict[str, Any]]:
         return
     for line in read_text(run.metrics_file, LARGE, "replace").splitlines():
         try:
-            record = json.loads(line)
-        except (ValueError, RecursionError):
-            continue
-        if not isinstance(record, dict):
+            record = json_object(line)
+        except ValueError:
             continue
         values = {name: value for name, value in record.items() if _is_loggable(value)}
         if isinstance(values.get("update"), int):
@@ -81,17 +78,12 @@ def read_metrics(run: RunFolder) -> Iterator[dict[str, Any]]:
 
 def read_summary(run: RunFolder) -> dict[str, Any]:
     """Return summary.json; empty if the run has not ended, or if the file is damaged."""
-    try:
-        summary = json.loads(read_text(run.summary_file))
-    except (FileNotFoundError, ValueError, RecursionError):
-        return {}
-    if not isinstance(summary, dict) or summary.pop(SEAL, None) not in (None, _seal(summary)):
-        return {}
+    summary = read_json(run.summary_file)
     try:
         _Summary.model_validate(summary)
     except ValidationError:
         return {}
-    return summary
+    return summary if unseal(summary) else {}
 
 
 class _TestScore(BaseModel):
@@ -132,12 +124,7 @@ class _Summary(BaseModel):
 
 def write_summary(run: RunFolder, values: dict[str, Any]) -> None:
     """Write summary.json; its ``status`` is finished (by its own rules), stopped or diverged."""
-    sealed = {**values, SEAL: _seal(values)}
-    write_atomic(run.summary_file, json.dumps(sealed, indent=2, ensure_ascii=False) + "\n")
-
-
-def _seal(summary: dict[str, Any]) -> str:
-    return hashlib.sha256(json.dumps(summary, sort_keys=True).encode()).hexdigest()
+    write_atomic(run.summary_file, json.dumps(seal(values), indent=2, ensure_ascii=False) + "\n")
 
 
 def as_score(metric: str, value: float) -> float:

@@ -65,41 +65,31 @@ def read_run(
     state = checkpoint.state
     if "init.from" in run.changes:
         require_same_parent(recipe, run)
-    changed = "optim.accumulate" in run.changes
-    require_same_update(state, recipe.optim.accumulate, processes, changed)
-    before = state.precision or run.recipe().precision
-    precision = resumed_precision(recipe.precision, before, device)
+    require_same_update(state, recipe.optim.accumulate, processes)
+    precision = resumed_precision(recipe.precision, state.precision, device)
     prepared = prepare_resumed(recipe, run, state, progress)
     _require_complete(recipe, checkpoint, len(prepared.vocab))
     return ResumedRun(checkpoint, prepared, precision, notes, existing)
 
 
-def require_same_update(state: TrainState, accumulate: int, processes: int, changed: bool) -> None:
-    """Raise UserError if updates of a resumed run would have more or fewer batches.
-
-    Args:
-        changed: whether ``accumulate`` differs from before. A run of an older version must not
-            change it, because it does not store the number of batches.
-    """
+def require_same_update(state: TrainState, accumulate: int, processes: int) -> None:
+    """Raise UserError if updates of a resumed run would have more or fewer batches."""
     known, batches = state.update_batches, accumulate * processes
-    if known == batches or not (known or changed):
-        return
-    before = f"{known} batch{'es' * (known > 1)}" if known else "an unknown number of batches"
-    raise UserError(
-        f"an update of this run has {before}, and would now have {batches}: "
-        f"optim.accumulate = {accumulate}, in {processes} process{'es' * (processes > 1)}",
-        fix=f"choose optim.accumulate and the number of processes so that their product is {known}"
-        if known
-        else "set optim.accumulate back",
-    )
+    if known != batches:
+        raise UserError(
+            f"an update of this run has {known} batch{'es' * (known > 1)}, and would now "
+            f"have {batches}: optim.accumulate = {accumulate}, processes = {processes}",
+            at="optim.accumulate",
+            fix="choose optim.accumulate and the number of processes so that their product is "
+            f"{known}",
+        )
 
 
 def resumed_precision(wanted: str, before: str, device: torch.device) -> str:
     """Return the precision of a resumed run; ``auto`` keeps the one of its latest checkpoint.
 
     Args:
-        before: the resolved precision of the latest checkpoint; auto = not known, in a run of an
-            older version.
+        before: the resolved precision of the latest checkpoint.
     """
     if wanted != "auto":
         return resolve_precision(wanted, device)
