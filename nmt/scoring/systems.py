@@ -176,7 +176,7 @@ def from_files(
     known = tgt_lang or language_of_files(ref_files)
     scored_as = language_of_text(known, refs[0])
     moses, lang = Moses(tokenized), known or scored_as or "en"
-    texts, words = _references(moses, refs, lang)
+    texts, words = references(moses, refs, lang)
     remarks = _script_remarks(known, scored_as, ref_files[0])
     if not known:
         source = "from its script" if scored_as else "assumed, because its name does not say it"
@@ -332,7 +332,7 @@ def _from_run(
         src_file = find_side(entry.path, src)
         src_lines = read_in_form(src_file, src, is_tokenized, tokenized)
         check_lines(src_lines, refs[0], str(src_file))
-    ref_texts, ref_words = _references(moses, refs, tgt)
+    ref_texts, ref_words = references(moses, refs, tgt)
     scored_as = language_of_text(tgt, ref_texts[0])
     scored = [moses.text_to_score(*pair, tgt) for pair in zip(texts, words, strict=True)]
     return Systems(
@@ -369,9 +369,10 @@ def _training_files(recipe: Recipe, tgt: str) -> list[TrainingFile]:
     ]
 
 
-def _references(
+def references(
     moses: Moses, refs: Sequence[list[str]], lang: str
 ) -> tuple[list[list[str]], list[list[str]]]:
+    """Return the lines of each reference as plain and as tokenized text, for scoring."""
     texts = [_to_text(moses, lines, lang) for lines in refs]
     return texts, [_to_words(moses, lines, lang) for lines in refs]
 

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import math
-import shlex
 from abc import abstractmethod
 from collections.abc import Callable, Mapping
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -29,7 +27,7 @@ from nmt.errors import UserError
 from nmt.model.language_model import LanguageModel
 from nmt.scoring.metrics import Score
 from nmt.store.results import format_number
-from nmt.training.evaluation import Evaluation, HeldOutLoss, score_line
+from nmt.training.evaluation import Evaluation, HeldOutLoss
 from nmt.training.loss import perplexity
 from nmt.training.task import Task
 
@@ -139,21 +137,9 @@ class LanguageModelTask(Task[LanguageModel, TextBatch]):
         langs = dict.fromkeys(entry.langs(self.recipe)[0] for entry in self.recipe.data.train)
         return f"{self.recipe.task} of {', '.join(langs)}"
 
-    def results(self, run: Path, test: Evaluation | None) -> str:
-        """Return test scores and the command that starts a translation model from this one."""
-        lines = [] if test is None else ["", "test scores", *map(score_line, test.scores), ""]
-        if test is not None and test.sets:
-            lines[1] += ", mean"
-            for name, held_out in test.sets.items():
-                lines += [f"test scores {name}", *map(score_line, held_out.scores), ""]
-        folder = shlex.quote(str(run))
-        return "\n".join(
-            [
-                *lines,
-                f"run folder: {folder}",
-                f"start a translation model from it:  nmt-train RECIPE init.from={folder}",
-            ]
-        )
+    def commands(self, folder: str) -> list[str]:
+        """Return the command that starts a translation model from this one."""
+        return [f"start a translation model from it:  nmt-train RECIPE init.from={folder}"]
 
 
 class CausalLM(LanguageModelTask):

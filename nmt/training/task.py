@@ -7,6 +7,7 @@ processes see the same batches.
 from __future__ import annotations
 
 import contextlib
+import shlex
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable
 from pathlib import Path
@@ -24,7 +25,7 @@ from nmt.data.prepare import EvalSet, Prepared
 from nmt.data.vocab import UNK
 from nmt.model.base import ModelBase
 from nmt.runtime.device import autocast
-from nmt.training.evaluation import Evaluation, HeldOutLoss, Stopped, mean_of
+from nmt.training.evaluation import Evaluation, HeldOutLoss, Stopped, mean_of, score_line
 from nmt.training.loss import LossSums, label_smoothed_loss, recomputed_loss
 
 ModelT = TypeVar("ModelT", bound=ModelBase)
@@ -179,8 +180,26 @@ class Task(ABC, Generic[ModelT, BatchT]):
         """Return a short name of the training, for the log: ``gl-en``."""
 
     @abstractmethod
+    def commands(self, folder: str) -> list[str]:
+        """Return lines with the commands that use the model of a run folder, which is quoted."""
+
+    def examples(self, held_out: EvalSet, result: Evaluation) -> list[str]:
+        """Return lines with some outputs of the model on a test set."""
+        return []
+
     def results(self, run: Path, test: Evaluation | None) -> str:
-        """Return a text with test scores, examples, and the command that uses the model."""
+        """Return a text with test scores, examples, and the commands that use the model."""
+        lines = []
+        if test is not None:
+            if test.sets:
+                lines += ["", "test scores, mean", *map(score_line, test.scores)]
+            parts = [*test.sets.values()] or [test]
+            for held_out, part in zip(self.prepared.test or [], parts, strict=True):
+                title = f"test scores {held_out.name.partition('.')[2]}".rstrip()
+                lines += ["", title, *map(score_line, part.scores), ""]
+                lines += self.examples(held_out, part)
+        folder = shlex.quote(str(run))
+        return "\n".join([*lines, f"run folder: {folder}", *self.commands(folder)])
 
     @property
     def has_test(self) -> bool:

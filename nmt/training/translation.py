@@ -7,7 +7,6 @@ import functools
 import shlex
 from collections.abc import Callable
 from dataclasses import replace
-from pathlib import Path
 
 import numpy as np
 from torch import Tensor
@@ -27,8 +26,9 @@ from nmt.errors import UserError
 from nmt.model.transformer import Transformer
 from nmt.scoring.language import language_of_text
 from nmt.scoring.metrics import MODEL_WORDS, RESAMPLES, score, tokenized_bleu
+from nmt.scoring.systems import references
 from nmt.store.results import format_number
-from nmt.training.evaluation import Evaluation, Stopped, score_line
+from nmt.training.evaluation import Evaluation, Stopped
 from nmt.training.task import Task
 
 EXAMPLES = 5
@@ -129,18 +129,13 @@ class Translation(Task[Transformer, Batch]):
             moses.words_to_score(h.text, segmenter.decode_tokenized(h.pieces, tgt), tgt)
             for h in hypotheses
         ]
-        all_lines = [held_out.ref_lines, *held_out.other_refs]
-        references, *others = (
-            [moses.detokenize_reference(line, tgt) for line in lines] for lines in all_lines
-        )
-        ref_words, *other_words = (
-            [moses.tokenize_reference(line, tgt) for line in lines] for lines in all_lines
-        )
+        refs = references(moses, [held_out.ref_lines, *held_out.other_refs], tgt)
+        (ref_texts, *others), (ref_words, *other_words) = refs
         scored = [moses.text_to_score(*pair, tgt) for pair in zip(texts, words, strict=True)]
         resamples = RESAMPLES if intervals else 0
-        scored_as = language_of_text(tgt, references)
+        scored_as = language_of_text(tgt, ref_texts)
         scores = [
-            *score(scored, references, recipe.score.metrics, scored_as, resamples, others),
+            *score(scored, ref_texts, recipe.score.metrics, scored_as, resamples, others),
             tokenized_bleu(
                 words, ref_words, MODEL_WORDS, other_words, "" if moses.tokenized else scored_as
             ),
@@ -166,32 +161,28 @@ class Translation(Task[Transformer, Batch]):
         pairs = [entry.langs(self.recipe) for entry in self.recipe.data.train]
         return "-".join(",".join(dict.fromkeys(side)) for side in zip(*pairs, strict=True))
 
-    def results(self, run: Path, test: Evaluation | None) -> str:
-        """Return test scores with signatures, example translations and the commands that use it."""
-        lines = []
-        parts = [] if test is None else [test]
-        if test is not None and test.sets:
-            lines += ["", "test scores, mean", *map(score_line, test.scores)]
-            parts = [*test.sets.values()]
-        for held_out, result in zip(self.prepared.test or [], parts, strict=False):
-            src, tgt = held_out.langs
-            title = f"test scores {held_out.name.partition('.')[2]}".rstrip()
-            lines += ["", title, *map(score_line, result.scores), "", "examples"]
-            step = max(1, len(result.texts) // EXAMPLES)
-            for row in range(0, len(result.texts), step)[:EXAMPLES]:
-                lines.append(f"  {src:<4} {held_out.src_lines[row]}")
-                lines.append(f"  hyp  {result.texts[row]}")
-                lines.append(f"  {tgt:<4} {held_out.ref_lines[row]}\n")
-        folder, source = shlex.quote(str(run)), next(iter(self.prepared.dev[0].src_lines), "")
-        entry = self.recipe.data.dev[0]
+    def examples(self, held_out: EvalSet, result: Evaluation) -> list[str]:
+        """Return some sources with hypothesis and reference."""
+        src, tgt = held_out.langs
+        lines = ["examples"]
+        step = max(1, len(result.texts) // EXAMPLES)
+        for row in range(0, len(result.texts), step)[:EXAMPLES]:
+            lines.append(f"  {src:<4} {held_out.src_lines[row]}")
+            lines.append(f"  hyp  {result.texts[row]}")
+            lines.append(f"  {tgt:<4} {held_out.ref_lines[row]}\n")
+        return lines
+
+    def commands(self, folder: str) -> list[str]:
+        """Return the commands that translate, and that serve a page."""
+        source, entry = next(iter(self.prepared.dev[0].src_lines), ""), self.recipe.data.dev[0]
         options = f" --tag {shlex.quote(entry.tag)}" if entry.tag else ""
         options += f" --tgt-tag {shlex.quote(entry.tgt_tag)}" if entry.tgt_tag else ""
         if lang := self.recipe.src_option(entry):
             options += f" --src-lang {lang}"
-        lines.append(f"run folder: {folder}")
-        lines.append(f"translate:  echo {shlex.quote(source)} | nmt-translate {folder}{options}")
-        lines.append(f"browser:    nmt-serve {folder}")
-        return "\n".join(lines)
+        return [
+            f"translate:  echo {shlex.quote(source)} | nmt-translate {folder}{options}",
+            f"browser:    nmt-serve {folder}",
+        ]
 
     def _translator(self, model: Transformer) -> Translator:
         """Return a translator of this model: with CTranslate2 on a CPU, where it is possible."""
