@@ -383,6 +383,7 @@ class Training:
             view=view,
             on_validation=on_validation,
         )
+        self.transfer = None  # the model has its tensors now
         log.rewind(trainer.state.update, just_validated(trainer.state))
         self._delete_results()
         parameters, frozen = parameter_count(trainer.model), frozen_count(trainer.model)
