@@ -185,7 +185,8 @@ def start_from(
             + "train these weights, or choose another parent",
         )
     common = [row for row in taken.ids.tolist() if vocab.pieces([row])[0] not in parts]
-    shares = {side: vocab.share_of_text(common, side) for side in SIDES}
+    sides = SIDES if recipe.translates else SIDES[:1]
+    shares = {side: vocab.share_of_text(common, side) for side in sides}
     return taken, {
         "parent": str(init.parent),
         "checkpoint": about.name,
@@ -218,10 +219,11 @@ def parts_of_tags(
     """
     theirs = sorted({*parent.tags, *parent.tgt_tags})
     new = sorted({*vocab.tags, *vocab.tgt_tags}.difference(theirs))
-    for pair in relatives.items():
-        wanted = zip(pair, ("a tag of data.train that the parent lacks", "a tag of the parent"),
-                     (new, theirs), strict=True)  # fmt: skip
-        for tag, what, known in wanted:
+    for new_tag, relative in relatives.items():
+        for tag, known, what in (
+            (new_tag, new, "a tag of data.train that the parent lacks"),
+            (relative, theirs, "a tag of the parent"),
+        ):
             if tag not in known:
                 listed = ", ".join(known[:MAX_TAGS]) + ", ..." * (len(known) > MAX_TAGS)
                 fix = f"choose one of these: {listed or 'none'}"
@@ -249,8 +251,10 @@ def describe(recipe: Recipe, record: Mapping[str, Any], text: GivenText | None) 
         lines.append(f"  missing (start at their initial values): {_in_groups(record['missing'])}")
     if record["unexpected"]:
         lines.append(f"  unexpected (not loaded): {_in_groups(record['unexpected'])}")
-    sides = {"src": "source ", "tgt": "target "} if recipe.translates else {"src": ""}
-    shares = ", ".join(f"{share[side]:.1%} of the {sides[side]}text" for side in share)
+    sides = {"src": "source ", "tgt": "target "}
+    shares = ", ".join(
+        f"{share[side]:.1%} of the {sides[side] * recipe.translates}text" for side in share
+    )
     lines.append(
         f"  vocabulary: {rows['loaded']:,} of {sum(rows.values()):,} subwords load the rows of "
         f"the parent ({shares})"

@@ -35,6 +35,7 @@ from nmt.training.trainer import Trainer
 from nmt.training.transfer import EMBED, SRC_EMBED, describe, parts_of_tags, start_from, transfer
 from tests.model_cases import build, tiny
 from tests.test_resume import terminate_after
+from tests.text_toy import text_recipe
 from tests.toy import toy_corpus, toy_recipe
 from tests.training.helpers import equal, moments, records, started, weights
 
@@ -254,6 +255,17 @@ def test_a_parent_without_a_layer_of_the_model(digits):
     with pytest.raises(UserError, match=r"the parent has embed\.\*;") as error:
         start_from(recipe, model, parent.vocab, parent, table, None)
     assert error.value.at == f"init.from ({digits / 'run'})"
+
+
+@pytest.mark.parametrize("vocabulary", ["new", "parent"])
+def test_a_language_model_starts_from_a_part_of_a_translation_model(digits, tmp_path, vocabulary):
+    init = {"from": str(digits / "run"), "vocab": vocabulary}
+    recipe = text_recipe(digits, "causal_lm", {"init": init})
+    training, _ = started([str(recipe), f"out={tmp_path / 'run'}"])
+    stacks = {name.partition(".")[0] for name in training.taken["unexpected"]}
+    assert (stacks, training.taken["missing"]) == ({"encoder", "decoder"}, [])
+    assert training.taken["share"] == {"src": 1.0}
+    assert "100.0% of the text)" in training.describe()
 
 
 # --- training -----------------------------------------------------------------------------------
