@@ -146,8 +146,8 @@ class Counts:
 def body(args: argparse.Namespace) -> None:
     """Clean the text, write the files and print the counts."""
     from data_prep.rules import HeldOut, Known, Repeats
-    from nmt.cli.output import CHOOSE_ANOTHER
     from nmt.runtime.files import TEMPORARY, disk_errors, replace_together
+    from nmt.store.output import CHOOSE_ANOTHER
 
     langs = args.src, args.tgt
     rules = chosen_rules(args.set)

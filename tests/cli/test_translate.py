@@ -27,7 +27,6 @@ import pytest
 from nmt.cli import input as cli_input
 from nmt.cli import translate
 from nmt.cli.input import StreamLines, read_input, read_parallel
-from nmt.cli.output import locked_output
 from nmt.cli.translate import CONSTRAINT_FILES, parser
 from nmt.config.recipe import DecodeConfig
 from nmt.data.sentences import UsualLine
@@ -36,6 +35,7 @@ from nmt.decoding.codec import Translation, UnknownPieces
 from nmt.decoding.engine import ModelInfo
 from nmt.decoding.options import SearchOptions, as_flag, search_options
 from nmt.errors import Terminated, UserError
+from nmt.store.output import locked_output
 from tests.export.cases import exported, made
 
 # The command without torch: its translator returns each line in capitals and hangs at "wait".

@@ -16,7 +16,7 @@ import torch
 import yaml
 
 import nmt
-from nmt.apps.convert.command import main as convert
+from nmt.cli.convert import main as convert
 from nmt.cli.export import main as export
 from nmt.cli.translate import main as translate
 from nmt.store.model import Model

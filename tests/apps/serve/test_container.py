@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from nmt.apps.serve.command import KEY_VARIABLE, parser
+from nmt.cli.serve import KEY_VARIABLE, parser
 from tests.apps.serve.conftest import KEY
 from tests.apps.serve.process import ROOT, SECONDS, Process
 
