@@ -7,7 +7,7 @@ COPY setup.cfg pyproject.toml constraints.txt README.md LICENSE ./
 COPY nmt nmt
 COPY data_prep data_prep
 # the second index has torch without its GPU libraries of several GB
-RUN pip install --no-cache-dir -c constraints.txt --extra-index-url https://download.pytorch.org/whl/cpu ".[serve,ctranslate2]"
+RUN pip install --no-cache-dir -c constraints.txt --extra-index-url https://download.pytorch.org/whl/cpu ".[serve]"
 
 RUN useradd --create-home --uid 1000 nmt && install -d -o nmt /model /corrections
 USER nmt

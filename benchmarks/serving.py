@@ -23,7 +23,7 @@ from pathlib import Path
 
 def start(run: str) -> tuple[subprocess.Popen[str], int]:
     """Return a server of a run on a free port, and the port."""
-    command = [sys.executable, "-m", "nmt.apps.serve.command", run, "--port", "0"]
+    command = [sys.executable, "-m", "nmt.cli.serve", run, "--port", "0"]
     process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
     for line in process.stderr or ():
         if found := re.match(r"serving on http://127.0.0.1:(\d+) ", line):

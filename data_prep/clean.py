@@ -99,9 +99,9 @@ def parser() -> argparse.ArgumentParser:
 def body(args: argparse.Namespace) -> None:
     """Clean the text, write the files and print the counts."""
     from data_prep.rules import HeldOut, Known, Repeats
-    from nmt.cli.output import CHOOSE_ANOTHER
     from nmt.data.bitext import write_pairs
     from nmt.runtime.files import TEMPORARY, disk_errors, replace_together
+    from nmt.store.output import CHOOSE_ANOTHER
 
     langs = args.src, args.tgt
     rules = chosen_rules(args.set)

@@ -6,32 +6,29 @@ import functools
 import json
 import shutil
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import torch
 
-from nmt import hooks
-from nmt.config.load import as_recipe
 from nmt.config.recipe import Recipe
+from nmt.config.sizes import advice_on_size
 from nmt.data.bitext import held_out_entries
 from nmt.data.download import obtain_corpus
-from nmt.data.prepare import EvalSet, GivenText, prepare
+from nmt.data.prepare import EvalSet, GivenText, Prepared, prepare
 from nmt.data.report import summary as describe_report
 from nmt.data.text import quantity
 from nmt.decoding.translator import Translator
 from nmt.errors import Diverged, MachineError, NmtError, RunError, Terminated, UserError
 from nmt.export.folder import engine_folder
 from nmt.model.base import ModelBase
-from nmt.runtime.cpus import limit_processes
 from nmt.runtime.device import emulation_note, resolve_device, resolve_precision
 from nmt.runtime.distributed import World
 from nmt.runtime.files import disk_errors, require_space, write_atomic
 from nmt.runtime.memory import (
     frozen_count,
-    keep_freed_memory,
     moments,
     parameter_count,
     require_memory,
@@ -61,54 +58,6 @@ from nmt.training.stopping import just_validated
 from nmt.training.tasks import make_task, model_without_memory
 from nmt.training.trainer import Trainer
 from nmt.training.transfer import Transfer, describe, read_parent, start_from
-
-
-def train(
-    recipe: str | Path | Mapping[str, Any] | Recipe,
-    overrides: Sequence[str] = (),
-    *,
-    variant: str | None = None,
-    resume: bool = False,
-    fresh: bool = False,
-    on_validation: Callable[[Validation], None] = lambda validation: None,
-    workers: int = 1,
-    quiet: bool = False,
-) -> TrainingResult:
-    """Train a model as nmt-train does, and return its result.
-
-    Ctrl-C and the notebook's interrupt button save the state and raise KeyboardInterrupt.
-
-    Args:
-        recipe: a YAML file, a dictionary with the keys of a recipe, or a recipe from
-            ``nmt.load_recipe``. A dictionary must set ``out``, and its paths are relative to the
-            working directory.
-        overrides: ``key=value``, as on the command line.
-        variant: name of a variant, if the file lists variants.
-        resume: continue from the newest checkpoint of the run folder.
-        fresh: rename an existing run folder to ``NAME.old-1`` and start a new run.
-        on_validation: called after each validation, when its checkpoint is saved. If it raises an
-            exception, training ends; ``resume=True`` continues it.
-        workers: maximum number of processes, on Linux; 1 = nothing is forked.
-        quiet: print nothing and draw nothing.
-
-    Returns:
-        The result. If ``resume`` finds a finished run, this is its stored result.
-
-    Raises:
-        UserError: the recipe, the data or the run folder is wrong.
-        RunError: training failed, for example because it diverged.
-        MachineError: the device does not exist, or memory or disk space is not sufficient.
-        KeyboardInterrupt: Ctrl-C; the state is saved.
-        Terminated: SIGTERM or SIGHUP; the state is saved.
-    """
-    resolved = as_recipe(recipe, overrides, variant)
-    keep_freed_memory()
-    with limit_processes(workers):
-        run = open_run(resolved, resume=resume, fresh=fresh)
-        if run.finished:
-            write_missing_report(run, quiet)
-            return TrainingResult.read(resolved.out)
-        return Training(run, quiet=quiet).run(on_validation=on_validation)
 
 
 @dataclass(frozen=True)
@@ -180,7 +129,7 @@ def open_run(
     fresh: bool = False,
     world: World = World(),  # noqa: B008  it cannot change
 ) -> TrainingFolder:
-    """Check the machine and the run folder of a training; see ``train`` for arguments and errors.
+    """Check the machine and the run folder of a training; see ``nmt.train`` for arguments, errors.
 
     Nothing is written, except a corpus that the recipe downloads.
 
@@ -199,12 +148,6 @@ def _resolve_machine(recipe: Recipe, world: World) -> tuple[torch.device, str]:
     return device, resolve_precision(recipe.precision, device)
 
 
-def write_report(run: RunFolder, log: Logger) -> None:
-    """Write the report of a run that has ended, if nmt.apps has one."""
-    if (write := hooks.find("report")) is not None:
-        write(run, log)
-
-
 def _write_engine(run: RunFolder, log: Logger) -> None:
     """Write the model for CTranslate2; any failure is only a note, as torch can translate."""
     try:
@@ -213,13 +156,6 @@ def _write_engine(run: RunFolder, log: Logger) -> None:
     except (NmtError, OSError, RuntimeError) as error:
         what = error.what if isinstance(error, NmtError) else str(error)
         log.text(f"note: {run.model_dir} has no ctranslate2: {what}")
-
-
-def write_missing_report(run: TrainingFolder, quiet: bool = False) -> None:
-    """Write the report of a finished run that was killed before it had one."""
-    if not run.report_file.exists():
-        with run, MetricsLog(run, console=not quiet) as log:
-            write_report(run, log)
 
 
 def _require_positions(model: ModelBase, sets: Sequence[EvalSet]) -> None:
@@ -236,6 +172,18 @@ def _require_positions(model: ModelBase, sets: Sequence[EvalSet]) -> None:
                 at=f"data.{held_out.name.partition('.')[0]}",
                 fix="split this line into sentences, or leave it out",
             )
+
+
+def _advice(recipe: Recipe, prepared: Prepared, parameters: int) -> str | None:
+    """Return advice on the size of a translation model without a parent, else None.
+
+    A parent was trained with other text, and the threshold was measured on translation.
+    """
+    if not recipe.translates or recipe.init.parent is not None:
+        return None
+    train = prepared.train
+    pieces = int(train.tgt_len.sum()) // train.draws + len(train)
+    return advice_on_size(recipe.model, parameters, pieces)
 
 
 class Training:
@@ -289,8 +237,7 @@ class Training:
             require_shardable(precision)
         shards, kind = world.size if sharded else 1, recipe.optim.kind
         require_memory(self.parameters, frozen, kind, device, shards)
-        advise = hooks.find("advice")
-        if advise and (advice := advise(recipe, prepared, self.parameters)):
+        if advice := _advice(recipe, prepared, self.parameters):
             self._print(f"advice: {advice}")
         self.task = make_task(recipe, prepared, device, precision)
 
@@ -301,12 +248,14 @@ class Training:
 
     def run(
         self,
+        write_report: Callable[[RunFolder, Logger], None],
         on_validation: Callable[[Validation], None] = lambda validation: None,
         how_to_resume: str = "nmt.train(recipe, resume=True)",
     ) -> TrainingResult:
-        """Train, and score the test set with the best checkpoint; see ``train`` for the errors.
+        """Train, and score the test set with the best checkpoint; see ``nmt.train`` for the errors.
 
         Args:
+            write_report: writes the report of a run that has ended, also of one that diverged.
             how_to_resume: command that is printed if a signal ends the training.
         """
         run, recipe = self.run_folder, self.task.recipe

@@ -10,16 +10,16 @@ from pathlib import Path
 
 import pytest
 
-from nmt.apps.sweep.variants import Budget, Paper, VariantKeys, VariantsKeys
 from nmt.config.recipe import Recipe, groups
-from nmt.config.reference import files
+from nmt.config.reference import FILES as GENERATED
 from nmt.config.schema import keys_of
+from nmt.config.variants import Budget, Paper, VariantKeys, VariantsKeys
 
 ROOT = Path(__file__).parents[1]
 FILES = sorted((ROOT / "nmt").rglob("*.py"))
 # module prefix -> floor; the longest prefix decides
 FLOORS = {
-    "nmt": 10,
+    "nmt": 11,
     "nmt.version": 0,
     "nmt.errors": 0,
     "nmt.model": 1,
@@ -32,11 +32,10 @@ FLOORS = {
     "nmt.decoding": 6,
     "nmt.training": 7,
     "nmt.export": 6,
-    "nmt.hooks": 0,
     "nmt.session": 9,
-    "nmt.cli": 10,
-    "nmt.apps": 11,
-    "nmt.__main__": 10,
+    "nmt.apps": 10,
+    "nmt.cli": 11,
+    "nmt.__main__": 11,
 }
 NO_TORCH = [
     "nmt.cli.common", "nmt.cli.prepare", "nmt.config.load", "nmt.data.prepare",
@@ -145,10 +144,10 @@ def test_text_packages_load_without_torch(name: str):
         waiting += imports(path)
 
 
-@pytest.mark.parametrize("name", files())
+@pytest.mark.parametrize("name", GENERATED)
 def test_reference_of_recipe_keys_is_up_to_date(name: str):
     stored = (ROOT / "docs" / name).read_text(encoding="utf-8")
-    assert stored == files()[name](), "run: python -m nmt.config.reference --write"
+    assert stored == GENERATED[name](), "run: python -m nmt.config.reference --write"
 
 
 def keys() -> list[str]:

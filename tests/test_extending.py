@@ -126,7 +126,7 @@ def test_a_metric(extended: Path):
     trained = train(extended, "score.metrics=[bleu, chrf1]")
     first = (trained / "metrics.jsonl").read_text(encoding="utf-8").splitlines()
     assert any("chrf1" in json.loads(line) for line in first)
-    report = run(extended, "nmt.apps.evaluate.command", trained, "--metrics", "chrf1", "--json")
+    report = run(extended, "nmt.cli.score", trained, "--metrics", "chrf1", "--json")
     assert [score["metric"] for score in json.loads(report)["scores"]] == ["chrf1"]
 
 

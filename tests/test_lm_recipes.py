@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 import torch
 
-from nmt.apps.sweep.variants import Variant, load_variants
 from nmt.config.load import load_recipe
 from nmt.config.recipe import Recipe
 from nmt.config.schedules import Linear
+from nmt.config.variants import Variant, load_variants
 from nmt.model.base import ModelBase
 from nmt.runtime.memory import parameter_count
 from nmt.training.tasks import model_without_memory

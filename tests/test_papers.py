@@ -12,10 +12,10 @@ from pydantic import TypeAdapter
 from pydantic.fields import FieldInfo
 
 from nmt.apps.plot.figures import FIGURES
-from nmt.apps.sweep.variants import load_variants
 from nmt.config.load import load_recipe
 from nmt.config.recipe import groups
 from nmt.config.schema import keys_of
+from nmt.config.variants import load_variants
 
 ROOT = Path(__file__).parents[1]
 TEXT = (ROOT / "docs/papers.md").read_text(encoding="utf-8")

@@ -11,10 +11,10 @@ import pytest
 import torch
 
 from nmt.apps.sweep.plan import grid
-from nmt.apps.sweep.variants import load_sweep, load_variants
 from nmt.cli.train import main
 from nmt.config.load import load_recipe
 from nmt.config.schedules import InverseSqrt
+from nmt.config.variants import load_sweep, load_variants
 from nmt.data.prepare import prepare
 from nmt.store.lifecycle import TrainingFolder
 from nmt.store.metrics_log import MetricsLog

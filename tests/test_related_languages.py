@@ -11,8 +11,7 @@ import pytest
 import torch
 
 from nmt import Translator
-from nmt.apps.evaluate import command as score
-from nmt.cli import train, translate
+from nmt.cli import score, train, translate
 from nmt.errors import UserError
 from nmt.training.trainer import Trainer
 from tests.test_resume import difference, result, stop_and_resume

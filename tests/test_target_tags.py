@@ -15,9 +15,9 @@ import pytest
 import torch
 
 import nmt
-from nmt.apps.evaluate import command as evaluate
 from nmt.apps.serve.limits import Limits
 from nmt.apps.serve.model import ServedModel
+from nmt.cli import score as evaluate
 from nmt.cli import train, translate
 from nmt.config.load import load_recipe
 from nmt.data.batches import collate_sources

@@ -43,12 +43,13 @@ def body(args: argparse.Namespace) -> None:
 
 def whole_parser() -> argparse.ArgumentParser:
     """Return one parser with all commands."""
-    from nmt.cli.main import commands, first_line, importers
+    from nmt.cli.main import COMMANDS, commands, first_line, importers
 
     root = argparse.ArgumentParser(prog="nmt", allow_abbrev=False)
     root.add_argument("--version", action="store_true", help="show the version")
     parsers = root.add_subparsers()
-    for name, (module, meaning) in commands().items():
+    for name, module in commands().items():
+        meaning = COMMANDS[name]
         if name == "import":
             formats = parsers.add_parser(name, help=meaning, allow_abbrev=False).add_subparsers()
             for short, importer in importers().items():

@@ -8,9 +8,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from nmt import hooks
 from nmt.cli.common import enable_gc, run_command
 from nmt.cli.parsers import add_output, command_parser
+from nmt.errors import UserError
 
 if TYPE_CHECKING:
     from nmt.store.model import Model
@@ -19,6 +19,7 @@ QUANTIZATIONS = [
     "int8", "int8_float32", "int8_float16", "int8_bfloat16",
     "int16", "float16", "bfloat16", "float32",
 ]  # fmt: skip
+OUTPUTS = {"transformers": "transformers", "argos": "model.argosmodel"}  # in the run folder
 
 EXAMPLES = """\
 examples:
@@ -53,7 +54,28 @@ def parser() -> argparse.ArgumentParser:
         "RUN/transformers or RUN/model.argosmodel",
         "an exported model at --output or --hub",
     )
-    hooks.add_options("export", p)
+    p.add_argument(
+        "--format",
+        choices=["ctranslate2", "transformers", "argos"],
+        default="ctranslate2",
+        help="program that reads the model; argos = a package file for Argos Translate and "
+        "LibreTranslate; default: %(default)s",
+    )
+    p.add_argument(
+        "--hub", metavar="DIR", help="write a folder ready for a model hub, with a model card"
+    )
+    p.add_argument(
+        "--license",
+        metavar="ID",
+        help="license of the model in the card of --hub, such as apache-2.0 or cc-by-4.0",
+    )
+    p.add_argument(
+        "--example",
+        action="append",
+        metavar="TEXT",
+        help="source sentence of the example in the card of --hub; repeat the option for more; "
+        "default: lines of the dev set of the run",
+    )
     return p
 
 
@@ -67,16 +89,16 @@ def body(args: argparse.Namespace) -> None:
     from nmt.runtime.files import AGAIN, disk_errors, human_bytes
     from nmt.store.model import WEIGHTS, Model
 
-    other = hooks.requested("export", args)
+    _check_options(args)
     model = Model.open(args.run).require_translation()
     quantized = f"-{args.quantization}" if args.quantization else ""
-    default = Path(args.output or f"{args.run}/export{quantized}"), _write
-    output, write = other or default
+    name = OUTPUTS.get(args.format, f"export{quantized}")
+    output = Path(args.hub or args.output or f"{args.run}/{name}")
     enable_gc()
     needed = model.entry(WEIGHTS).bytes
     needed //= 4 if (args.quantization or "").startswith("int8") else 1
     with disk_errors(output, needed, "choose another folder", AGAIN):
-        write(model, output, args)
+        _write(model, output, args)
     files = [output, *output.rglob("*")] if output.is_dir() else [output]
     size = human_bytes(sum(file.stat().st_size for file in files if file.is_file()))
     use = f"; {output / 'README.md'} shows how to use it" if output.is_dir() else ""
@@ -84,9 +106,55 @@ def body(args: argparse.Namespace) -> None:
 
 
 def _write(model: Model, output: Path, args: argparse.Namespace) -> None:
-    from nmt.export.folder import export
+    if args.hub:
+        from nmt.apps.share.hub import export_hub
+        from nmt.store.folder import RunFolder
 
-    export(model, output, args.quantization, args.force)
+        run = RunFolder(args.run) if model.path != Path(args.run) else None
+        export_hub(model, run, output, args.quantization, args.force, args.license, args.example)
+    elif args.format == "transformers":
+        from nmt.apps.share.marian import export_transformers
+
+        export_transformers(model, output, args.force)
+    elif args.format == "argos":
+        from nmt.apps.share.argos import export_argos
+
+        export_argos(model, output, args.quantization, args.force)
+    else:
+        from nmt.export.folder import export
+
+        export(model, output, args.quantization, args.force)
+
+
+def _check_options(args: argparse.Namespace) -> None:
+    if args.format != "ctranslate2":
+        for name in ("quantization", "hub"):
+            if getattr(args, name) and (name, args.format) != ("quantization", "argos"):
+                raise UserError(
+                    f"--{name} is not for --format {args.format}",
+                    fix=f"leave out --{name} or --format",
+                )
+    if not args.hub:
+        for name in ("license", "example"):
+            if getattr(args, name):
+                raise UserError(
+                    f"--{name} is only for the model card of --hub",
+                    fix=f"add --hub DIR, or leave out --{name}",
+                )
+        return
+    for text in args.example or ():
+        try:
+            text.encode()  # the card is UTF-8
+        except UnicodeEncodeError as error:
+            raise UserError(
+                "the text is not UTF-8",
+                at=f"--example {text}",
+                fix="convert it, for example with iconv",
+            ) from error
+    if args.output:
+        raise UserError(
+            "--hub and --output both name the folder to write", fix="leave out --output"
+        )
 
 
 if __name__ == "__main__":

@@ -14,14 +14,13 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from nmt import hooks
 from nmt.cli.parsers import table
 from nmt.version import __version__
 
 if TYPE_CHECKING:
     import argparse
 
-COMMANDS = {  # those of the core
+COMMANDS = {
     "import": "make a corpus from your files, or download a public one",
     "prepare": "check, segment and encode a corpus in advance",
     "train": "train a model: raw text to test score",
@@ -29,6 +28,14 @@ COMMANDS = {  # those of the core
     "average": "make a model of one or several checkpoints of a run",
     "export": "write a model as a folder for CTranslate2",
     "completion": "print the completion of these commands for bash or zsh",
+    "clean": "drop bad pairs from parallel text",
+    "score": "compute BLEU, chrF and TER, with intervals and significance",
+    "judge": "let people judge systems without knowing which is which",
+    "report": "write an HTML report of one or several runs",
+    "sweep": "train variants with several seeds, and compare them",
+    "serve": "serve models over HTTP, with a page to try them on",
+    "convert": "make a model from a public one: OPUS-MT, NLLB-200, M2M-100, mBART-50",
+    "plot": "draw learning curves and the papers' figures",
 }
 HELP = """\
 usage: nmt COMMAND [arguments]
@@ -82,7 +89,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Run the command that the first argument names; return its exit code."""
     words = list(sys.argv[1:] if argv is None else argv)
     path = ["nmt"]
-    choices, overview = {name: module for name, (module, _) in commands().items()}, _overview
+    choices, overview = commands(), _overview
     if words[:1] == ["import"]:
         path.append(words.pop(0))
         choices, overview = importers(), _import_overview
@@ -111,10 +118,9 @@ def program(module: str) -> Program:
     return Program(entry, getattr(entry, "parser", None) or command.parser)
 
 
-def commands() -> dict[str, tuple[str, str]]:
-    """Return all commands: name -> (module, what it does)."""
-    own = {name: (f"nmt.cli.{name}", meaning) for name, meaning in COMMANDS.items()}
-    return {**own, "clean": (CLEAN, "drop bad pairs from parallel text"), **hooks.commands()}
+def commands() -> dict[str, str]:
+    """Return the module of each command."""
+    return {name: f"nmt.cli.{name}" for name in COMMANDS} | {"clean": CLEAN}
 
 
 def importers() -> dict[str, str]:
@@ -127,7 +133,7 @@ def importers() -> dict[str, str]:
 
 
 def _overview() -> str:
-    return HELP.format(commands=table({name: meaning for name, (_, meaning) in commands().items()}))
+    return HELP.format(commands=table(COMMANDS))
 
 
 def _import_overview() -> str:

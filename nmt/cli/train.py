@@ -7,9 +7,9 @@ import shlex
 import sys
 from collections.abc import Sequence
 
-from nmt import hooks
 from nmt.cli.common import enable_gc, run_command
 from nmt.cli.parsers import add_recipe, command_parser, recipe_of, recipe_words
+from nmt.cli.suggest import add_suggest, check_suggest, suggest_recipe
 from nmt.runtime.distributed import World, init_distributed
 from nmt.runtime.signals import end_with_parent, raise_terminated
 
@@ -30,7 +30,7 @@ def parser() -> argparse.ArgumentParser:
         "checkpoint.",
         epilog=EXAMPLES,
     )
-    add_recipe(p, "model.norm=layernorm seed=2", required=hooks.find("train") is None)
+    add_recipe(p, "model.norm=layernorm seed=2", required=False)
     start = p.add_mutually_exclusive_group()
     start.add_argument(
         "--resume", action="store_true", help="continue from the newest checkpoint of the run"
@@ -45,7 +45,7 @@ def parser() -> argparse.ArgumentParser:
         action="store_true",
         help="check the recipe, the device, the data and the memory, without training",
     )
-    hooks.add_options("train", p)
+    add_suggest(p)
     return p
 
 
@@ -56,9 +56,10 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def body(args: argparse.Namespace) -> None:
-    """Train in this process alone, or in the processes that torchrun started."""
-    if (instead := hooks.requested("train", args)) is not None:
-        instead()
+    """Write a recipe, or train in this process alone or in those that torchrun started."""
+    check_suggest(args)
+    if args.suggest is not None:
+        suggest_recipe(args)
         return
     with init_distributed() as world:
         if world.is_main:
@@ -77,7 +78,8 @@ def run_main_process(args: argparse.Namespace, world: World) -> None:
     Errors of the recipe, the data and the machine are raised before the run folder is written.
     """
     recipe = recipe_of(args)
-    from nmt.session import Training, open_run, write_missing_report
+    from nmt.apps.report.final import write_final_report, write_missing_report
+    from nmt.session import Training, open_run
 
     enable_gc()
     run = open_run(recipe, resume=args.resume, fresh=args.fresh, world=world)
@@ -100,7 +102,8 @@ def run_main_process(args: argparse.Namespace, world: World) -> None:
         print(training.describe(), file=sys.stderr)
         print(f"ready to train; next: {train_command(args, world.size, *flags)}", file=sys.stderr)
     else:
-        print(training.run(how_to_resume=train_command(args, world.size, "--resume")).text)
+        resume = train_command(args, world.size, "--resume")
+        print(training.run(write_final_report, how_to_resume=resume).text)
 
 
 def train_command(args: argparse.Namespace, processes: int, *flags: str) -> str:

@@ -13,8 +13,9 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn, TypeAlias
 
-from nmt import hooks
 from nmt.cli.common import add_model_options, enable_gc, run_command
+from nmt.cli.documents import add_documents, documents_of
+from nmt.cli.pairs import add_pairs, corpus_of
 from nmt.cli.parsers import command_parser, shorten_help
 from nmt.data.text import quantity
 from nmt.errors import UserError
@@ -24,13 +25,15 @@ from nmt.version import __version__
 if TYPE_CHECKING:
     from tqdm import tqdm
 
-    from nmt.cli.output import Corpus, LineNumber, Write
+    from nmt.apps.synthesize.pairs import SyntheticCorpus
+    from nmt.cli.documents import Documents
     from nmt.data.glossary import Term
     from nmt.decoding.codec import Translation, UnknownPieces
     from nmt.decoding.confidence import Expectations
     from nmt.decoding.glossary import Glossary
     from nmt.decoding.options import SearchOptions
     from nmt.decoding.translator import Translator
+    from nmt.store.output import LineNumber, Write
 
 MAX_UNKNOWN = 0.05  # share of unknown source pieces above which a note is printed
 MAX_NAMED_LINES = 20  # lines with a short translation of which a note gives the numbers
@@ -112,8 +115,8 @@ def parser() -> argparse.ArgumentParser:
         action="store_true",
         help="write one JSON object per translation, in which any text is unambiguous",
     )
-    hooks.add_options("translate", p)
-    hooks.add_options("documents", p)
+    add_pairs(p)
+    add_documents(p)
     model = p.add_argument_group("model")
     add_model_options(model)
     model.add_argument(
@@ -278,14 +281,12 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def body(args: argparse.Namespace) -> None:
     """Check the arguments and files, then translate."""
-    from nmt.cli.output import locked_output
+    from nmt.store.output import locked_output
 
-    documents: hooks.Documents | None = hooks.requested("documents", args)
-    if documents is not None:
+    if (documents := documents_of(args)) is not None:
         _translate_documents(args, documents)
         return
-    corpus: Corpus | None = hooks.requested("translate", args)
-    if corpus is not None:
+    if (corpus := corpus_of(args)) is not None:
         args.output = corpus.name
     _check_flags(args)
     inputs = [args.input, *_parallel_files(args).values(), args.glossary]
@@ -296,7 +297,7 @@ def body(args: argparse.Namespace) -> None:
         _translate(args, corpus)
 
 
-def _translate_documents(args: argparse.Namespace, documents: hooks.Documents) -> None:
+def _translate_documents(args: argparse.Namespace, documents: Documents) -> None:
     from nmt.config.recipe import DecodeConfig
     from nmt.decoding.options import as_flag, search_options
 
@@ -311,14 +312,15 @@ def _translate_documents(args: argparse.Namespace, documents: hooks.Documents) -
         documents.translate(translator, chosen)
 
 
-def _translate(args: argparse.Namespace, corpus: Corpus | None) -> None:
-    from nmt.cli.input import read_input, read_parallel
-    from nmt.cli.output import open_output
+def _translate(args: argparse.Namespace, corpus: SyntheticCorpus | None) -> None:
+    from nmt.cli.input import Input, read_input, read_parallel
     from nmt.config.recipe import DecodeConfig
     from nmt.decoding.options import as_flag, check_scoring_options, search_options
     from nmt.runtime.files import file_digest
+    from nmt.store.output import open_output
 
-    lines, total, ready = read_input(args.input) if corpus is None else corpus.read_input()
+    source = read_input(args.input) if corpus is None else Input(*corpus.read_input())
+    lines, total, ready = source
     targets = None if args.score_target is None else read_parallel(args.score_target, total)
     constraints, chosen = _constraints(args, total), _search_options(args)
     # report errors before torch is loaded

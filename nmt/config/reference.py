@@ -14,17 +14,28 @@ from typing import Any
 
 from pydantic import BaseModel
 
-from nmt import hooks
 from nmt.config.entries import CorpusEntry, HeldOutEntry
 from nmt.config.errors import allowed, format_value
 from nmt.config.recipe import Recipe, groups
 from nmt.config.schema import keys_of, meanings
+from nmt.config.variants import Budget, Paper, VariantKeys, VariantsKeys
 
 DOCS = Path(__file__).parents[2] / "docs"
 FIRST = "Top level"  # the first table; the text before it is written by hand
 ENTRIES: dict[type[BaseModel], str] = {
     CorpusEntry: "`data.train` and `segment.learn_from`",
     HeldOutEntry: "`data.dev` and `data.test`",
+}
+VARIANTS = """\
+## Files of variants
+
+A file of variants lists changes to one or several recipes. Examples are in recipes/ablations/.
+`nmt-sweep` trains all variants of a file. The keys after `variants` are for `nmt-sweep` only."""
+VARIANT_TABLES: dict[str, type[BaseModel]] = {
+    "A file of variants": VariantsKeys,
+    "Each entry of `variants`, in addition to recipe keys": VariantKeys,
+    "`paper` of a variant": Paper,
+    "`budget` of a file of variants": Budget,
 }
 SCHEMA = "https://json-schema.org/draft/2020-12/schema"
 
@@ -40,8 +51,8 @@ def key_tables() -> str:
             if name == "data":
                 for entry, names in ENTRIES.items():
                     parts.append(table(f"Each entry of {names}", entry, level=3))
-    if more := hooks.find("reference"):
-        parts += more.key_tables()
+    parts.append(VARIANTS)
+    parts += [table(title, model, level=3) for title, model in VARIANT_TABLES.items()]
     return "\n\n".join(parts) + "\n"
 
 
@@ -50,11 +61,33 @@ def recipe_schema() -> str:
     return dump({"$schema": SCHEMA} | for_editors(Recipe.model_json_schema(by_alias=True)))
 
 
-def files() -> dict[str, Callable[[], str]]:
-    """Return the generated files of docs/, each with the function that makes it."""
-    own = {"recipe-keys.md": key_tables, "recipe.schema.json": recipe_schema}
-    more = hooks.find("reference")
-    return {**own, **more.FILES} if more else own
+def variants_schema() -> str:
+    """Return the JSON schema of a file of variants. A variant sets some keys of a recipe."""
+    recipe = for_editors(Recipe.model_json_schema(by_alias=True))
+    file, variant = (
+        for_editors(m.model_json_schema(by_alias=True)) for m in (VariantsKeys, VariantKeys)
+    )
+    definitions = {**_all_optional(recipe.pop("$defs")), **variant.pop("$defs")}
+    definitions["Part"] = {"properties": recipe["properties"]}
+    part = {"$ref": "#/$defs/Part", "unevaluatedProperties": False}
+    definitions |= file.pop("$defs")
+    file["properties"]["common"] = part
+    file["properties"]["corpora"]["patternProperties"] = dict.fromkeys(
+        file["properties"]["corpora"]["patternProperties"], part
+    )
+    own = {"properties": variant["properties"], "required": variant["required"]}
+    named = file["properties"]["variants"]
+    named["patternProperties"] = dict.fromkeys(named["patternProperties"], part | own)
+    named["additionalProperties"] = False
+    return dump({"$schema": SCHEMA, **file, "$defs": definitions})
+
+
+FILES: dict[str, Callable[[], str]] = {
+    "recipe-keys.md": key_tables,
+    "recipe.schema.json": recipe_schema,
+    "variants.schema.json": variants_schema,
+}
+"""Generated files of docs/, each with the function that makes it."""
 
 
 def table(title: str, model: type[BaseModel], omit: Collection[str] = (), level: int = 2) -> str:
@@ -101,6 +134,13 @@ def dump(schema: dict[str, Any]) -> str:
     return json.dumps(schema, indent=1) + "\n"
 
 
+def _all_optional(schema: Any) -> Any:
+    """Return a schema without ``required`` at any level."""
+    if not isinstance(schema, dict):
+        return schema
+    return {k: _all_optional(v) for k, v in schema.items() if k != "required"}
+
+
 def main() -> None:
     """Print the key tables, or write all three files to docs/."""
     parser = argparse.ArgumentParser(
@@ -108,14 +148,14 @@ def main() -> None:
         description="Print the tables of recipe keys.",
         allow_abbrev=False,
     )
-    parser.add_argument("--write", action="store_true", help=f"write docs/: {', '.join(files())}")
+    parser.add_argument("--write", action="store_true", help=f"write docs/: {', '.join(FILES)}")
     write = parser.parse_args().write
     if not DOCS.is_dir():
         parser.exit(2, f"{DOCS}: no such folder\n  -> run this in a clone of the repository\n")
     elif not write:
         print(key_tables(), end="")
     else:
-        for name, text in files().items():
+        for name, text in FILES.items():
             (DOCS / name).write_text(text(), encoding="utf-8")
 
 

@@ -126,7 +126,7 @@ def test_zsh_gets_a_completion(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_a_shortened_help_names_existing_options() -> None:
-    for name, (module, _) in ALL.items():
+    for name, module in ALL.items():
         if name != "import":
             parser = program(module).parser()
             names = {action.dest for action in parser._actions}

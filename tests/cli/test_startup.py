@@ -25,7 +25,7 @@ PROGRAM = """
 import importlib, sys
 from nmt.cli.main import commands
 name, *sys.argv[1:] = sys.argv[1:]
-module = commands()[name][0] if name in commands() else f"nmt.cli.{name}"
+module = commands()[name] if name in commands() else f"nmt.cli.{name}"
 code = 0
 try:
     code = importlib.import_module(module).main()
@@ -109,14 +109,14 @@ def test_an_exported_folder_is_translated_without_torch(tmp_path: Path) -> None:
     ("command", "argv", "late"),
     [
         ("train", ["x.yaml"], "nmt.config.load"),
-        ("translate", ["run"], "nmt.cli.output"),
+        ("translate", ["run"], "nmt.store.output"),
         ("score", ["run"], "nmt.apps.evaluate.report"),
     ],
 )
 def test_an_interruption_while_a_command_imports_is_one_line(
     command, argv, late, monkeypatch, capsys
 ):
-    main = program(commands()[command][0]).main
+    main = program(commands()[command]).main
     real = builtins.__import__
 
     def interrupted(name: str, *args: Any, **named: Any) -> Any:

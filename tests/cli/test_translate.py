@@ -23,11 +23,11 @@ import pytest
 from nmt.cli import input as cli_input
 from nmt.cli import translate
 from nmt.cli.input import StreamLines, read_input, read_parallel
-from nmt.cli.output import locked_output
 from nmt.cli.translate import CONSTRAINT_FILES, parser
 from nmt.decoding.batching import read_chunks
 from nmt.decoding.options import SearchOptions, as_flag
 from nmt.errors import UserError
+from nmt.store.output import locked_output
 from tests.cli.imitation import Capitals
 from tests.export.cases import exported, made
 
@@ -35,6 +35,7 @@ from tests.export.cases import exported, made
 PROGRAM = """
 import sys
 from nmt.cli import translate
+from nmt.store.output import locked_output
 from tests.cli.imitation import Capitals
 translate._load = lambda args: Capitals()
 assert "torch" not in sys.modules

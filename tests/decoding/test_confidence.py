@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 from nmt.apps.evaluate.calibrate import Quality
-from nmt.apps.evaluate.command import main as score
 from nmt.cli.average import main as average
+from nmt.cli.score import main as score
 from nmt.cli.translate import main as translate
 from nmt.decoding.codec import BLANK, Translation
 from nmt.decoding.confidence import Calibration, monotone_points, read_calibration

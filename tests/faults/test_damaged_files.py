@@ -14,8 +14,7 @@ from types import ModuleType
 
 import pytest
 
-from nmt.apps.evaluate import command as score
-from nmt.cli import export, train, translate
+from nmt.cli import export, score, train, translate
 from tests.toy import lines_of_digits, toy_corpus, toy_recipe
 
 pytestmark = pytest.mark.slow

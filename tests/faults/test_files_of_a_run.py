@@ -13,8 +13,7 @@ import pytest
 import safetensors.torch
 import torch
 
-from nmt.apps.evaluate import command as score
-from nmt.cli import average, train
+from nmt.cli import average, score, train
 from nmt.decoding.translator import Translator
 from nmt.errors import MachineError, UserError
 from nmt.runtime import memory

@@ -12,10 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from nmt.apps.plot import command as plot
 from nmt.apps.plot.curves import RunMetrics
-from nmt.apps.report import command as report
-from nmt.cli import common, export
+from nmt.cli import common, export, plot, report
 from nmt.cli.parsers import command_parser
 from nmt.config.load import load_recipe
 from nmt.errors import UserError

@@ -11,10 +11,10 @@ from typing import Any
 
 import pytest
 
-from nmt.apps.evaluate.command import main
+from nmt.cli.score import main
 from tests.scoring.runs import make_run, write_lines
 
-COMMAND = [sys.executable, "-m", "nmt.apps.evaluate.command"]
+COMMAND = [sys.executable, "-m", "nmt.cli.score"]
 LINES = ["one two three four five", "six seven eight nine ten"]
 
 

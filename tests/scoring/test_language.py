@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from nmt import train
-from nmt.apps.evaluate.command import main
+from nmt.cli.score import main
 from nmt.scoring.language import bleu_tokenizer, language_of_files, language_of_text
 from nmt.scoring.systems import from_files, from_runs
 from nmt.store.folder import RunFolder

@@ -13,7 +13,7 @@ import sentencepiece
 from sacrebleu.metrics import BLEU
 
 import nmt.scoring.spbleu
-from nmt.apps.evaluate.command import main
+from nmt.cli.score import main
 from nmt.scoring.metrics import METRICS, score, sentence_scores
 from tests.scoring.runs import write_lines
 from tests.scoring.texts import hypothesis, reference

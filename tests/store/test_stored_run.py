@@ -13,8 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from nmt.apps.evaluate import command as score
-from nmt.cli import train
+from nmt.cli import score, train
 from nmt.decoding.translator import Translator
 from nmt.errors import UserError
 from nmt.store.folder import RunFolder

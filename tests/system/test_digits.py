@@ -7,8 +7,7 @@ from typing import Any
 
 import pytest
 
-from nmt.apps.evaluate import command as score
-from nmt.cli import train, translate
+from nmt.cli import score, train, translate
 from tests.toy import lines_of_digits, toy_corpus, toy_recipe, write_pairs
 from tests.trained import LONGEST
 

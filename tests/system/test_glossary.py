@@ -9,10 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from nmt.apps.evaluate import command as score
 from nmt.apps.evaluate.report import report
 from nmt.apps.evaluate.terms import count_terms
-from nmt.cli import translate
+from nmt.cli import score, translate
 from nmt.data.text import read_lines
 from nmt.scoring.systems import Systems
 from tests.toy import reverse

@@ -15,9 +15,7 @@ import torch
 from torch.nn import functional as F
 
 from nmt import Translator
-from nmt.apps.evaluate import command as score
-from nmt.apps.plot import command as plot
-from nmt.cli import average, export, translate
+from nmt.cli import average, export, plot, score, translate
 from nmt.cli.prepare import main as prepare_command
 from nmt.cli.train import main
 from nmt.config.load import load_recipe

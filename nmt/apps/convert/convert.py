@@ -9,7 +9,6 @@ from typing import Any
 
 import yaml
 
-import nmt
 from nmt.apps.convert.families import Text, family_of
 from nmt.apps.convert.folder import CONFIG, GENERATION, HubFolder
 from nmt.apps.convert.languages import differ, fitting, group_parts, match_language
@@ -20,7 +19,8 @@ from nmt.apps.convert.weights import (
     model_keys,
 )
 from nmt.config.load import recipe_from_text
-from nmt.config.recipe import DecodeConfig
+from nmt.config.model import model_config
+from nmt.config.recipe import DecodeConfig, Recipe
 from nmt.data.segmenters.sentencepiece import read_model
 from nmt.data.sentences import UsualLine
 from nmt.errors import UserError
@@ -36,6 +36,7 @@ from nmt.store.model import (
     save_text,
 )
 from nmt.store.tensors import write_tensors
+from nmt.version import __version__
 
 # others are paths of a machine, or the name of a parent
 _PUBLISHED = re.compile(r"(?:.*/)?((?:Helsinki-NLP|facebook)/[\w.-]+)")
@@ -80,13 +81,13 @@ def convert(
     name = source or (stated[1] if stated else path.absolute().name)
     recipe = _recipe(text, {**keys, **weights.keys}, entry, langs, name, folder)
     vocab = make_vocabulary(text, weights.forbidden())
-    tensors = weights.convert(nmt.model_config(recipe.model), text, vocab)
+    tensors = weights.convert(model_config(recipe.model), text, vocab)
     origin = Origin(
         source=name,
         family=family.name,
         license=license_id or ", ".join(folder.front_matter("license")) or None,
         files=folder.digests(),
-        version=nmt.__version__,
+        version=__version__,
     )
     about = Description.of(recipe, name, UsualLine(sentences=1), origin=origin)
     needed = PER_WEIGHT * tensors.parameters
@@ -157,7 +158,7 @@ def _recipe(
     langs: tuple[str, str],
     name: str,
     folder: HubFolder,
-) -> nmt.Recipe:
+) -> Recipe:
     """Return a recipe of the model; its corpora are not at hand."""
     kind, scores = read_model(text.segmenter.files()["spm.model"])
     segment: dict[str, Any] = {"kind": "sentencepiece", "vocab_size": max(16, len(scores))}

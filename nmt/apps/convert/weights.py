@@ -15,7 +15,6 @@ import torch
 from pydantic import BaseModel, ValidationError
 from torch import Tensor
 
-import nmt
 from nmt.apps.convert.families import ACTIVATIONS, Family, Side, Text
 from nmt.apps.convert.folder import CONFIG, GENERATION, HubFolder, damaged
 from nmt.apps.share.layers import TensorPair, from_transformers, sines_first, tensor_pairs
@@ -25,6 +24,7 @@ from nmt.data.vocab import BOS, EOS, PAD, SPECIALS, TAG_MARK, UNK, Vocab
 from nmt.errors import UserError
 from nmt.model import MASKED_LOGIT
 from nmt.model.config import ModelConfig
+from nmt.model.transformer import Transformer
 from nmt.store.tensors import non_finite
 
 SHARED = "model.shared.weight"
@@ -227,7 +227,7 @@ class Weights:
             bias = self._tensors[BIAS].reshape(-1)[tgt].float()
             tables["out_bias"] = bias.where(bias > MASKED_LOGIT, 0.0)
         with torch.device("meta"):
-            empty = nmt.Transformer(config, len(vocab), initialize=False)
+            empty = Transformer(config, len(vocab), initialize=False)
         shapes = {name: tensor.shape for name, tensor in empty.state_dict().items()}
         for name in [*parts, *positions.values()]:
             if (found := make[name]().shape) != shapes[name]:

@@ -19,7 +19,7 @@ from nmt.decoding.codec import TextCodec, Translation
 from nmt.errors import UserError
 
 if TYPE_CHECKING:
-    from nmt import Translator
+    from nmt.decoding.translator import Translator
 
 MAX_GAP = 8  # characters between two words that the tokenizer does not show
 

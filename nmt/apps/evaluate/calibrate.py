@@ -9,10 +9,10 @@ from typing import Any
 
 import numpy as np
 
-import nmt
 from nmt.data.bitext import held_out_entries
 from nmt.data.text import is_blank, quantity
 from nmt.decoding.confidence import LIMITS, Calibration, search_settings
+from nmt.decoding.translator import Translator
 from nmt.errors import UserError
 from nmt.runtime.files import AGAIN, write_atomic
 from nmt.runtime.progress import progress_bar
@@ -105,7 +105,7 @@ def calibrate(folder: str, split: str) -> tuple[Path, Calibration, Quality]:
             at=systems.ref_name,
             fix="train with a larger dev set; some hundred lines are needed for a good fit",
         )
-    translator = nmt.Translator.load(folder)
+    translator = Translator.load(folder)
     tag, tgt_tag = entry.tags(RunFolder(folder).recipe())
     given: dict[str, Any] = {"tag": tag, "tgt_tag": tgt_tag}
     options = translator.check_options(dict(given))

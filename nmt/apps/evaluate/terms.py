@@ -6,11 +6,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-import nmt
 from nmt.data.bitext import read_in_form
 from nmt.data.glossary import Term
 from nmt.data.text import find_side
 from nmt.decoding.glossary import glossary_of, has_form
+from nmt.decoding.translator import Translator
 from nmt.runtime.progress import progress_bar
 from nmt.scoring.systems import Systems, find_set
 from nmt.store.folder import RunFolder
@@ -77,7 +77,7 @@ def _translate(run: RunFolder, split: str, glossary: Sequence[Term]) -> tuple[li
     file, tokenized = find_side(entry.path, src), recipe.data.tokenized
     lines = read_in_form(file, src, entry.is_tokenized(recipe.data), tokenized)
     tag, tgt_tag = entry.tags(recipe)
-    translator = nmt.Translator.load(run.path)
+    translator = Translator.load(run.path)
     segmenter = translator.codec.segmenter
     moses, texts, words = segmenter.moses, [], []
     options: dict[str, Any] = {"tag": tag, "tgt_tag": tgt_tag, "src": recipe.src_option(entry)}

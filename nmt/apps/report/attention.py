@@ -7,10 +7,10 @@ import unicodedata
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-import nmt
 from nmt.apps.report.outputs import Example, Outputs
 from nmt.apps.report.runs import ReportedRun
 from nmt.data.text import is_blank
+from nmt.decoding.translator import Translator
 from nmt.errors import NmtError
 
 SENTENCES = 3
@@ -37,19 +37,19 @@ class HeatMap:
     height: float
 
 
-def load_translators(runs: Sequence[ReportedRun]) -> dict[str, nmt.Translator | str]:
+def load_translators(runs: Sequence[ReportedRun]) -> dict[str, Translator | str]:
     """Return the translator of the model of each run by its name, or why it has none."""
-    loaded: dict[str, nmt.Translator | str] = {}
+    loaded: dict[str, Translator | str] = {}
     for run in runs:
         try:
-            loaded[run.name] = nmt.Translator.load(run.folder.path, "cpu", engine="torch")
+            loaded[run.name] = Translator.load(run.folder.path, "cpu", engine="torch")
         except NmtError as error:
             loaded[run.name] = error.summary
     return loaded
 
 
 def heat_maps(
-    run: ReportedRun, translator: nmt.Translator, outputs: Outputs, examples: Sequence[Example]
+    run: ReportedRun, translator: Translator, outputs: Outputs, examples: Sequence[Example]
 ) -> tuple[list[HeatMap], str | None]:
     """Draw the first examples that are short enough, as the run's best checkpoint reads them.
 

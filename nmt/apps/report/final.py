@@ -6,7 +6,8 @@ import shlex
 
 from nmt.errors import NmtError
 from nmt.store.folder import RunFolder
-from nmt.store.metrics_log import Logger
+from nmt.store.lifecycle import TrainingFolder
+from nmt.store.metrics_log import Logger, MetricsLog
 
 
 def write_final_report(run: RunFolder, log: Logger) -> None:
@@ -22,3 +23,10 @@ def write_final_report(run: RunFolder, log: Logger) -> None:
         log.text(f"warning: the report was not written: {what}\n  -> to write it, run {command}")
     else:
         log.text(f"report: {run.report_file}")
+
+
+def write_missing_report(run: TrainingFolder, quiet: bool = False) -> None:
+    """Write the report of a finished run that was killed before it had one."""
+    if not run.report_file.exists():
+        with run, MetricsLog(run, console=not quiet) as log:
+            write_final_report(run, log)

@@ -15,7 +15,6 @@ from typing import Any
 import numpy as np
 from markupsafe import Markup
 
-import nmt
 from nmt.apps.evaluate.buckets import FrequencyBucket, LengthBucket
 from nmt.apps.evaluate.report import report as compare_systems
 from nmt.apps.plot.figures import STYLE, metric_label, require_matplotlib
@@ -27,6 +26,7 @@ from nmt.apps.report.outputs import Outputs, Row, TrainingCounts, splits_of, tex
 from nmt.apps.report.recipes import key_rows
 from nmt.apps.report.runs import ReportedRun
 from nmt.data.text import quantity
+from nmt.decoding.translator import Translator
 from nmt.errors import NmtError
 from nmt.runtime.files import AGAIN, replace_surrogates, write_atomic
 from nmt.runtime.progress import counted
@@ -298,7 +298,7 @@ def _output_section(
     number: int,
     runs: Sequence[ReportedRun],
     outputs: Outputs,
-    translators: dict[str, nmt.Translator | str],
+    translators: dict[str, Translator | str],
     counts: TrainingCounts,
 ) -> dict[str, Any]:
     """Collect the part of the page about one set; a note replaces a failed part."""

@@ -9,9 +9,8 @@ from typing import Any
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
-from nmt import Recipe
 from nmt.config.errors import format_value
-from nmt.config.recipe import default_kind, groups
+from nmt.config.recipe import Recipe, default_kind, groups
 from nmt.config.schema import keys_of, meanings
 
 # keys that say what is translated: their defaults are not settings that a run departs from

@@ -30,7 +30,6 @@ from prometheus_client import (
 from starlette.datastructures import UploadFile
 from starlette.exceptions import HTTPException
 
-import nmt
 from nmt.apps.documents.formats import FORMATS
 from nmt.apps.serve import libretranslate
 from nmt.apps.serve.corrections import CorrectionsFile
@@ -62,6 +61,7 @@ from nmt.apps.serve.schema import (
 )
 from nmt.data.glossary import Term
 from nmt.data.text import is_blank, quantity
+from nmt.decoding.translator import Translator
 from nmt.errors import MachineError, UserError
 from nmt.version import __version__
 
@@ -143,7 +143,7 @@ class Service:
 
     def __init__(
         self,
-        translators: dict[str, nmt.Translator],
+        translators: dict[str, Translator],
         limits: Limits = Limits(),  # noqa: B008, frozen
         key: str | None = None,
         glossary: Sequence[Term] = (),

@@ -7,7 +7,6 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from typing import Any
 
-import nmt
 from nmt.apps.documents.model import source_words, target_words
 from nmt.apps.serve.batcher import Batcher
 from nmt.apps.serve.limits import Limits
@@ -15,6 +14,7 @@ from nmt.data.languages import language_name, script_of, script_share
 from nmt.data.text import is_blank
 from nmt.decoding.codec import Translation
 from nmt.decoding.options import SearchOptions
+from nmt.decoding.translator import Translator
 
 LONG = 100  # so a line of 2,000 characters is a batch of its own, and one of 200 is as before
 
@@ -30,7 +30,7 @@ class ServedModel:
     def __init__(
         self,
         name: str,
-        translator: nmt.Translator,
+        translator: Translator,
         limits: Limits,
         observe: Callable[[int], None] = lambda lines: None,
     ) -> None:

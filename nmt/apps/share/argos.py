@@ -18,7 +18,6 @@ import zipfile
 from pathlib import Path
 from string import Template
 
-from nmt.cli.output import check_output_file
 from nmt.config.model import model_config
 from nmt.data.languages import language_name, standard_code
 from nmt.data.segmenters.sentencepiece import MODEL
@@ -27,6 +26,7 @@ from nmt.export.folder import ENGINE_FILES, write_engine
 from nmt.export.spec import check_supported, require_ctranslate2
 from nmt.runtime.files import sync_folder, temporary
 from nmt.store.model import Model
+from nmt.store.output import check_output_file
 
 SUFFIX = ".argosmodel"
 VERSION = "1.0"  # of the package

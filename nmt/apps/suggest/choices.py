@@ -9,7 +9,7 @@ from typing import Any
 
 from nmt.apps.suggest.corpus import CorpusPaths
 from nmt.apps.suggest.facts import CorpusFacts, EncodedSample, script_name
-from nmt.apps.suggest.sizes import CPU, GPU, Size, lengthened, most_passes, size_for, smaller
+from nmt.config.sizes import CPU, GPU, Size, lengthened, most_passes, size_for, smaller
 from nmt.data.batches import make_batches
 from nmt.data.languages import UNSPACED
 from nmt.data.text import quantity

@@ -13,9 +13,8 @@ from pathlib import Path
 
 import numpy as np
 
-from nmt import Recipe
 from nmt.apps.suggest.corpus import CorpusPaths
-from nmt.config.recipe import SegmentConfig, SentencePieceConfig
+from nmt.config.recipe import Recipe, SegmentConfig, SentencePieceConfig
 from nmt.data.bitext import Bitext, Chunk, RecipeFiles, read_pairs
 from nmt.data.checks import AlreadyTokenized, Escapes, NotTokenized
 from nmt.data.encoded import SIDES

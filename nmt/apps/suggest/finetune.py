@@ -14,7 +14,6 @@ from pathlib import Path
 
 import torch
 
-from nmt import Recipe
 from nmt.apps.suggest.choices import (
     VALIDATIONS,
     Budget,
@@ -32,9 +31,9 @@ from nmt.apps.suggest.choices import (
 )
 from nmt.apps.suggest.corpus import CorpusPaths
 from nmt.apps.suggest.facts import CorpusFacts, EncodedSample
-from nmt.apps.suggest.sizes import CPU, size_for
 from nmt.config.entries import TAG_KEYS, Directions
-from nmt.config.recipe import DataConfig
+from nmt.config.recipe import DataConfig, Recipe
+from nmt.config.sizes import CPU, size_for
 from nmt.data.cache import NOISE_KEYS
 from nmt.data.languages import base_language
 from nmt.data.prepare import GivenText

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 import torch
 
-from nmt import Recipe
+from nmt.config.recipe import Recipe
 from nmt.data.batches import UpdateBatches
 from nmt.data.prepare import Prepared
 from nmt.data.workers import Prefetcher

@@ -8,9 +8,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, TypeAlias
 
-from nmt import Recipe
-from nmt.apps.sweep.variants import Budget, Sweep, Variant, variant_recipe
-from nmt.config.load import PATHS, changed_keys, dump_recipe
+from nmt.config.load import changed_keys, dump_recipe
+from nmt.config.merge import PATHS
+from nmt.config.recipe import Recipe
+from nmt.config.variants import Budget, Sweep, Variant, variant_recipe
 from nmt.errors import UserError
 from nmt.store.folder import RunFolder
 from nmt.store.lifecycle import EXTENDS_RUN, refused_changes

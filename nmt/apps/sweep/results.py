@@ -9,8 +9,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from nmt import Recipe
 from nmt.apps.sweep.plan import Outcome, PlannedRun
+from nmt.config.recipe import Recipe
 from nmt.data.bitext import Split, held_out_entries
 from nmt.errors import UserError
 from nmt.runtime.progress import counted

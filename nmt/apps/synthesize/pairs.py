@@ -8,10 +8,8 @@ renamed in an order such that a kill never leaves two sides of different corpora
 
 from __future__ import annotations
 
-import argparse
 import dataclasses
 import json
-import math
 import os
 import sys
 from collections.abc import Callable, Iterator
@@ -19,8 +17,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from nmt.cli.input import Input
-from nmt.cli.output import CHOOSE_ANOTHER, partial_path
 from nmt.data.bitext import write_pairs
 from nmt.data.text import clean_line, quantity, read_lines
 from nmt.errors import RunError, UserError
@@ -32,15 +28,14 @@ from nmt.runtime.files import (
     read_text,
     replace_together,
 )
+from nmt.store.output import CHOOSE_ANOTHER, partial_path
 
 if TYPE_CHECKING:
-    from nmt import Translator
     from nmt.apps.synthesize.filters import Candidate, Thresholds
     from nmt.data.filters import CorpusFilter, Reason
     from nmt.decoding.codec import Translation
+    from nmt.decoding.translator import Translator
 
-# options whose output is not one plain translation of each line
-OTHER_OUTPUTS = ("output", "scores", "confidence", "json", "token_scores", "score_target", "align")
 # start of a reason to drop a pair -> the option that may keep the pair
 REMEDIES = {
     "length ratio over": "add --resume with a larger --max-ratio",
@@ -49,114 +44,9 @@ REMEDIES = {
 }
 
 
-def add_options(p: argparse.ArgumentParser) -> None:
-    """Add the options to the parser of nmt-translate."""
-    pairs = p.add_argument_group("parallel corpus, for back-translation and distillation")
-    pairs.add_argument(
-        "--pairs",
-        metavar="PREFIX",
-        help="write the lines of --input to PREFIX.SRC and their translations to PREFIX.TGT, "
-        "without bad pairs; SRC and TGT are the languages of the run",
-    )
-    pairs.add_argument(
-        "--max-ratio",
-        type=float,
-        metavar="X",
-        help="drop a pair if one side is longer than X times its expected length plus 10 "
-        "characters; default: 2",
-    )
-    pairs.add_argument(
-        "--max-copied",
-        type=float,
-        metavar="X",
-        help="drop a pair if more than this share of the target words are copied from the source; "
-        "1 = keep copies; default: 0.5",
-    )
-
-
-def requested(args: argparse.Namespace) -> SyntheticCorpus | None:
-    """Return the corpus of ``--pairs``, None without it.
-
-    Raises:
-        UserError: an option is not allowed, the input is not a regular file, RUN is not a run
-            folder or exported folder, the prefix has a suffix, or both sides would have the same
-            language.
-    """
-    _check_options(args)
-    if args.pairs is None:
-        return None
-    from nmt.apps.synthesize.filters import Thresholds
-
-    src, tgt = _languages(args)
-    if Path(args.pairs).name in ("", "..") or args.pairs.endswith(os.sep):
-        what = "--pairs takes a prefix of file names, not a folder"
-        fix = f"write, for example, --pairs {Path(args.pairs) / 'bt'}"
-        raise UserError(what, at=args.pairs, fix=fix)
-    if args.pairs.endswith((f".{src}", f".{tgt}")):
-        what = f"--pairs takes a prefix, to which .{src} and .{tgt} are added"
-        fix = f"leave out the suffix: --pairs {args.pairs.rpartition('.')[0]}"
-        raise UserError(what, at=args.pairs, fix=fix)
-    given = {"max_ratio": args.max_ratio, "max_copied": args.max_copied}
-    thresholds = Thresholds(**{name: x for name, x in given.items() if x is not None})
-    return SyntheticCorpus(Path(args.pairs), Path(args.input), (src, tgt), thresholds, args.force)
-
-
-def _check_options(args: argparse.Namespace) -> None:
-    if args.pairs is None:
-        for flag, value in (("--max-ratio", args.max_ratio), ("--max-copied", args.max_copied)):
-            if value is not None:
-                raise UserError(f"{flag} requires --pairs", fix=f"add --pairs, or leave {flag} out")
-        return
-    if args.input is None or (Path(args.input).exists() and not Path(args.input).is_file()):
-        raise UserError(
-            "--pairs requires a regular --input file, which is read several times",
-            fix="add --input FILE; it may be plain text, .gz, .xz or .bz2",
-        )
-    from nmt.apps.synthesize.filters import Thresholds
-
-    given = [name for name in OTHER_OUTPUTS if getattr(args, name) not in (None, False)]
-    if args.n_best not in (None, 1):
-        given.append("n_best")
-    for name in given:
-        flag = f"--{name.replace('_', '-')}"
-        raise UserError(
-            f"{flag} cannot be combined with --pairs, which writes one translation of each line "
-            "as plain text",
-            fix=f"leave out {flag} or --pairs",
-        )
-    if args.max_ratio is not None and not 1 < args.max_ratio < math.inf:
-        fix = f"give a number over 1, or leave the option out for {Thresholds.max_ratio:g}"
-        raise UserError(f"--max-ratio: {args.max_ratio:g} is not a number over 1", fix=fix)
-    if args.max_copied is not None and not 0 <= args.max_copied <= 1:
-        fix = f"give a number from 0 to 1, or leave the option out for {Thresholds.max_copied:g}"
-        raise UserError(f"--max-copied: {args.max_copied:g} is not a number from 0 to 1", fix=fix)
-
-
-def _languages(args: argparse.Namespace) -> tuple[str, str]:
-    from nmt.config.recipe import DecodeConfig
-    from nmt.decoding.options import as_flag, search_options
-    from nmt.store.model import Model
-
-    trained = Model.open(args.run[0]).about.trained
-    # checked here, because they decide the names of files
-    given = {name: getattr(args, name) for name in ("src", "tag", "tgt_tag")}
-    options = search_options(DecodeConfig(), given, spell=as_flag)
-    options = options.with_default_tags(trained.default_tags)
-    src = options.src or trained.src
-    tgt = trained.tag_targets.get(options.target_tag, trained.tgt)
-    if src == tgt:
-        raise UserError(
-            f"the text and its translations are both {src}",
-            at="--src-lang, --tag, --tgt-tag",
-            fix="give the language of the text with --src-lang, and the tag of another target "
-            "language with --tag or --tgt-tag",
-        )
-    return src, tgt
-
-
 @dataclass
 class SyntheticCorpus:
-    """The corpus that one command writes, a ``nmt.cli.output.Corpus``.
+    """The corpus that one command writes.
 
     Attributes:
         text: the text to translate, a regular file.
@@ -184,8 +74,8 @@ class SyntheticCorpus:
         suffixes = (*self.langs, "json")
         return [self.prefix.with_name(f"{self.prefix.name}.{suffix}") for suffix in suffixes]
 
-    def read_input(self) -> Input:
-        """Return the lines of the text, those that are not translated as blank lines.
+    def read_input(self) -> tuple[Iterator[str], int]:
+        """Return the lines of the text and their number; those not to be translated are blank.
 
         The text is read once in advance, to decide which lines are translated.
 
@@ -202,7 +92,7 @@ class SyntheticCorpus:
             fix = f"give a text in {self.langs[0]}, UTF-8, with one sentence per line"
             raise UserError(what, at=str(self.text), fix=fix)
         lines = zip(self._read_text(), self.skipped, strict=False)
-        return Input(("" if reason else line for line, reason in lines), len(self.skipped))
+        return ("" if reason else line for line, reason in lines), len(self.skipped)
 
     def line_format(self, translator: Translator) -> Callable[[int, Translation], str]:
         """Return the function that makes a line of the partial output: number, translation -> line.

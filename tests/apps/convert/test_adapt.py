@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from nmt.apps.convert.command import main as convert
+from nmt.cli.convert import main as convert
 from nmt.cli.train import main
 from nmt.data.segmenters import load_segmenter
 from nmt.data.vocab import UNK, Vocab

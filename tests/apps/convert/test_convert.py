@@ -13,11 +13,11 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
-from nmt.apps.convert.command import main
 from nmt.apps.convert.convert import choose_languages
 from nmt.apps.convert.families import family_of
 from nmt.apps.convert.folder import HubFolder
 from nmt.apps.convert.languages import match_language
+from nmt.cli.convert import main
 from nmt.config.entries import Direction
 from nmt.decoding.translator import Translator
 from nmt.errors import UserError

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from nmt.apps.convert.command import main
+from nmt.cli.convert import main
 from nmt.decoding.translator import Translator
 from nmt.store.model import Model
 from tests.apps.convert import folders, published

@@ -9,7 +9,7 @@ import pytest
 import torch
 import yaml
 
-from nmt.apps.convert.command import main as convert
+from nmt.cli.convert import main as convert
 from nmt.cli.export import main as export
 from nmt.cli.train import main as train
 from nmt.data.vocab import EOS, SPECIALS, UNK, Vocab

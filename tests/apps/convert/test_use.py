@@ -15,7 +15,7 @@ import torch
 import yaml
 
 import nmt
-from nmt.apps.convert.command import main as convert
+from nmt.cli.convert import main as convert
 from nmt.cli.export import main as export
 from nmt.store.model import Model
 from tests.apps.convert import folders

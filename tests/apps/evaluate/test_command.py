@@ -13,8 +13,8 @@ from types import SimpleNamespace
 import pytest
 import torch
 
-from nmt.apps.evaluate.command import main
 from nmt.apps.evaluate.report import COLUMNS
+from nmt.cli.score import main
 from nmt.data.prepare import prepare
 from nmt.decoding.codec import Translation
 from nmt.model.config import ModelConfig
@@ -86,7 +86,7 @@ def test_dev_split_and_language_options(tmp_path, files, capsys):
 
 def test_torch_is_not_loaded():
     """Torch takes seconds to import, and scoring does not need it."""
-    code = "import sys, nmt.apps.evaluate.command; sys.exit('torch' in sys.modules)"
+    code = "import sys, nmt.cli.score; sys.exit('torch' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
 
 

@@ -14,9 +14,9 @@ import pytest
 from sacrebleu.significance import estimate_ci
 
 from nmt.apps.evaluate.buckets import frequency_buckets, length_buckets, training_counts
-from nmt.apps.evaluate.command import main
 from nmt.apps.evaluate.external import ExternalMetric
 from nmt.apps.evaluate.report import join_documents, read_documents
+from nmt.cli.score import main
 from nmt.config.load import dump_recipe, load_recipe
 from nmt.data.prepare import prepare
 from nmt.errors import RunError, UserError

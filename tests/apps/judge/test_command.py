@@ -15,8 +15,8 @@ import pytest
 openpyxl = pytest.importorskip("openpyxl")
 
 from nmt.apps.judge.analysis import COLUMNS  # noqa: E402
-from nmt.apps.judge.command import main  # noqa: E402
 from nmt.apps.judge.key import read_key  # noqa: E402
+from nmt.cli.judge import main  # noqa: E402
 from tests.scoring.runs import write_lines  # noqa: E402
 
 LINES = 30

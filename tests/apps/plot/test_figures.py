@@ -11,9 +11,9 @@ import numpy as np
 import pytest
 
 from nmt.apps.plot import figures
-from nmt.apps.plot.command import main
 from nmt.apps.plot.curves import RunMetrics
 from nmt.cli import train
+from nmt.cli.plot import main
 from nmt.training.observers import OBSERVERS
 from tests.apps.plot.test_curves import RECIPE, run_of
 from tests.toy import toy_corpus, toy_recipe

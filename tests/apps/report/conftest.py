@@ -6,8 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from nmt.apps.report import command as report
-from nmt.cli import train
+from nmt.cli import report, train
 from tests import final_reports
 from tests.toy import lines_of_digits, toy_corpus, toy_recipe, write_pairs
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from nmt.apps.report import command as report
+from nmt.cli import report
 
 webdriver = pytest.importorskip("selenium.webdriver", reason="selenium is not installed")
 CHROMIUM, DRIVER = (

@@ -17,7 +17,7 @@ ROOT = Path(__file__).parents[3]
 SECONDS = 60
 PROGRAM = """
 import sys
-from nmt.apps.serve import command as serve
+from nmt.cli import serve
 code = serve.main()
 print(f"torch: {'torch' in sys.modules}", file=sys.stderr)
 sys.exit(code)

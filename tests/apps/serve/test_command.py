@@ -14,10 +14,10 @@ from pathlib import Path
 import pytest
 
 import tests.apps.serve.conftest  # noqa: F401, skips without the extra
-from nmt.apps.serve import command as serve
-from nmt.apps.serve.command import KEY_VARIABLE, model_names
 from nmt.apps.serve.guard import is_loopback
 from nmt.apps.serve.server import listen
+from nmt.cli import serve
+from nmt.cli.serve import KEY_VARIABLE, model_names
 from nmt.decoding.translator import Translator
 from nmt.errors import UserError
 from tests.apps.serve.conftest import KEY

@@ -11,7 +11,7 @@ import sys
 
 import pytest
 
-from nmt.apps.serve.command import KEY_VARIABLE, parser
+from nmt.cli.serve import KEY_VARIABLE, parser
 from tests.apps.serve.conftest import KEY
 from tests.apps.serve.process import ROOT, SECONDS
 

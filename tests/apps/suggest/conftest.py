@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from nmt.apps.suggest import command
+from nmt.cli import suggest as command
 from tests.toy import toy_corpus
 from tests.training.conftest import recipe, start
 

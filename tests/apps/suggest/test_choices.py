@@ -12,11 +12,11 @@ import yaml
 from nmt.apps.suggest.choices import Budget, Suggestion, advice, suggest
 from nmt.apps.suggest.corpus import CorpusPaths
 from nmt.apps.suggest.facts import CorpusFacts, SideFacts
-from nmt.apps.suggest.sizes import CPU, GPU
 from nmt.apps.suggest.speed import Setting
 from nmt.apps.suggest.text import Expectation, _comment, duration, recipe_text
 from nmt.config.load import load_recipe
 from nmt.config.recipe import Recipe
+from nmt.config.sizes import CPU, GPU
 from nmt.data.report import CorpusReport, SplitReport
 from tests.toy import lines_of_digits, reverse
 

@@ -9,11 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from nmt.apps.suggest import choices, sizes
-from nmt.apps.suggest import command as suggest
+from nmt.apps.suggest import choices
 from nmt.apps.suggest.speed import Setting
 from nmt.apps.suggest.text import Expectation
-from nmt.cli import train
+from nmt.cli import suggest, train
+from nmt.config import sizes
 from nmt.config.load import load_recipe
 from tests.toy import toy_corpus, toy_recipe
 

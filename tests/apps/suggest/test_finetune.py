@@ -9,13 +9,14 @@ from pathlib import Path
 
 import pytest
 
-from nmt.apps.convert.command import main as convert
-from nmt.apps.suggest import command, finetune, speed
+from nmt.apps.suggest import finetune, speed
 from nmt.apps.suggest.corpus import CorpusPaths
 from nmt.apps.suggest.finetune import ParentModel
 from nmt.apps.suggest.speed import Setting
 from nmt.apps.suggest.text import Expectation
+from nmt.cli import suggest as command
 from nmt.cli import train
+from nmt.cli.convert import main as convert
 from nmt.config.load import load_recipe
 from nmt.config.recipe import Recipe
 from nmt.store.model import Origin

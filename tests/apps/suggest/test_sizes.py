@@ -10,7 +10,10 @@ from pathlib import Path
 import pytest
 import torch
 
-from nmt.apps.suggest.sizes import (
+from nmt.config.load import load_recipe
+from nmt.config.model import model_config
+from nmt.config.recipe import ModelConfig
+from nmt.config.sizes import (
     CPU,
     GPU,
     LONG,
@@ -21,9 +24,6 @@ from nmt.apps.suggest.sizes import (
     most_passes,
     size_for,
 )
-from nmt.config.load import load_recipe
-from nmt.config.model import model_config
-from nmt.config.recipe import ModelConfig
 from nmt.model.transformer import Transformer
 from nmt.runtime.memory import parameter_count
 

@@ -18,10 +18,10 @@ from pathlib import Path
 import pytest
 import yaml
 
-from nmt.apps.sweep import command as sweep
 from nmt.apps.sweep import pool
 from nmt.apps.sweep.plan import PlannedRun
 from nmt.apps.sweep.pool import Display
+from nmt.cli import sweep
 from nmt.runtime.signals import PARENT
 from nmt.scoring.metrics import score
 from nmt.store.lock import FolderLock
@@ -219,7 +219,7 @@ def test_a_second_interruption_kills_the_runs(folder, capsys, stop_when, monkeyp
 @pytest.mark.skipif(sys.platform != "linux", reason="a mechanism of Linux")
 def test_runs_of_a_killed_sweep_save_their_state_and_end(folder):
     command = (
-        "import sys\nfrom nmt.apps.sweep import command as sweep\nfrom nmt.apps.sweep import pool\n"
+        "import sys\nfrom nmt.cli import sweep\nfrom nmt.apps.sweep import pool\n"
         f"pool.TRAIN = (sys.executable, {str(FAKE)!r})\nsweep.main({[variants('slow')]!r})\n"
     )
     process = subprocess.Popen([sys.executable, "-c", command], stderr=subprocess.DEVNULL)

@@ -11,8 +11,8 @@ import yaml
 
 from nmt.apps.sweep.plan import budget_overrides, grid
 from nmt.apps.sweep.pool import Display, RunProgress, estimate_left
-from nmt.apps.sweep.variants import Budget, load_sweep
 from nmt.config.load import load_recipe
+from nmt.config.variants import Budget, load_sweep
 from nmt.errors import UserError
 from tests.toy import toy_recipe
 

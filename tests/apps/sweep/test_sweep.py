@@ -21,7 +21,7 @@ ROOT = Path(__file__).parents[3]
 
 def start(folder: Path, *argv: str) -> subprocess.Popen[str]:
     return subprocess.Popen(
-        [sys.executable, "-m", "nmt.apps.sweep.command", *argv],
+        [sys.executable, "-m", "nmt.cli.sweep", *argv],
         cwd=folder,
         env={**os.environ, "PYTHONPATH": str(ROOT)},
         stdout=subprocess.PIPE,

@@ -13,14 +13,14 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from nmt.apps.documents.journal import ELSEWHERE, Journal
 from nmt.data.text import quantity
 from nmt.errors import MachineError, NmtError, UserError
 from nmt.runtime.files import AGAIN, disk_errors, write_atomic
 
 if TYPE_CHECKING:
-    from nmt import Translator
     from nmt.apps.documents.job import Reading, Report
+    from nmt.apps.documents.journal import Journal
+    from nmt.decoding.translator import Translator
 
 REPORT = ".report.tsv"  # after the name of a document
 TEXT_ONLY = (  # options that documents do not have
@@ -32,7 +32,7 @@ NOT_OF_RESULT = {"force", "resume", "debug"}  # options of the same command
 MAX_SHOWN = 10  # places of a document that are printed
 
 
-def add_options(p: argparse.ArgumentParser) -> None:
+def add_documents(p: argparse.ArgumentParser) -> None:
     """Add the options to the parser of nmt-translate."""
     documents = p.add_argument_group("documents")
     documents.add_argument(
@@ -64,7 +64,7 @@ def add_options(p: argparse.ArgumentParser) -> None:
     )
 
 
-def requested(args: argparse.Namespace) -> Documents | None:
+def documents_of(args: argparse.Namespace) -> Documents | None:
     """Return the documents of the command line, None without --to; ``args.run`` loses the files.
 
     Raises:
@@ -144,7 +144,8 @@ class Documents:
         Raises:
             UserError: a translation exists, or is a document itself.
         """
-        from nmt.cli.output import check_output_file
+        from nmt.apps.documents.journal import ELSEWHERE, Journal
+        from nmt.store.output import check_output_file
 
         with disk_errors(self.folder, elsewhere=ELSEWHERE, again=AGAIN):
             self.folder.mkdir(parents=True, exist_ok=True)
@@ -176,6 +177,8 @@ class Documents:
         Raises:
             UserError: a document was not translated; its error is printed before.
         """
+        from nmt.apps.documents.journal import Journal
+
         errors = 0
         with Journal(self.folder, self.command) as journal:
             unfinished = self._unfinished(journal)
@@ -226,6 +229,8 @@ class Documents:
         self._print(path, report)
 
     def _write_report(self, path: Path, report: Report) -> None:
+        from nmt.apps.documents.journal import ELSEWHERE
+
         file = self._report(path)
         if not report.remarks:
             file.unlink(missing_ok=True)  # of an earlier translation, which is replaced

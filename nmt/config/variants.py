@@ -27,9 +27,8 @@ from typing import Annotated, Any, Literal, TypeAlias
 
 from pydantic import Field
 
-from nmt import Recipe
 from nmt.config.errors import did_you_mean, format_value, kind_of, raise_problems
-from nmt.config.load import (
+from nmt.config.merge import (
     absolute_paths,
     apply_overrides,
     check,
@@ -39,7 +38,7 @@ from nmt.config.load import (
     read_file,
     with_run_folder,
 )
-from nmt.config.recipe import groups
+from nmt.config.recipe import Recipe, groups
 from nmt.config.schedules import MAX_UPDATES
 from nmt.config.schema import ConfigBase, in_words, is_none, key, keys_of, list_of
 from nmt.config.yaml import Document, KeyPath, Problem

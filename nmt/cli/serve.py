@@ -10,13 +10,13 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from nmt.apps.serve.limits import Limits
 from nmt.cli.common import add_model_options, enable_gc, run_command
 from nmt.cli.parsers import command_parser, shorten_help
 from nmt.errors import UserError, install_fix
 
 if TYPE_CHECKING:
-    from nmt import Translator
+    from nmt.apps.serve.limits import Limits
+    from nmt.decoding.translator import Translator
 
 KEY_VARIABLE = "NMT_SERVE_API_KEY"
 SHORTEST_KEY = 16  # characters
@@ -32,6 +32,8 @@ docs/howto/serve.md describes the API."""
 
 def parser() -> argparse.ArgumentParser:
     """Return the command line of nmt-serve."""
+    from nmt.apps.serve.limits import Limits
+
     p = command_parser(
         "nmt-serve",
         usage="%(prog)s RUN [RUN ...] [options]",
@@ -161,6 +163,8 @@ def _check_glossary(translators: Sequence[Translator]) -> None:
 
 
 def _limits(args: argparse.Namespace) -> Limits:
+    from nmt.apps.serve.limits import Limits
+
     values = {limit.name: getattr(args, limit.name) for limit in dataclasses.fields(Limits)}
     for limit in dataclasses.fields(Limits):
         value, flag = values[limit.name], limit.metadata["flag"]
@@ -211,9 +215,9 @@ def model_names(runs: Sequence[str]) -> dict[str, str]:
 
 def _load(path: str, args: argparse.Namespace) -> Translator:
     """Return the translator of a folder, ready for the first request."""
-    import nmt
+    from nmt.decoding.translator import Translator
 
-    translator = nmt.Translator.load(path, args.device, args.precision, engine=args.engine)
+    translator = Translator.load(path, args.device, args.precision, engine=args.engine)
     translator.translate(["1"])  # the first search is slow: libraries are loaded and set up
     return translator
 

@@ -165,7 +165,7 @@ def body(args: argparse.Namespace) -> None:
         _calibrate(args)
         return
     if args.sentences:
-        from nmt.cli.output import check_output_file
+        from nmt.store.output import check_output_file
 
         inputs = [*(args.hyp or []), *(args.ref or []), *(args.train or [])]
         inputs += [args.src, args.documents, args.glossary]

@@ -95,10 +95,10 @@ def _make(args: argparse.Namespace) -> None:
     from nmt.apps.evaluate.report import read_documents
     from nmt.apps.judge.key import Key, draw_rows
     from nmt.apps.judge.sheet import LETTERS, write_sheet
-    from nmt.cli.output import check_output_file
     from nmt.data.text import is_blank, quantity, read_lines
     from nmt.runtime.files import AGAIN, TEMPORARY, disk_errors, replace_together, write_synced
     from nmt.scoring.metrics import check_lines
+    from nmt.store.output import check_output_file
 
     source, *names = args.files
     if not 2 <= len(names) <= len(LETTERS):
@@ -143,9 +143,9 @@ def _read(args: argparse.Namespace) -> None:
     from nmt.apps.judge.analysis import analyze, judgement_table, results_tsv, table
     from nmt.apps.judge.key import read_key
     from nmt.apps.judge.sheet import read_sheets
-    from nmt.cli.output import check_output_file
     from nmt.data.text import quantity
     from nmt.runtime.files import AGAIN, write_atomic
+    from nmt.store.output import check_output_file
 
     if args.key is None:
         fix = "add --key SHEET.key.json, which nmt-judge sheet wrote"

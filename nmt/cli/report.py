@@ -45,7 +45,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 def body(args: argparse.Namespace) -> None:
     """Write a report."""
     from nmt.apps.report.runs import read_runs
-    from nmt.cli.output import check_output_file
+    from nmt.store.output import check_output_file
 
     runs = read_runs(args.runs)  # reports a bad folder before slow imports
     name = runs[0].folder.report_file

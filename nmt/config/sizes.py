@@ -15,9 +15,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from nmt import Recipe
     from nmt.config.recipe import ModelConfig
-    from nmt.data.prepare import Prepared
 
 
 @dataclass(frozen=True)
@@ -135,15 +133,3 @@ def advice_on_size(model: ModelConfig, parameters: int, pieces: int) -> str | No
         f"{TOO_LARGE}, a smaller one usually translates better: lower model.dim, model.ffn_dim, "
         "model.enc_layers and model.dec_layers, or see what nmt-train --suggest chooses"
     )
-
-
-def advice_for(recipe: Recipe, prepared: Prepared, parameters: int) -> str | None:
-    """Return ``advice_on_size`` for a translation model without a parent, else None.
-
-    A parent was trained with other text, and the threshold was measured on translation.
-    """
-    if not recipe.translates or recipe.init.parent is not None:
-        return None
-    train = prepared.train
-    pieces = int(train.tgt_len.sum()) // train.draws + len(train)
-    return advice_on_size(recipe.model, parameters, pieces)

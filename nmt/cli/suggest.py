@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import argparse
-import functools
 import shlex
 import sys
-from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
@@ -18,16 +16,16 @@ from nmt.runtime.memory import cached_products, limit_onednn_cache
 if TYPE_CHECKING:
     import torch
 
-    from nmt import Recipe
     from nmt.apps.suggest.choices import Budget, Suggestion
     from nmt.apps.suggest.corpus import CorpusPaths
     from nmt.apps.suggest.facts import CorpusFacts
     from nmt.apps.suggest.text import Expectation
+    from nmt.config.recipe import Recipe
 
 SECONDS = 3.0  # of updates, for each precision and number of threads
 
 
-def add_options(parser: argparse.ArgumentParser) -> None:
+def add_suggest(parser: argparse.ArgumentParser) -> None:
     """Add --suggest and its options to the parser of nmt-train."""
     group = parser.add_argument_group("write a recipe for a corpus")
     group.add_argument(
@@ -62,12 +60,8 @@ def add_options(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def requested(args: argparse.Namespace) -> Callable[[], None] | None:
-    """Return the function that writes a recipe, None if the arguments name one to train.
-
-    Raises:
-        UserError: they name neither a recipe nor a corpus, or options of both.
-    """
+def check_suggest(args: argparse.Namespace) -> None:
+    """Raise UserError unless the arguments name either a recipe or a corpus, with its options."""
     if args.suggest is not None:
         if any((args.recipe, args.variant, args.resume, args.fresh, args.dry_run)):
             raise UserError(
@@ -76,7 +70,7 @@ def requested(args: argparse.Namespace) -> Callable[[], None] | None:
                 fix=f"run nmt-train --suggest {shlex.quote(args.suggest)} -o RECIPE, then "
                 "nmt-train RECIPE",
             )
-        return functools.partial(suggest_recipe, args)
+        return
     for name in ("src_lang", "tgt_lang", "hours", "parent", "output"):
         if getattr(args, name) is not None:
             raise UserError(
@@ -94,7 +88,6 @@ def requested(args: argparse.Namespace) -> Callable[[], None] | None:
             "no recipe is named",
             fix="write nmt-train RECIPE; to get a recipe for a corpus: nmt-train --suggest PREFIX",
         )
-    return None
 
 
 def suggest_recipe(args: argparse.Namespace) -> None:
@@ -106,8 +99,8 @@ def suggest_recipe(args: argparse.Namespace) -> None:
         MachineError: the output file cannot be written.
     """
     from nmt.apps.suggest.corpus import find_corpus
-    from nmt.cli.output import CHOOSE_ANOTHER, check_output_file
     from nmt.runtime.files import AGAIN, write_atomic
+    from nmt.store.output import CHOOSE_ANOTHER, check_output_file
 
     limit_onednn_cache(cached_products("bf16"))  # the largest that it measures
     output = None if args.output is None else Path(args.output)
@@ -143,9 +136,9 @@ Advice: TypeAlias = "tuple[CorpusFacts, Suggestion, Expectation]"
 
 
 def _from_scratch(args: argparse.Namespace, paths: CorpusPaths) -> Advice:
-    import nmt
     from nmt.apps.suggest.choices import suggest
     from nmt.apps.suggest.facts import collect_facts
+    from nmt.config.recipe import Recipe
 
     facts = collect_facts(paths, progress=True)
     from nmt.runtime.device import resolve_device
@@ -156,7 +149,7 @@ def _from_scratch(args: argparse.Namespace, paths: CorpusPaths) -> Advice:
     row = None
     while True:  # a smaller model, as long as few updates fit into the hours
         suggestion = suggest(paths, facts, gpu, row=row)
-        recipe = nmt.Recipe.model_validate(suggestion.values())
+        recipe = Recipe.model_validate(suggestion.values())
         expectation = _measure(recipe, facts, suggestion, device)
         if (budget := _budget(args, expectation)) is None:
             break

@@ -57,8 +57,8 @@ def body(args: argparse.Namespace) -> None:
     """Draw the figure in memory, then write it."""
     from nmt.apps.plot.curves import RunMetrics
     from nmt.apps.plot.figures import draw
-    from nmt.cli.output import check_output_file
     from nmt.runtime.files import AGAIN, write_atomic
+    from nmt.store.output import check_output_file
 
     enable_gc()
     output = Path(args.output)

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from nmt.apps.sweep.plan import PlannedRun
     from nmt.apps.sweep.pool import Pool
     from nmt.apps.sweep.results import SweepResult
-    from nmt.apps.sweep.variants import Sweep
+    from nmt.config.variants import Sweep
 
 FORMATS = ("text", "markdown", "latex", "csv", "json")
 ELSEWHERE = "choose another folder with --output DIR"
@@ -200,7 +200,7 @@ def _sweep(args: argparse.Namespace) -> Sweep:
     """Read the sweep of the file, with the changes of the command line."""
     from dataclasses import replace
 
-    from nmt.apps.sweep.variants import Budget, check_baseline, load_sweep
+    from nmt.config.variants import Budget, check_baseline, load_sweep
 
     sweep = load_sweep(args.file, args.overrides)
     baseline = args.baseline or sweep.baseline

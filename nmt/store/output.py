@@ -15,16 +15,11 @@ import stat
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, BinaryIO, Protocol, TypeAlias
+from typing import BinaryIO, TypeAlias
 
 from nmt.data.text import quantity
 from nmt.errors import MachineError, UserError
 from nmt.runtime.files import AGAIN, RESUME, disk_errors
-
-if TYPE_CHECKING:
-    from nmt.cli.input import Input
-    from nmt.decoding.codec import Translation
-    from nmt.decoding.translator import Translator
 
 LineNumber: TypeAlias = Callable[[bytes], int]  # line of output -> line of input, from 0
 Write: TypeAlias = Callable[[bytes], None]  # writes lines with their ends
@@ -33,31 +28,6 @@ CHOOSE_ANOTHER = "choose another path"
 SUBFOLDERS = ("checkpoints", "dev", "model", "ctranslate2", "tensorboard", "wandb")
 NO_MODEL_FILES = (".html", ".png", ".svg", ".pdf", ".tsv", ".argosmodel")
 STDOUT = Path("/dev/stdout")  # for messages; free space is that of the file behind it
-
-
-class Corpus(Protocol):
-    """An output of several files, made from the text and all of its translations."""
-
-    name: str  # of the partial output
-
-    @property
-    def files(self) -> list[Path]:
-        """All files that are written."""
-
-    def read_input(self) -> Input:
-        """Return the lines to translate; blank ones are not translated."""
-
-    def line_format(self, translator: Translator) -> Callable[[int, Translation], str]:
-        """Return what makes a line of the partial output: number, translation -> line."""
-
-    def is_complete(self) -> bool:
-        """Return whether an earlier command has written these files."""
-
-    def check_unfinished(self, finished: int) -> None:
-        """Raise UserError if a file exists, given the number of finished lines."""
-
-    def write(self, partial: Path, settings: dict[str, Any]) -> None:
-        """Write the files from the complete partial output, and delete it."""
 
 
 # ---------------------------------------------------------------- whether it may be written
