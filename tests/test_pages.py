@@ -253,7 +253,7 @@ PAGES = {
         before="nmt-train english-lm.yaml",
         apart=True,
     ),
-    "docs/export.md": Page(recipes=GL_EN, runs=("runs/gl-en",), not_run={"pip install": NETWORK}),
+    "docs/export.md": Page(recipes=GL_EN, runs=("runs/gl-en",)),
     "docs/howto/which-recipe.md": Page(recipes=GL_EN, not_run={"nmt-train --suggest": SUGGEST}),
 }
 # these have tests of their own, or none of their blocks can run
