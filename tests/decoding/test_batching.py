@@ -15,7 +15,6 @@ from nmt.decoding.batching import (
 )
 
 LENGTHS = st.lists(st.integers(1, 60), min_size=1, max_size=80).map(lambda x: sorted(x)[::-1])
-MANY = [length for length in range(30, 6, -1) for _ in range(40)]
 
 
 @pytest.mark.parametrize(

@@ -201,15 +201,6 @@ def test_every_unknown_phrase_is_produced(translator, prefix, phrases, beam):
             assert spaced(phrase) in output, (output, phrases)
 
 
-def test_pieces_of_sentencepiece_begin_words():
-    text = [("a cat sat on a mat", "cats and mats")] * 20
-    segmenter = SentencePiece.learn(
-        SentencePieceConfig(vocab_size=30), Moses(False), one_corpus(text)
-    )
-    pieces = segmenter.encode("a cat sat", "en")
-    assert "".join(map(segmenter.surface, pieces)) == " a cat sat"
-
-
 def test_the_space_sign_of_sentencepiece_is_an_error(translator):
     """Byte-pair codes keep U+2581 as it is."""
     text = [("a cat sat on a mat", "cats and mats")] * 20

@@ -65,22 +65,6 @@ def test_log_probabilities_of_a_line_in_parts(translator, monkeypatch):
 # ---------------------------------------------------------------- given translations
 
 
-def test_outputs_of_the_search_get_the_scores_of_the_search(translator):
-    """Where segmenting the text gives the same pieces, as for most outputs."""
-    pairs = [
-        (line, of_line[0])
-        for line, of_line in zip(LINES, translator.n_best(LINES, 1), strict=True)
-        if of_line[0].finished
-        and translator.codec.segmenter.encode(of_line[0].text, "en") == of_line[0].pieces
-    ]
-    assert pairs
-    scored = translator.score([line for line, _ in pairs], [h.text for _, h in pairs])
-    for (_, h), s in zip(pairs, scored, strict=True):
-        assert (s.pieces, s.text, s.finished) == (h.pieces, h.text, True)
-        assert s.log_prob == pytest.approx(h.log_prob, abs=1e-4)
-        assert s.score == pytest.approx(h.score, abs=1e-4)
-
-
 def test_a_score_is_the_log_probability_of_all_tokens_and_eos(translator):
     """A type that the target side lacks is UNK. The order of lines does not matter."""
     targets = ["the dog", "I see the old cat, sir.", "señor pan", "it is", "x", "the the the"]

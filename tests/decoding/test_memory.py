@@ -15,7 +15,6 @@ from typing import Any
 import pytest
 
 from nmt.cli import train
-from nmt.decoding import batching
 from nmt.decoding.engine import Hypothesis, SearchInput
 from nmt.decoding.translator import Translator
 from tests.decoding.untrained import untrained
@@ -68,22 +67,6 @@ def test_finished_lines_leave_no_data(translator, call):
         assert held() < before + 50_000  # an empty line would be 49 bytes
     finally:
         tracemalloc.stop()
-
-
-def test_few_long_lines_are_read_ahead(translator, monkeypatch):
-    characters = 100_000
-    monkeypatch.setattr(batching, "MAX_CHUNK_CHARACTERS", characters)
-    read = 0
-
-    def lines() -> Iterator[str]:
-        nonlocal read
-        for _ in range(40):
-            read += 1
-            yield "pan " * (characters // 40)  # ten of them fill a chunk
-
-    for done, _ in enumerate(translator.stream(lines()), 1):
-        assert read - done < 10
-    assert done == 40
 
 
 # ---------------------------------------------------------------- the real command

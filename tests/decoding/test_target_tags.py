@@ -11,12 +11,11 @@ import torch
 
 from nmt.data.vocab import BOS, EOS, PAD, UNK, tag_piece
 from nmt.decoding.codec import MAX_SOURCE_PIECES
-from nmt.decoding.ensemble import Ensemble
 from nmt.decoding.forced import attention_maps
 from nmt.decoding.translator import Translator
 from nmt.errors import UserError
 from tests.decoding.exhaustive import Prefix, slow_beam_search
-from tests.decoding.untrained import LINES, translator_of, untrained
+from tests.decoding.untrained import LINES, untrained
 from tests.export.cases import model_folder
 from tests.model_cases import batch_of, log_probs
 
@@ -114,17 +113,6 @@ def test_no_tag_is_found_even_if_it_is_the_most_likely_type():
     for tgt_tag in (None, ES):
         for one in (best for (best,) in translator.stream(LINES, tgt_tag=tgt_tag)):
             assert not {*vocab.ids(one.pieces)} & {*ids}
-
-
-def test_an_ensemble_of_equal_models_is_the_model(translator):
-    model = Ensemble([translator.transformer, tagged().transformer])
-    both = translator_of(model, translator.codec, translator.info.decode)
-    options: dict[str, Any] = {"tgt_tag": ES, "beam": 3, "align": True, "token_scores": True}
-    for (a,), (b,) in zip(
-        translator.stream(LINES, **options), both.stream(LINES, **options), strict=True
-    ):
-        assert (a.pieces, a.alignment) == (b.pieces, b.alignment)
-        assert a.token_log_probs == pytest.approx(b.token_log_probs, abs=1e-4)
 
 
 def test_the_longest_output_of_an_export_has_positions(tmp_path):

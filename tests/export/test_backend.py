@@ -17,7 +17,7 @@ from nmt.decoding.engine import Hypothesis, ModelInfo, SearchInput, ignore
 from nmt.decoding.options import SearchOptions
 from nmt.decoding.translator import Translator
 from nmt.errors import UserError
-from tests.export.cases import ids, made, their_search
+from tests.export.cases import ids, made
 
 pytest.importorskip("ctranslate2")
 pytestmark = pytest.mark.cpu
@@ -48,41 +48,6 @@ def search(
     return engine.search(inputs, options, stop, ignore)
 
 
-@pytest.mark.parametrize("ngram", [0, 2])
-def test_greedy_search_equals_the_torch_search(translator, engine, ngram):
-    options = {"beam": 1, "max_len_offset": 3, "no_repeat_ngram": ngram}
-    ours = translator.translate_ids(SOURCES, **options)
-    found = search(engine, INPUTS, SearchOptions(**options))
-    assert [translator.codec.vocab.pieces(f.ids) for (f,) in found] == [h.pieces for h in ours]
-    assert [f.finished for (f,) in found] == [h.finished for h in ours]
-    assert {f.finished for (f,) in found} == {True, False}
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(("beam", "offset", "alpha"), [(2, 20, 0.6), (5, 3, 1.5), (8, 20, 0.0)])
-def test_beam_search_equals_the_torch_search_by_count(translator, engine, beam, offset, alpha):
-    options = {"beam": beam, "max_len_offset": offset, "length_alpha": alpha, "allow_unk": True}
-    ours = translator.translate_ids(SOURCES, stop_rule="count", **options)
-    found = search(engine, INPUTS, SearchOptions(**options))
-    assert [translator.codec.vocab.pieces(f.ids) for (f,) in found] == [h.pieces for h in ours]
-
-
-def test_hypotheses_are_ranked_by_the_requested_penalty(translator, engine):
-    alpha = 1.5
-    found = search(engine, INPUTS, SearchOptions(length_alpha=alpha, max_len_offset=3, n_best=4))
-    theirs = their_search(translator, SOURCES, 4, 3, power=0)
-    for ours, expected in zip(found, theirs, strict=True):
-        numbers = [
-            (row, x, float(x / SearchOptions(length_alpha=alpha).penalty(len(row))))
-            for row, x in expected
-        ]
-        numbers.sort(key=lambda entry: -entry[2])
-        assert [f.ids + [EOS] * f.finished for f in ours] == [row for row, *_ in numbers]
-        np.testing.assert_allclose(
-            [(f.log_prob, f.score) for f in ours], [entry[1:] for entry in numbers], atol=1e-3
-        )
-
-
 @pytest.mark.parametrize(("beam", "offset"), [(1, 3), (4, 1), (4, 20)])
 def test_results_do_not_depend_on_batches_or_order(engine, beam, offset):
     """Some hypotheses end before their length limit, some at it."""
@@ -94,15 +59,6 @@ def test_results_do_not_depend_on_batches_or_order(engine, beam, offset):
     apart = search(engine, [INPUTS[i] for i in order], alone)
     assert [together[i][0].ids for i in order] == [of_one[0].ids for of_one in apart]
     assert {f.finished for (f,) in together} == {True, False}
-
-
-def test_options_reach_the_search(translator, engine):
-    (none,) = search(engine, INPUTS[:1], SearchOptions(length_alpha=0, n_best=2))
-    assert len(none) == 2
-    assert [f.score for f in none] == [f.log_prob for f in none]
-    short = search(engine, INPUTS, SearchOptions(max_len_offset=1))
-    lengths = [len(f.ids) + f.finished - len(s) for s, (f,) in zip(SOURCES, short, strict=True)]
-    assert max(lengths) == 2
 
 
 @pytest.mark.parametrize("offset", [4, 1600])
