@@ -210,15 +210,6 @@ def test_output_is_utf_8_in_any_locale():
 # ---------------------------------------------------------------- start
 
 
-def test_an_interruption_while_modules_are_imported_is_one_line(capsys, monkeypatch):
-    def parser() -> argparse.ArgumentParser:
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr(sys, "argv", ["/usr/bin/nmt-x"])
-    assert run_command(lambda args: None, parser, []) == 130
-    assert capsys.readouterr().err == "nmt-x: interrupted\n"
-
-
 @pytest.mark.parametrize("platform", ["win32", "darwin"])
 def test_the_allocator_is_configured_on_linux_only(platform: str, monkeypatch):
     """On other systems, CDLL(None) may be an error."""

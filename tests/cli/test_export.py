@@ -21,7 +21,6 @@ from nmt.data.sentences import UsualLine
 from nmt.data.vocab import Vocab
 from nmt.decoding.engine import ModelInfo
 from nmt.decoding.translator import Translator
-from nmt.runtime import files
 from nmt.store.model import Model
 from tests.decoding.untrained import learned
 from tests.export.cases import made, model_folder, pairs
@@ -73,8 +72,8 @@ def test_files_and_location_of_an_export(run: Path, tmp_path: Path, export: Expo
     assert (about.src, about.tgt, about.decode.max_len_offset) == ("gl", "en", 4)
     manifest = json.loads((folder / "ctranslate2" / "manifest.json").read_text())
     assert manifest["quantization"] == "int8"
-    assert export(run, "--output", tmp_path / "here")[0] == 0
-    assert names(tmp_path / "here") == names(folder)
+    assert export(run, "--output", tmp_path / "new" / "folder")[0] == 0
+    assert names(tmp_path / "new" / "folder") == names(folder)
 
 
 def test_an_existing_export_is_replaced_only_with_force(
@@ -90,12 +89,6 @@ def test_an_existing_export_is_replaced_only_with_force(
     assert export(run, "--output", output, "--quantization", "int8", "--force")[0] == 0
     assert len((output / "ctranslate2" / "model.bin").read_bytes()) < len(before)
     assert names(tmp_path) == {"run", "model"}
-
-
-def test_parents_of_the_output_are_created(run: Path, tmp_path: Path, export: Export) -> None:
-    output = tmp_path / "new" / "folder" / "model"
-    assert export(run, "--output", output)[0] == 0
-    assert (output / "ctranslate2" / "model.bin").is_file()
 
 
 @pytest.mark.parametrize("force", [[], ["--force"]])
@@ -126,40 +119,6 @@ def test_one_message_lists_every_obstacle(tmp_path: Path, export: Export) -> Non
         ("res_scale", "ffn"), ("norm_eps", "0.1"),
     ]  # fmt: skip
     assert not (run / "export").exists()
-
-
-def test_a_failed_export_leaves_no_files(
-    run: Path, export: Export, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def full(*args: Any) -> None:
-        raise OSError(28, "No space left on device", "model.bin")
-
-    before = names(run)
-    monkeypatch.setattr("nmt.export.folder._readme", full)
-    code, error = export(run)
-    assert code == 4
-    assert "the disk (or your quota) is full" in error
-    assert names(run) == before
-
-
-def test_the_old_export_stays_if_the_new_one_cannot_be_renamed(
-    run: Path, export: Export, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    assert export(run)[0] == 0
-    before = (run / "export" / "ctranslate2" / "model.bin").read_bytes()
-    monkeypatch.setattr(files, "_exchange", lambda one, other: False)
-    rename, failed = os.rename, []
-
-    def once(source: Path, target: Path) -> None:
-        if target.name == "export" and not failed:
-            failed.append(target)
-            raise PermissionError(13, "Permission denied", str(target))
-        rename(source, target)
-
-    monkeypatch.setattr(os, "rename", once)
-    assert export(run, "--force")[0] == 4
-    assert (run / "export" / "ctranslate2" / "model.bin").read_bytes() == before
-    assert not list(run.glob(".tmp-*"))
 
 
 def test_a_missing_package_is_an_error_with_its_install_command(

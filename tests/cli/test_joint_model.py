@@ -85,15 +85,6 @@ def test_a_missing_tag_is_noted_with_the_tags(run, source, capsys):
         assert ('choose one with --tag: "<gl>", "<it>"' in err) == noted
 
 
-def test_ctranslate2_knows_tags_and_languages_of_a_run_too(run, source, capsys):
-    pytest.importorskip("ctranslate2")
-    argv = [str(run), "--input", str(source), "--engine", "ctranslate2"]
-    assert main(argv) == 0
-    assert 'choose one with --tag: "<gl>", "<it>"' in capsys.readouterr().err
-    assert main([*argv, "--src-lang", "fr"]) == 2
-    assert "its source languages are gl, it" in capsys.readouterr().err
-
-
 @pytest.mark.slow
 def test_a_missing_tag_is_noted_by_both_programs_of_an_export(run, tmp_path, source, capsys):
     pytest.importorskip("ctranslate2")
@@ -137,16 +128,11 @@ def test_the_words_that_nmt_serve_returns_are_those_of_the_source_language(run):
     served.batcher.close()
 
 
-def test_an_export_knows_the_source_languages(run, tmp_path, source, capsys):
+def test_an_export_knows_the_source_languages(run, tmp_path):
     """In Italian an apostrophe belongs to the word before it."""
     pytest.importorskip("ctranslate2")
     model = tmp_path / "model"
     export(Model.open(run), model)
-    argv = [str(model), "--input", str(source), "--tag", "<it>"]
-    assert main([*argv, "--src-lang", "it"]) == 0
-    assert main([*argv, "--src-lang", "fr"]) == 2
-    assert "its source languages are gl, it" in capsys.readouterr().err
-
     program = runpy.run_path(str(model / "translate.py"))
     alone = program["Translator"](model, device="cpu")
     found, given = SimpleNamespace(hypotheses=[["1"]]), []
@@ -158,14 +144,6 @@ def test_an_export_knows_the_source_languages(run, tmp_path, source, capsys):
     assert given == [["dell&apos;anno"]] * 2 + [["dell&apos;", "anno"]]
     with pytest.raises(ValueError, match="its source languages: gl, it"):
         alone.translate("1", src="fr")
-    ran = subprocess.run(
-        [sys.executable, "-B", model / "translate.py", "--tag", "<it>", "--src-lang", "fr"],
-        check=False,
-        input=b"1 2\n",
-        capture_output=True,
-    )
-    assert ran.returncode == 2
-    assert b"was not trained to translate fr; its source languages: gl, it" in ran.stderr
 
 
 @pytest.mark.parametrize("more", [[], ["--score-target", "TARGET"]])

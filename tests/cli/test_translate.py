@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import contextlib
 import fcntl
 import gzip
 import io
-import itertools
 import os
 import pty
 import signal
@@ -17,9 +15,7 @@ import termios
 import threading
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -29,58 +25,22 @@ from nmt.cli import translate
 from nmt.cli.input import StreamLines, read_input, read_parallel
 from nmt.cli.output import locked_output
 from nmt.cli.translate import CONSTRAINT_FILES, parser
-from nmt.config.recipe import DecodeConfig
-from nmt.data.sentences import UsualLine
 from nmt.decoding.batching import read_chunks
-from nmt.decoding.codec import Translation, UnknownPieces
-from nmt.decoding.engine import ModelInfo
-from nmt.decoding.options import SearchOptions, as_flag, search_options
-from nmt.errors import Terminated, UserError
+from nmt.decoding.options import SearchOptions, as_flag
+from nmt.errors import UserError
+from tests.cli.imitation import Capitals
 from tests.export.cases import exported, made
 
-# The command without torch: its translator returns each line in capitals and hangs at "wait".
+# the command without torch, which takes seconds to import
 PROGRAM = """
-import itertools, sys, time, types
-from nmt.config.recipe import DecodeConfig
-from nmt.decoding.options import search_options
-
-class Hypothesis:
-    log_prob = score = -1.0
-    finished, short = True, False
-
-    def __init__(self, text):
-        self.text = text
-
-class Translator:
-    engine = types.SimpleNamespace(
-        name="capitals", device="cpu", precision="fp32", model_hash=lambda: "capitals"
-    )
-    info = types.SimpleNamespace(always_tagged=False)
-    unknown = types.SimpleNamespace(share=0.0, lines=7, lines_all_unknown=0)
-    codec = types.SimpleNamespace(usual=types.SimpleNamespace(sentences=None))
-
-    def check_options(self, given, constraints):
-        return search_options(DecodeConfig(), given, constraints)
-
-    def engine_for(self, options):
-        return self.engine
-
-    def why_torch(self, options):
-        return ""
-
-    def stream(self, lines, skip, progress, ready, n_best=None, **options):
-        for line in itertools.islice(lines, skip, None):
-            if line == "wait":
-                print("waiting", file=sys.stderr, flush=True)
-                time.sleep(600)
-            progress(1)
-            yield [Hypothesis(line.upper())] * (n_best or 1)
-
+import sys
 from nmt.cli import translate
-translate._load = lambda args: Translator()
-assert "torch" not in sys.modules  # which takes seconds to import
+from tests.cli.imitation import Capitals
+translate._load = lambda args: Capitals()
+assert "torch" not in sys.modules
 sys.exit(translate.main(sys.argv[1:]))
 """
+ROOT = Path(__file__).parents[2]
 
 
 def start(*argv: str | Path, **streams: Any) -> subprocess.Popen[bytes]:
@@ -88,48 +48,8 @@ def start(*argv: str | Path, **streams: Any) -> subprocess.Popen[bytes]:
     return subprocess.Popen(
         [sys.executable, "-c", PROGRAM, "run", *map(str, argv)],
         **{**dict.fromkeys(("stdin", "stdout", "stderr"), subprocess.PIPE), **streams},
-        env={**os.environ, "LC_ALL": "C", "PYTHONUTF8": "0"},
+        env={**os.environ, "LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONPATH": str(ROOT)},
     )
-
-
-# ---------------------------------------------------------------- signals
-
-
-def test_a_signal_that_makes_a_compiler_fail_ends_the_command(monkeypatch, capsys, tmp_path):
-    """Python drops an exception that a signal handler raises in a callback from C."""
-
-    def compile_and_translate(*_args: object) -> None:
-        with contextlib.suppress(Terminated):
-            signal.raise_signal(signal.SIGTERM)
-        raise RuntimeError("no compiled object yet")
-
-    (tmp_path / "in").write_text("a\n")
-    monkeypatch.setattr(translate, "_translate", compile_and_translate)
-    argv = ["run", "--input", str(tmp_path / "in"), "--output", str(tmp_path / "out")]
-    assert translate.main(argv) == 143
-    assert capsys.readouterr().err == "nmt-translate: terminated\n"
-
-
-@pytest.mark.slow
-def test_finished_lines_survive_a_signal(tmp_path: Path) -> None:
-    """tests/faults has standard output and the other signals."""
-    fifo, target = tmp_path / "fifo", tmp_path / "out"
-    os.mkfifo(fifo)
-    process = start("--input", fifo, "--output", target)
-    with fifo.open("wb", buffering=0) as source:  # opens when the command reads
-        source.write("señor\nwait\n".encode())
-        assert process.stderr is not None
-        assert process.stderr.readline() == b"waiting\n"
-        process.terminate()
-        _, err = process.communicate(timeout=60)
-    part = tmp_path / "out.part"
-    assert process.returncode == 143
-    assert err.decode() == (
-        f"note: finished lines are in {part}; the same command with --force starts over\n"
-        "nmt-translate: terminated\n"
-    )
-    assert part.read_bytes() == "SEÑOR\n".encode()
-    assert not target.exists()
 
 
 # ---------------------------------------------------------------- terminals
@@ -289,18 +209,6 @@ def test_a_pipe_gives_the_same_lines_as_a_file(
             assert list(StreamLines(file, "x")) == expected
 
 
-def test_a_named_pipe_may_pause_too(tmp_path: Path) -> None:
-    fifo = tmp_path / "fifo"
-    os.mkfifo(fifo)
-    keep = os.open(fifo, os.O_RDWR)
-    lines, total, ready = read_input(str(fifo))
-    assert (total, ready()) == (None, False)
-    os.write(keep, b"a\n")
-    assert ready()
-    assert next(lines) == "a"
-    os.close(keep)
-
-
 def test_a_chunk_ends_when_the_input_pauses() -> None:
     answers = iter([True, False, True, True, False])
     found = read_chunks(iter("abcde"), 3, len, lambda: next(answers))
@@ -336,7 +244,7 @@ def test_fast_lines_fill_their_chunks() -> None:
 
 def test_every_search_option_is_a_flag_with_an_example() -> None:
     """In docs/search-options.md, as a flag and as a Python argument."""
-    page = (Path(__file__).parents[2] / "docs/search-options.md").read_text(encoding="utf-8")
+    page = (ROOT / "docs/search-options.md").read_text(encoding="utf-8")
     flags = {option for action in parser()._actions for option in action.option_strings}
     for name in (*SearchOptions.model_fields, *CONSTRAINT_FILES):
         flag = as_flag(name)
@@ -361,36 +269,6 @@ def test_a_note_names_the_compute_type_of_a_quantized_export(
 
 
 # ---------------------------------------------------------------- resuming
-
-
-@dataclass
-class Capitals:
-    """A translator that returns each line in capitals and fails at "fail"."""
-
-    engine = SimpleNamespace(
-        name="capitals", device="cpu", precision="fp32", model_hash=lambda: "capitals"
-    )
-    info = ModelInfo(DecodeConfig())
-    unknown = UnknownPieces()
-    codec = SimpleNamespace(usual=UsualLine())
-
-    def check_options(self, given: dict[str, Any], constraints: Any) -> SearchOptions:
-        return search_options(DecodeConfig(), given, constraints)
-
-    def engine_for(self, options: SearchOptions) -> Any:
-        return self.engine
-
-    def why_torch(self, options: SearchOptions) -> str:
-        return ""
-
-    def stream(self, lines: Iterator[str], skip: int = 0, **options: Any) -> Iterator[Any]:
-        for line in itertools.islice(lines, skip, None):
-            if line == "fail":
-                raise KeyboardInterrupt
-            if line.startswith("create "):  # as another program may do
-                Path(line.removeprefix("create ")).write_text("precious")
-            t = Translation([], line.upper(), -1.0, -1.0, True)
-            yield [t] * (options["n_best"] or 1)
 
 
 @pytest.fixture
@@ -510,11 +388,7 @@ def test_two_commands_cannot_write_the_same_output(command: Any, tmp_path: Path)
     target = tmp_path / "out"
     with locked_output(str(target), [], False, False):
         code, err = command("--output", target, "--force", stdin="a\n")
-        assert code == 4
-        assert err == (
-            f"nmt-translate: {target}: another nmt-translate is writing this output\n"
-            "  -> wait until it ends, or choose another path\n"
-        )
+        assert (code, err.startswith(f"nmt-translate: {target}: ")) == (4, True)
     assert not list(tmp_path.iterdir())
     assert command("--output", target, stdin="a\n") == (0, "")
     assert [p.name for p in tmp_path.iterdir()] == ["out"]
@@ -529,14 +403,9 @@ def test_a_file_that_appears_during_the_translation_is_kept(
     source.write_text(text)
     argv = ["--output", target, *([] if from_pipe else ["--input", source])]
     code, err = command(*argv, stdin=text)
-    flag = "--force starts over" if from_pipe else "--resume continues"
     step = f"rename {part} to {target}" if from_pipe else "run the same command with --resume"
-    assert code == 2
-    assert err == (
-        f"note: finished lines are in {part}; the same command with {flag}\n"
-        f"nmt-translate: {target}: another program created this file while nmt-translate was "
-        f"running\n  -> rename or delete it, then {step}\n"
-    )
+    assert (code, f"nmt-translate: {target}: " in err) == (2, True)
+    assert err.endswith(f", then {step}\n")
     assert (target.read_text(), part.read_text()) == ("precious", text.upper())
     if from_pipe:
         assert command(*argv, "--force", stdin=text)[0] == 0

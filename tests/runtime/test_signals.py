@@ -1,5 +1,8 @@
+"""Signals that ask a command to end."""
+
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import threading
@@ -52,6 +55,18 @@ def test_a_signal_is_raised_with_its_exit_code(number, code):
     with pytest.raises(Terminated) as caught, raise_terminated():
         send(number)
     assert caught.value.exit_code == code
+
+
+def test_an_error_of_code_that_dropped_the_exception_is_the_signal():
+    """Python drops an exception that a signal handler raises in a callback from C."""
+
+    def call() -> None:
+        with contextlib.suppress(Terminated):
+            send(signal.SIGTERM)
+        raise RuntimeError("the callback failed")
+
+    with pytest.raises(Terminated), raise_terminated():
+        call()
 
 
 def test_handlers_are_restored_even_after_an_error():

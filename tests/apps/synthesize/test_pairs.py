@@ -20,13 +20,11 @@ import pytest
 
 from nmt.cli import translate
 from nmt.config.load import recipe_from_text
-from nmt.config.recipe import DecodeConfig
 from nmt.data.sentences import UsualLine
-from nmt.decoding.codec import Translation, UnknownPieces
-from nmt.decoding.engine import ModelInfo
-from nmt.decoding.options import SearchOptions, search_options
+from nmt.decoding.codec import Translation
 from nmt.runtime import files
 from nmt.store.model import Description
+from tests.cli.imitation import Imitation
 
 LINES = ["one two", "", "three four five", "cut", "one two", "level", "six"]
 KEPT = (["one two", "three four five", "six"], ["eno owt", "eerht ruof evif", "xis"])
@@ -40,18 +38,12 @@ Command = Callable[..., tuple[int, str]]
 
 
 @dataclass
-class Reversing:
+class Reversing(Imitation):
     """A translator that reverses each word, cuts lines with "cut", and ends at ``stop``."""
 
     tokenized: bool = False
     stop: Callable[[int], None] = lambda line: None
     translated: list[str] = field(default_factory=list)
-
-    engine = types.SimpleNamespace(
-        name="reversing", device="cpu", precision="fp32", model_hash=lambda: "reversing"
-    )
-    info = ModelInfo(DecodeConfig(), "run/checkpoints/u000001")
-    unknown = UnknownPieces()
 
     @property
     def codec(self) -> Any:
@@ -60,15 +52,6 @@ class Reversing:
             decode_tokenized=lambda pieces, lang: " ".join(pieces),
         )
         return types.SimpleNamespace(usual=UsualLine(), segmenter=segmenter)
-
-    def check_options(self, given: dict[str, Any], constraints: Any) -> SearchOptions:
-        return search_options(DecodeConfig(), given, constraints)
-
-    def engine_for(self, options: SearchOptions) -> Any:
-        return self.engine
-
-    def why_torch(self, options: SearchOptions) -> str:
-        return ""
 
     def stream(self, lines: Iterator[str], skip: int = 0, **options: Any) -> Iterator[Any]:
         for number, line in enumerate(itertools.islice(lines, skip, None), skip):
@@ -142,8 +125,7 @@ def test_good_pairs_are_written_and_the_others_counted(command: Command, model: 
     assert report["files"] == {name: files.file_digest(Path(name)) for name in WRITTEN[:2]}
     translation = report["translation"]
     assert translation["run"] == ["run"]
-    assert translation["run"] == ["run"]
-    assert translation["model"] == "reversing"
+    assert translation["model"] == "imitation"
     assert translation["input"] == files.file_digest(Path("mono.en"))
     assert (translation["beam"], translation["sample"]) == (4, False)
 
@@ -467,15 +449,6 @@ def test_a_corpus_without_pairs_fails_and_keeps_the_translations(command: Comman
     assert listed() == ["bt.part"]
     assert command("--resume", "--max-copied", "1")[0] == 0
     assert lines_of("bt.gl") == ["level", "kayak"]
-
-
-def test_the_advice_about_cut_translations_names_the_option_that_can_help(command: Command) -> None:
-    Path("mono.en").write_text("cut\n\n")
-    assert (
-        "bt: no pair is left (target cut at the length limit: 1, source blank: 1)\n  -> read the "
-        "translations in bt.part; then add --force with a larger --max-len-offset, or add --force "
-        "and use a better model\n"
-    ) in command()[1]
 
 
 def test_a_full_disk_keeps_the_translations(command: Command) -> None:
