@@ -74,12 +74,6 @@ def case(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactor
     return made(request.param, tmp_path_factory.mktemp(request.param))
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("side", ["src", "tgt"])
-def test_odd_lines_have_the_ids_of_their_tokenizer(case: Case, side: str) -> None:
-    assert compare_pieces(case, side, folders.odd_lines(1100)) > 1000
-
-
 def compare_pieces(case: Case, side: str, lines: list[str]) -> int:
     """Require the pieces of their tokenizer; return how many lines could be compared."""
     codec = case.ours.codec
@@ -121,34 +115,11 @@ def _display(vocab: Vocab, pieces: list[str], possible: Any = None) -> list[str]
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("dtype", [torch.float32, torch.float16], ids=["fp32", "fp16"])
-@pytest.mark.parametrize("family", LANGUAGES)
-def test_logits_are_theirs(family: str, dtype: torch.dtype, tmp_path: Path) -> None:
-    _compare_logits(made(family, tmp_path, dtype))
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("tags", [(), ("fra", "pt_BR", "cmn_Hans")], ids=["one", "tags"])
-def test_separate_vocabularies_become_one_with_two_sides(tags: Any, tmp_path: Path) -> None:
-    case = made("marian", tmp_path, tags=tags, separate=True)
-    assert case.ours.transformer.config.tie == "tgt_out"
-    vocab = case.ours.codec.vocab
-    assert (vocab.types_of("src") != vocab.types_of("tgt")).any()
-    _compare_logits(case, tags[:1])
-
-
-@pytest.mark.slow
 @pytest.mark.parametrize("family", ["marian", "nllb"])
 def test_an_output_layer_of_its_own_is_kept(family: str, tmp_path: Path) -> None:
     case = made(family, tmp_path, tie_word_embeddings=False)
     assert case.ours.transformer.config.tie == "none"
     _compare_logits(case)
-
-
-def test_a_language_token_before_the_source_is_a_tag(tmp_path: Path) -> None:
-    case = made("marian", tmp_path, tags=("fra", "pt_BR"))
-    assert case.ours.codec.vocab.tags == ["<fra>", "<pt_BR>"]
-    _compare_logits(case, ("fra",))
 
 
 def _compare_logits(case: Case, tags: tuple[str, ...] = ()) -> float:
@@ -206,20 +177,10 @@ def _common(case: Case, vocab: Vocab) -> tuple[list[int], list[int]]:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("beam", "alpha"), [(1, 1.0), (4, 0.0), (4, 1.0), (4, 2.0)])
+@pytest.mark.parametrize(("beam", "alpha"), [(1, 1.0), (4, 0.0), (4, 2.0)])
 def test_translations_are_theirs(beam: int, alpha: float, tmp_path: Path) -> None:
-    lines = folders.lines(3)[:200]
-    case = made("marian", tmp_path)
-    assert compare_translations(case, lines, beam=beam, length_alpha=alpha) > 30
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(("beam", "alpha"), [(1, 1.0), (4, 0.0), (4, 1.0)])
-def test_translations_into_a_language_are_theirs(case: Case, beam: int, alpha: float) -> None:
-    """transformers forces the token of the language, and its length penalty counts it."""
-    if not case.tags[1]:
-        pytest.skip("no language token before targets")
     lines = folders.lines(3)[:60]
+    case = made("marian", tmp_path)
     assert compare_translations(case, lines, beam=beam, length_alpha=alpha) > 10
 
 

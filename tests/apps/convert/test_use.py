@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import json
 import shlex
 import subprocess
@@ -18,7 +17,6 @@ import yaml
 import nmt
 from nmt.apps.convert.command import main as convert
 from nmt.cli.export import main as export
-from nmt.cli.translate import main as translate
 from nmt.store.model import Model
 from tests.apps.convert import folders
 from tests.test_pages import blocks
@@ -70,17 +68,6 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
     options = ["--src-lang", "en", "--tgt-lang", "fr", "--source", "Helsinki-NLP/opus-mt-en-fr"]
     assert convert([str(root / "hub"), "-o", str(root / "run"), *options]) == 0
     return root / "run"
-
-
-@pytest.mark.slow
-def test_commands_translate(
-    run: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(f"{ODD}\n\n".encode())))
-    assert translate([str(run)]) == 0
-    (expected,) = nmt.Translator.load(run).translate([ODD])
-    assert expected
-    assert capsys.readouterr().out == f"{expected}\n\n"
 
 
 @pytest.mark.slow
