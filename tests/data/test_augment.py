@@ -316,18 +316,6 @@ def test_a_pair_that_would_be_too_long_or_unknown_keeps_its_text(tmp_path: Path)
     assert UNK not in corpus.corpus.ids("src")
 
 
-def test_nothing_changes_without_shares(tmp_path: Path):
-    text = TrainingText(progress=False)
-    text.add(CORPUS, numbered(LINES))
-    segmenter = learn_segmenter(
-        SentencePieceConfig(vocab_size=300), False, "none", one_corpus(LINES)
-    )
-    encode_training(EncodeChunk(segmenter, 200), text, 1, tmp_path, None, [])
-    names = {"src.ids", "src.len", "tgt.ids", "tgt.len", "corpus.json"}
-    assert {path.name for path in tmp_path.iterdir()} == names
-    assert EncodedCorpus(tmp_path).draws == 1
-
-
 RECIPE = "src: gl\ntgt: en\ndata: {{train: a, dev: b, augment: {0}}}\n{1}"
 
 

@@ -77,29 +77,6 @@ def test_pair_over_the_limit_is_a_batch_of_its_own():
     assert make_batches(src[:0], src[:0], 20, 1, 0) == []
 
 
-@pytest.mark.slow  # learns 3,000 merges
-def test_padding_of_a_real_corpus_at_4096_tokens(tmp_path: Path):
-    from nmt.config.recipe import Recipe
-    from nmt.data.prepare import prepare
-
-    corpus = Path(__file__).parents[2].parent / "shared/data/ted-gl-en"
-    if not corpus.exists():
-        pytest.skip("needs ted-gl-en")
-    data = {name: str(corpus / name) for name in ("train", "dev")}
-    recipe = Recipe.model_validate(
-        {
-            "src": "gl",
-            "tgt": "en",
-            "out": str(tmp_path / "run"),
-            "data": {**data, "tokenized": True},
-            "segment": {"merges": 3000},
-        }
-    )
-    train = prepare(recipe, progress=False).train
-    batches = make_batches(train.src_len, train.tgt_len, 4096, seed=1, epoch=0)
-    assert padding(batches, train.src_len, train.tgt_len) <= 0.13
-
-
 def test_collate_is_flat_and_ends_with_eos(tmp_path: Path):
     corpus = corpus_of(tmp_path, [([5, 6, 7], [8]), ([9], [10, 11])])
     batch = collate(corpus, np.array([1, 0]))
