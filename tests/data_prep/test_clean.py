@@ -15,9 +15,7 @@ from data_prep import clean, dual
 from data_prep.clean import chosen_rules
 from data_prep.identify import by_fasttext, by_lingua
 from data_prep.rules import RULES
-from nmt.cli.main import main as nmt
 from nmt.errors import UserError
-from tests import words
 from tests.toy import lines_of_digits, reverse
 
 LANGS = ["--src-lang", "gl", "--tgt-lang", "en"]
@@ -372,10 +370,3 @@ def test_the_pairs_that_two_models_find_unlikely_are_dropped(tmp_path, trained, 
     found = entry(out)
     assert found["dropped"]["cross-entropy"]["first"] == "4 18 30 37"
     assert found["pairs"]["kept"] == 36
-
-
-def test_nmt_clean_is_a_command(tmp_path, monkeypatch):
-    raw = write(tmp_path / "raw", GOOD)
-    monkeypatch.setattr(sys, "argv", ["nmt"])
-    assert nmt(["clean", str(raw), "-o", str(tmp_path / "out"), *LANGS, *OFF]) == 0
-    assert "nmt-clean" in words.COMMANDS

@@ -8,7 +8,7 @@ import pooch
 import pytest
 
 from data_prep import remote
-from data_prep.remote import RemoteFile, check_file, check_tree, fetched
+from data_prep.remote import RemoteFile, check_file, fetched
 from nmt.errors import MachineError, UserError
 
 BYTES = b"some archive"
@@ -179,13 +179,6 @@ def test_a_local_tree_that_does_not_match_stays(tmp_path):
     with pytest.raises(UserError, match="not the expected"), fetched(files, tmp_path, TREE):
         pass
     assert (tmp_path / "dev.sw").exists()
-
-
-def test_a_folder_is_identified_by_its_git_tree():
-    files = {"dev.sw": b"moja\n", "dev.en": b"one\n"}
-    check_tree(files, TREE, "toy", "folder")
-    with pytest.raises(UserError, match=r"not the expected files of toy: git tree"):
-        check_tree({**files, "dev.en": b"on"}, TREE, "toy", "folder")
 
 
 @pytest.mark.parametrize(

@@ -1,7 +1,6 @@
 """Tables as spreadsheet programs and corpora write them, read by the importer of tables."""
 
 import csv
-import gzip
 import sys
 
 import openpyxl
@@ -41,15 +40,6 @@ def test_what_a_spreadsheet_exports_is_read(tmp_path, capsys, name):
     assert from_tsv.main([path, "--columns", "2,3", *langs(tmp_path / "out")]) == 0
     assert read_back(tmp_path / "out") == sorted(READ)
     assert f"{name}: cells are separated by " in capsys.readouterr().err
-
-
-def test_a_compressed_export_is_read(tmp_path):
-    path = tmp_path / "excel.csv"
-    export(path, [*GOOD, *ODD])
-    packed = tmp_path / "excel.csv.gz"
-    packed.write_bytes(gzip.compress(path.read_bytes()))
-    assert from_tsv.main([str(packed), *langs(tmp_path / "out")]) == 0
-    assert read_back(tmp_path / "out") == sorted(READ)
 
 
 @pytest.mark.parametrize(
