@@ -42,11 +42,6 @@ def test_attention_weights_are_drawn_with_their_own_deviation(init, std):
     assert_normal(weights["encoder.layers.0.self_attn.qkv.weight"], std)
 
 
-def test_small_init_is_sqrt_two_fifths_of_xavier():
-    """T section 3.1."""
-    assert small_init_std(DIM) / xavier_std(DIM, DIM) == pytest.approx(math.sqrt(2 / 5))
-
-
 @pytest.mark.parametrize("init", ["small", "xavier"])
 def test_feed_forward_weights_are_xavier_either_way(init):
     weights = drawn(init=init)

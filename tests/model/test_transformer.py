@@ -221,13 +221,6 @@ def test_parameters_that_a_key_adds(keys, added):
     assert count(**keys) - count() == added
 
 
-def test_each_norm_has_2d_d_or_one_parameters():
-    """4 encoder sublayers, 6 decoder sublayers, one more norm at the end of each stack."""
-    norms = 2 * 2 + 2 * 3 + 2
-    assert count(norm="layernorm") - count(norm="scalenorm") == norms * (2 * 8 - 1)
-    assert count(norm="rmsnorm") - count(norm="scalenorm") == norms * (8 - 1)
-
-
 def test_postnorm_has_no_norm_at_the_end_of_its_stacks():
     assert count(norm_place="pre") - count(norm_place="post") == 2
 
