@@ -9,7 +9,6 @@ import re
 import shutil
 import subprocess
 import sys
-from collections import Counter
 from dataclasses import replace
 from pathlib import Path
 
@@ -19,7 +18,7 @@ import nmt
 from nmt.apps.report import command as report
 from nmt.apps.report.attention import heat_maps, load_translators
 from nmt.apps.report.outputs import Outputs, text_direction
-from nmt.apps.report.page import _title, relative_paths, render
+from nmt.apps.report.page import relative_paths, render
 from nmt.apps.report.runs import read_runs
 from nmt.cli import train
 from nmt.store.folder import RunFolder
@@ -111,13 +110,6 @@ def test_text_of_the_corpus_is_text(plain):
     assert "CC0, see <b>LICENSE</b>" in plain.section("data").text
 
 
-def test_the_direction_of_a_line_is_that_of_the_set(plain):
-    cells = re.findall(r"<dd([^>]*)>([^<]*)", plain.section("outputs").source)
-    (attributes,) = {attributes for attributes, text in cells if text.replace(".", " .") == HEBREW}
-    assert 'dir="ltr"' in attributes  # most letters of the set are Latin
-    assert 'lang="gl"' in attributes
-
-
 @pytest.mark.parametrize(
     ("lines", "direction"),
     [
@@ -170,13 +162,6 @@ def test_curves_are_drawn_by_update_and_by_time(plain):
     assert "BLEU (0 to 100)" in curves.text
     assert "Target tokens per second" in curves.text
     assert len(curves.all("input", type_="radio")) == 2
-
-
-def test_lengths_and_frequencies_are_those_of_the_scoring_functions(plain):
-    parts = plain.section("parts")
-    assert len(parts.all("figure")) == 2
-    assert "12 lines of test" in parts.text
-    assert "Occurrences in training" in parts.text
 
 
 def test_faults_are_counted(folder, plain):
@@ -407,16 +392,6 @@ def test_a_set_that_a_run_lacks_has_no_section(several_sets, folder, tmp_path):
     assert "12 lines of test.short" in page.section("parts").text
 
 
-def test_the_training_text_of_several_sets_is_read_once(several_sets, folder, monkeypatch):
-    read = []
-    monkeypatch.setattr(
-        "nmt.apps.report.outputs.training_counts",
-        lambda systems: read.append(systems) or Counter("a"),
-    )
-    render(read_runs([folder / "first"]))
-    assert len(read) == 1
-
-
 def test_runs_with_other_references_are_shown_without_a_comparison(folder, tmp_path):
     corpus = tmp_path / "old"
     shutil.copytree(STORED, corpus)
@@ -587,13 +562,6 @@ def test_a_further_reference_counts_in_every_score(folder):
     assert perfect
     by_length = outputs.by_length()[0]
     assert max(bucket.scores[0].value for bucket in by_length) == pytest.approx(100)
-
-
-def test_the_title_keeps_the_region_of_a_language(tmp_path):
-    run = shutil.copytree(STORED / "run", tmp_path / "run")
-    config = (run / "config.yaml").read_text()
-    (run / "config.yaml").write_text(config.replace("src: gl\n", "src: pt-br\n"))
-    assert _title(read_runs([run])) == "pt-br → en: run"
 
 
 def test_a_training_from_python_does_not_load_the_command_line():

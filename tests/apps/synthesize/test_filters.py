@@ -58,10 +58,6 @@ def test_translations_that_are_dropped(pair: Candidate, reason: Reason) -> None:
     assert reason_to_reject(pair, "gl", 0.5) == reason
 
 
-def test_copies_can_be_kept() -> None:
-    assert reason_to_reject(Candidate("a b", "a b"), "gl", 1.0) is None
-
-
 def test_the_first_of_equal_lines_is_translated() -> None:
     lines = ["b", "a", "", "b", "a", "", "b"]
     assert reasons_to_skip(lines, "en") == [
