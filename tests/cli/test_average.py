@@ -56,9 +56,7 @@ def average(run: RunFolder, capsys: pytest.CaptureFixture[str]) -> Average:
     ("members", "name"),
     [((40, 45), "u000045-avg2"), ((40, 10, 20), "u000040-avg3"), ((30,), "u000030")],
 )
-def test_the_model_is_the_mean_of_the_checkpoints(
-    run: RunFolder, average: Average, members: tuple[int, ...], name: str
-) -> None:
+def test_the_model_is_the_mean_of_the_checkpoints(run, average, members, name):
     before = [path.name for path in run.path.rglob("*")]
     output = run.path.with_name("model")
     code, (*listed, saved, command), _ = average(members)
@@ -76,9 +74,7 @@ def test_the_model_is_the_mean_of_the_checkpoints(
     assert [path.name for path in run.path.rglob("*")] == before
 
 
-def test_the_model_of_a_language_model_is_for_a_translation_model(
-    run: RunFolder, average: Average
-) -> None:
+def test_the_model_of_a_language_model_is_for_a_translation_model(run, average):
     data = {"train": "train", "dev": "dev"}
     recipe = Recipe.model_validate({"task": "causal_lm", "src": "en", "data": data})
     run.config_file.write_text(dump_recipe(recipe), encoding="utf-8")
@@ -88,9 +84,7 @@ def test_the_model_of_a_language_model_is_for_a_translation_model(
 
 
 @pytest.mark.parametrize("damage", ["unknown", "damaged", "other text"])
-def test_what_cannot_be_averaged_is_refused_by_name(
-    run: RunFolder, average: Average, damage: str
-) -> None:
+def test_what_cannot_be_averaged_is_refused_by_name(run, average, damage):
     place = run.path
     if damage == "damaged":
         place = run.checkpoints_dir / "u000040" / "model.safetensors"

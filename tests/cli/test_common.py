@@ -185,9 +185,7 @@ raise OSError("odd")
 
 @pytest.mark.slow
 @pytest.mark.parametrize("redirect", ["2>&-", ">&-", "<&-", "<&- >&- 2>&-"])
-def test_messages_never_reach_another_file_when_a_standard_stream_is_closed(
-    redirect: str, tmp_path: Path
-):
+def test_messages_never_reach_another_file_when_a_standard_stream_is_closed(redirect, tmp_path):
     """The system would give its descriptor to the next file that is opened."""
     target = tmp_path / "file"
     done = shell(CLOSED, f"'{target}' {redirect}")

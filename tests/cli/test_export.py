@@ -76,9 +76,7 @@ def test_files_and_location_of_an_export(run: Path, tmp_path: Path, export: Expo
     assert names(tmp_path / "new" / "folder") == names(folder)
 
 
-def test_an_existing_export_is_replaced_only_with_force(
-    run: Path, tmp_path: Path, export: Export
-) -> None:
+def test_an_existing_export_is_replaced_only_with_force(run, tmp_path, export):
     output = tmp_path / "model"
     assert export(run, "--output", output)[0] == 0
     before = (output / "ctranslate2" / "model.bin").read_bytes()
@@ -92,9 +90,7 @@ def test_an_existing_export_is_replaced_only_with_force(
 
 
 @pytest.mark.parametrize("force", [[], ["--force"]])
-def test_folders_that_are_not_exports_are_never_replaced(
-    run: Path, tmp_path: Path, export: Export, force: list[str]
-) -> None:
+def test_folders_that_are_not_exports_are_never_replaced(run, tmp_path, export, force):
     (tmp_path / "thesis").mkdir()
     (tmp_path / "thesis" / "chapter").write_text("1")
     (tmp_path / "file").write_text("1")
@@ -121,9 +117,7 @@ def test_one_message_lists_every_obstacle(tmp_path: Path, export: Export) -> Non
     assert not (run / "export").exists()
 
 
-def test_a_missing_package_is_an_error_with_its_install_command(
-    run: Path, export: Export, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_missing_package_is_an_error_with_its_install_command(run, export, monkeypatch):
     monkeypatch.setitem(sys.modules, "ctranslate2", None)
     code, error = export(run)
     assert code == 2
@@ -154,9 +148,7 @@ def text_of(kind: str) -> tuple[Segmenter, Vocab]:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", SEGMENTERS)
-def test_the_exported_program_translates_like_the_toolkit(
-    kind: str, tmp_path: Path, export: Export
-) -> None:
+def test_the_exported_program_translates_like_the_toolkit(kind, tmp_path, export):
     """It prints the text of our own search and imports no module of this toolkit."""
     translator = made(words=text_of(kind), logit_mask=kind != "whitespace")
     translator.info = ModelInfo(translator.info.decode.model_copy(update={"beam": 1}))
@@ -179,9 +171,7 @@ def test_the_exported_program_translates_like_the_toolkit(
 
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", ["fastbpe", "sentencepiece-tokenized"])
-def test_the_exported_program_splits_lines_like_the_toolkit(
-    kind: str, tmp_path: Path, export: Export
-) -> None:
+def test_the_exported_program_splits_lines_like_the_toolkit(kind, tmp_path, export):
     translator = made(words=text_of(kind))
     translator.info = ModelInfo(translator.info.decode.model_copy(update={"beam": 1}))
     translator.codec.usual = UsualLine(2, abbreviations={"gl": ["gata"]})
@@ -211,9 +201,7 @@ def test_the_exported_program_splits_lines_like_the_toolkit(
 
 
 @pytest.mark.slow
-def test_the_exported_program_has_the_rules_of_codes_of_three_letters(
-    run: Path, tmp_path: Path, export: Export
-) -> None:
+def test_the_exported_program_has_the_rules_of_codes_of_three_letters(run, tmp_path, export):
     languages = {"src": "glg", "tgt": "eng_Latn"}
     edit_model(run, **languages, directions=[languages | {"tag": None, "tgt_tag": None}])
     folder = tmp_path / "model"
@@ -233,9 +221,7 @@ def test_the_exported_program_has_the_rules_of_codes_of_three_letters(
 
 
 @pytest.mark.slow
-def test_the_exported_program_names_a_line_that_it_cannot_translate(
-    run: Path, tmp_path: Path, export: Export
-) -> None:
+def test_the_exported_program_names_a_line_that_it_cannot_translate(run, tmp_path, export):
     folder = tmp_path / "model"
     assert export(run, "--output", folder)[0] == 0
     for bad, problem in (
@@ -257,9 +243,7 @@ def test_the_exported_program_names_a_line_that_it_cannot_translate(
 
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", SEGMENTERS)
-def test_the_readme_names_the_packages_that_the_program_imports(
-    kind: str, tmp_path: Path, export: Export
-) -> None:
+def test_the_readme_names_the_packages_that_the_program_imports(kind, tmp_path, export):
     run = model_folder(made(words=text_of(kind)), tmp_path / "run")
     assert export(run, "--output", tmp_path / "model")[0] == 0
     readme = (tmp_path / "model" / "README.md").read_text(encoding="utf-8")

@@ -45,9 +45,7 @@ def test_nmt_lists_all_commands_and_the_exit_codes(capsys: pytest.CaptureFixture
 
 
 @pytest.mark.parametrize("name", [name for name in ALL if name != "import"])
-def test_the_help_of_a_command_fits_a_screen_and_has_examples(
-    name: str, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_the_help_of_a_command_fits_a_screen_and_has_examples(name, capsys):
     out = helped(name, "--help", capsys=capsys)
     assert out.startswith(f"usage: nmt {name} ")
     assert len(out.splitlines()) <= LINES
@@ -82,9 +80,7 @@ def test_every_importer_has_a_line_and_a_help(capsys: pytest.CaptureFixture[str]
         (["score"], "nmt score: nothing to score\n"),
     ],
 )
-def test_a_wrong_command_has_a_next_step(
-    argv: list[str], message: str, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_wrong_command_has_a_next_step(argv, message, capsys):
     assert main(argv) == 2
     assert capsys.readouterr().err.startswith(message)
 

@@ -71,9 +71,7 @@ TRANSLATE = (
     ("command", "line", "hint"),
     [*((train, *row) for row in TRAIN), *((translate, *row) for row in TRANSLATE)],
 )
-def test_an_unknown_option_has_a_hint(
-    command, line: str, hint: str, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_an_unknown_option_has_a_hint(command, line, hint, capsys):
     """A part of an option is not taken as another one."""
     with pytest.raises(SystemExit) as stop:
         command.main(line.split())

@@ -40,9 +40,7 @@ def command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Command:
     return run
 
 
-def test_lines_of_several_sentences_are_split_by_the_counts_of_the_run(
-    command: Command, tmp_path: Path
-) -> None:
+def test_lines_of_several_sentences_are_split_by_the_counts_of_the_run(command, tmp_path):
     run = model_folder(model(1), tmp_path / "run")
     loaded = Translator.load(run, "cpu")
     assert loaded.codec.usual == UsualLine(1, 1.0)

@@ -81,9 +81,7 @@ def test_help_needs_no_torch(command: str) -> None:
     ],
     ids=lambda value: "_".join(value) if isinstance(value, list) else "",
 )
-def test_wrong_arguments_are_reported_without_torch(
-    tmp_path: Path, argv: list[str], message: str
-) -> None:
+def test_wrong_arguments_are_reported_without_torch(tmp_path, argv, message):
     recipe = tmp_path / "recipe.yaml"
     recipe.write_text("src: gl\ntgt: en\nmodel:\n  dimm: 3\n")
     places = {"RECIPE": recipe, "NONE": tmp_path / "none", "RUN": tmp_path}
@@ -116,12 +114,8 @@ def test_an_exported_folder_is_translated_without_torch(tmp_path: Path) -> None:
     ],
 )
 def test_an_interruption_while_a_command_imports_is_one_line(
-    command: str,
-    argv: list[str],
-    late: str,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-) -> None:
+    command, argv, late, monkeypatch, capsys
+):
     main = program(commands()[command][0]).main
     real = builtins.__import__
 

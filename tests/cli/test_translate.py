@@ -74,9 +74,7 @@ def terminal() -> Iterator[tuple[int, Callable[[], str]]]:
 
 
 @pytest.mark.slow
-def test_the_progress_bar_shows_the_time_left_on_a_terminal_only(
-    tmp_path: Path, terminal: tuple[int, Callable[[], str]]
-) -> None:
+def test_the_progress_bar_shows_the_time_left_on_a_terminal_only(tmp_path, terminal):
     """The number of lines is known for a file, also as standard input, but not for a pipe."""
     child_end, written = terminal
     source = tmp_path / "in"
@@ -102,9 +100,7 @@ def test_the_progress_bar_shows_the_time_left_on_a_terminal_only(
 
 
 @pytest.mark.slow
-def test_there_is_no_progress_bar_where_a_person_types_or_reads(
-    terminal: tuple[int, Callable[[], str]],
-) -> None:
+def test_there_is_no_progress_bar_where_a_person_types_or_reads(terminal):
     child_end, written = terminal
     with start(stdout=child_end, stderr=child_end) as process:
         process.communicate(b"a\n" * 7, timeout=60)
@@ -143,9 +139,7 @@ def test_an_error_in_the_last_line_is_found_before_translating(tmp_path: Path) -
         read_input(str(plain / "below"))
 
 
-def test_standard_input_that_is_a_file_is_checked_and_counted(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_standard_input_that_is_a_file_is_checked_and_counted(tmp_path, monkeypatch):
     """From its current position: a shell may have read its first lines."""
     path = tmp_path / "in"
     path.write_bytes("title\n1\nñ 2\n".encode())
@@ -198,9 +192,7 @@ def test_ready_tells_whether_a_line_can_be_read_without_waiting() -> None:
 
 
 @pytest.mark.parametrize("size", [1, 3, 1 << 16])
-def test_a_pipe_gives_the_same_lines_as_a_file(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, size: int
-) -> None:
+def test_a_pipe_gives_the_same_lines_as_a_file(tmp_path, monkeypatch, size):
     monkeypatch.setattr(cli_input, "CHUNK", size)
     for data in (b"", b"a", b"a\n", b"\n\n", "\ufeffñ\r\n\r\n \t\x00\n\u2028".encode()):
         (tmp_path / "x").write_bytes(data)
@@ -215,9 +207,7 @@ def test_a_chunk_ends_when_the_input_pauses() -> None:
     assert [chunk for chunk, _ in found] == [["a", "b"], ["c", "d", "e"]]
 
 
-def test_a_line_that_is_too_long_is_not_read_to_its_end(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_line_that_is_too_long_is_not_read_to_its_end(tmp_path, monkeypatch):
     monkeypatch.setattr("nmt.cli.input.LONGEST_LINE", 1000)
     (tmp_path / "x").write_bytes(b"a" * 10_000_000)
     with open(tmp_path / "x", "rb") as file:
@@ -253,9 +243,7 @@ def test_every_search_option_is_a_flag_with_an_example() -> None:
         assert f"{name}=" in page or name == "n_best", name
 
 
-def test_a_note_names_the_compute_type_of_a_quantized_export(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_note_names_the_compute_type_of_a_quantized_export(tmp_path, capsys):
     pytest.importorskip("ctranslate2")
     (tmp_path / "in").write_text("a b\n")
     for quantization, note in ((None, ""), ("int8", "note: the weights are stored in int8; ")):
@@ -286,9 +274,7 @@ def command(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str])
 
 
 @pytest.mark.parametrize("n_best", [1, 3])
-def test_an_unfinished_translation_can_be_resumed(
-    command: Any, tmp_path: Path, n_best: int
-) -> None:
+def test_an_unfinished_translation_can_be_resumed(command, tmp_path, n_best):
     """The output equals that of an uninterrupted command, wherever a kill cut the file."""
     source, target, part = tmp_path / "in", tmp_path / "out", tmp_path / "out.part"
     source.write_text("".join(f"line {n}\n" for n in range(9)))
@@ -395,9 +381,7 @@ def test_two_commands_cannot_write_the_same_output(command: Any, tmp_path: Path)
 
 
 @pytest.mark.parametrize("from_pipe", [False, True])
-def test_a_file_that_appears_during_the_translation_is_kept(
-    command: Any, tmp_path: Path, from_pipe: bool
-) -> None:
+def test_a_file_that_appears_during_the_translation_is_kept(command, tmp_path, from_pipe):
     source, target, part = tmp_path / "in", tmp_path / "out", tmp_path / "out.part"
     text = f"a\ncreate {target}\n"
     source.write_text(text)

@@ -365,9 +365,7 @@ def test_user_defined_symbols_of_a_model_are_never_split(tmp_path: Path):
         ("bpe", {"sampling_alpha": 0.2}, "segment.sampling_alpha: requires .* of type unigram"),
     ],
 )
-def test_noise_of_the_wrong_type_of_model_is_an_error(
-    tmp_path: Path, learned_as: str, wanted: dict, message: str
-):
+def test_noise_of_the_wrong_type_of_model_is_an_error(tmp_path, learned_as, wanted, message):
     model = learned(SentencePieceConfig(vocab_size=110, model_type=learned_as)).files()["spm.model"]
     (tmp_path / "a.model").write_bytes(model)
     config = SentencePieceConfig(model=str(tmp_path / "a.model"), **wanted)

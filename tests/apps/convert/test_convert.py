@@ -95,9 +95,7 @@ def refused(capsys: pytest.CaptureFixture[str]) -> Refused:
         ({"tie_word_embeddings": False}, "lacks the tensor lm_head.weight"),
     ],
 )  # fmt: skip
-def test_another_architecture_or_size_is_refused(
-    values: dict[str, Any], named: str, copy: Copy, refused: Refused
-) -> None:
+def test_another_architecture_or_size_is_refused(values, named, copy, refused):
     folder = copy("marian")
     edit(folder / "config.json", **values)
     assert named in refused(folder)
@@ -115,9 +113,7 @@ def test_another_architecture_or_size_is_refused(
         ("nllb", {"legacy_behaviour": True}, "legacy_behaviour"),
     ],
 )
-def test_another_tokenizer_is_refused(
-    family: str, values: dict[str, Any], named: str, copy: Copy, refused: Refused
-) -> None:
+def test_another_tokenizer_is_refused(family, values, named, copy, refused):
     folder = copy(family)
     edit(folder / "tokenizer_config.json", **values)
     assert named in refused(folder, *([] if family == "marian" else EN_SW))
@@ -132,9 +128,7 @@ def test_a_tokenizer_of_its_own_is_refused(copy: Copy, refused: Refused) -> None
 
 @pytest.mark.parametrize("family", folders.FAMILIES)
 @pytest.mark.parametrize("name", [None, "TokenizersBackend", "Fast"])
-def test_a_tokenizer_without_a_class_is_known_by_its_tokens(
-    family: str, name: str | None, copy: Copy
-) -> None:
+def test_a_tokenizer_without_a_class_is_known_by_its_tokens(family, name, copy):
     folder = copy(family)
     tokenizer = json.loads((folder / "tokenizer_config.json").read_text())["tokenizer_class"]
     edit(folder / "config.json", tokenizer_class=None)
@@ -155,9 +149,7 @@ def test_mbart_25_without_a_class_is_refused(copy: Copy, refused: Refused) -> No
 
 @pytest.mark.slow
 @pytest.mark.parametrize("family", ["nllb", "mbart50"])
-def test_tokenizer_json_gives_the_pieces_of_the_model(
-    family: str, copy: Copy, originals: dict[str, Path], tmp_path: Path
-) -> None:
+def test_tokenizer_json_gives_the_pieces_of_the_model(family, copy, originals, tmp_path):
     folder = copy(family)
     (folder / "sentencepiece.bpe.model").unlink()
     runs = tmp_path / "json", tmp_path / "model"
@@ -179,9 +171,7 @@ def test_tokenizer_json_gives_the_pieces_of_the_model(
         {"added_tokens": [{"content": "a"}]},
     ],
 )
-def test_another_tokenizer_json_names_the_file_to_copy(
-    values: dict[str, Any], copy: Copy, refused: Refused
-) -> None:
+def test_another_tokenizer_json_names_the_file_to_copy(values, copy, refused):
     folder = copy("mbart50")
     (folder / "sentencepiece.bpe.model").unlink()
     edit(folder / "tokenizer.json", **values)
@@ -193,9 +183,7 @@ def test_another_tokenizer_json_names_the_file_to_copy(
 
 @pytest.mark.parametrize("file", ["config.json", "generation_config.json"])
 @pytest.mark.parametrize("key", ["eos_token_id", "pad_token_id"])
-def test_ids_that_contradict_the_vocabulary_are_refused(
-    file: str, key: str, copy: Copy, refused: Refused
-) -> None:
+def test_ids_that_contradict_the_vocabulary_are_refused(file, key, copy, refused):
     folder = copy("marian")
     edit(folder / file, **{key: 5})
     error = refused(folder)
@@ -203,9 +191,7 @@ def test_ids_that_contradict_the_vocabulary_are_refused(
     assert "in vocab.json" in error
 
 
-def test_a_vocabulary_by_name_is_one_by_id(
-    copy: Copy, originals: dict[str, Path], tmp_path: Path
-) -> None:
+def test_a_vocabulary_by_name_is_one_by_id(copy, originals, tmp_path):
     folder = copy("marian")
     ids = json.loads((folder / "vocab.json").read_text())
     folders.write_json(folder / "vocab.json", dict(sorted(ids.items())))
@@ -302,9 +288,7 @@ def test_a_pickle_never_runs_a_program(copy: Copy, refused: Refused, tmp_path: P
 @pytest.mark.slow
 @pytest.mark.parametrize("safe", [True, False])
 @pytest.mark.parametrize("parts", [1, 2])
-def test_all_forms_of_weights_give_the_same_model(
-    safe: bool, parts: int, copy: Copy, originals: dict[str, Path]
-) -> None:
+def test_all_forms_of_weights_give_the_same_model(safe, parts, copy, originals):
     folder = copy("marian")
     tensors = load_file(folder / MODEL)
     (folder / MODEL).unlink()
@@ -336,9 +320,7 @@ def test_a_missing_part_of_the_weights_is_named(copy: Copy, refused: Refused) ->
         assert ("lacks absent.safetensors" if ".." not in name else "does not name") in error
 
 
-def test_languages_are_asked_for_and_checked(
-    originals: dict[str, Path], tmp_path: Path, refused: Refused
-) -> None:
+def test_languages_are_asked_for_and_checked(originals, tmp_path, refused):
     nllb, tagged, marian = (tmp_path / name for name in ("nllb", "tagged", "marian"))
     for path in (nllb, tagged, marian):
         path.symlink_to(originals[path.name])
@@ -373,9 +355,7 @@ def test_languages_are_asked_for_and_checked(
         ("en", "* source languages: en\n", "sw", "no language sw"),
     ],
 )
-def test_a_group_has_its_languages(
-    stated: str, readme: str, lang: str, note: str | None, copy: Copy
-) -> None:
+def test_a_group_has_its_languages(stated, readme, lang, note, copy):
     path = copy("marian")
     edit(path / "tokenizer_config.json", source_lang=stated)
     (path / "README.md").write_bytes(readme.encode())
@@ -444,9 +424,7 @@ def test_a_path_is_not_the_source(stated: Any, source: str, copy: Copy) -> None:
         ({"num_beams": 5, "length_penalty": 1.4, "early_stopping": True}, (5, 1.4)),
     ],
 )
-def test_the_search_is_that_of_the_model(
-    values: dict[str, Any], expected: tuple[int, float], copy: Copy
-) -> None:
+def test_the_search_is_that_of_the_model(values, expected, copy):
     folder = copy("marian")
     edit(folder / "generation_config.json", **values)
     assert main([str(folder), "-o", str(folder.parent / "run")]) == 0
@@ -458,9 +436,7 @@ def test_the_search_is_that_of_the_model(
 
 
 @pytest.mark.parametrize("value", [-1.0, "x", 1e9])
-def test_a_length_penalty_that_no_search_has_is_named(
-    value: Any, copy: Copy, refused: Refused
-) -> None:
+def test_a_length_penalty_that_no_search_has_is_named(value, copy, refused):
     folder = copy("marian")
     edit(folder / "generation_config.json", length_penalty=value)
     assert f"generation_config.json: length_penalty: {value!r}" in refused(folder)
@@ -507,9 +483,7 @@ def test_a_language_that_is_unknown_or_one_of_several_is_an_error(wanted: str) -
     assert error.value.at == "--src-lang"
 
 
-def test_an_existing_folder_is_replaced_only_if_it_is_a_model(
-    originals: dict[str, Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_an_existing_folder_is_replaced_only_if_it_is_a_model(originals, tmp_path, capsys):
     output = tmp_path / "run"
     command = [str(originals["marian"]), "-o", str(output)]
     assert main(command) == 0
@@ -521,9 +495,7 @@ def test_an_existing_folder_is_replaced_only_if_it_is_a_model(
     assert (output / "vocab.txt").exists()
 
 
-def test_a_model_has_the_source_the_license_and_the_direction(
-    copy: Copy, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_model_has_the_source_the_license_and_the_direction(copy, tmp_path, capsys):
     folder = copy("nllb")
     (folder / "README.md").write_text("---\nlanguage:\n- ace\nlicense: cc-by-nc-4.0\n---\n# NLLB\n")
     edit(folder / "config.json", _name_or_path="facebook/nllb-200-distilled-600M")
@@ -545,9 +517,7 @@ def test_a_model_has_the_source_the_license_and_the_direction(
 
 
 @pytest.mark.slow
-def test_language_tokens_with_rows_and_in_a_list_are_the_same(
-    copy: Copy, originals: dict[str, Path], tmp_path: Path
-) -> None:
+def test_language_tokens_with_rows_and_in_a_list_are_the_same(copy, originals, tmp_path):
     """The tokens have moved between versions of transformers: each file alone suffices."""
     folder = copy("nllb")
     added = {

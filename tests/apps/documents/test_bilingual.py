@@ -55,9 +55,7 @@ NO, YES = 'translate="no"', 'translate="yes"'
         ("", "", f"<mrk id='1' {NO}>only this</mrk> 12", None),
     ],
 )
-def test_text_that_is_not_to_be_translated_stays(
-    around: str, unit: str, source: str, expected: str | None
-) -> None:
+def test_text_that_is_not_to_be_translated_stays(around, unit, source, expected):
     for xliff in (ONE, TWO):
         result, report = run("a.xlf", xliff.format(around, unit, source, ""))
         assert target(result) == expected

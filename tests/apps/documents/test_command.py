@@ -63,9 +63,7 @@ def test_terms_of_a_glossary_are_in_a_document(run: Path, folder: Path) -> None:
 
 
 @pytest.mark.slow
-def test_each_kind_of_document_with_a_real_model(
-    run: Path, folder: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_each_kind_of_document_with_a_real_model(run, folder, capsys):
     names = sorted(path.name for path in folder.iterdir())
     assert command(run, *names, "--to", "new/folder") == 0
     made = Path("new/folder")
@@ -89,9 +87,7 @@ def test_each_kind_of_document_with_a_real_model(
 
 
 @pytest.mark.slow
-def test_a_bad_file_does_not_stop_the_others(
-    run: Path, folder: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_bad_file_does_not_stop_the_others(run, folder, capsys):
     Path("bad.docx").write_bytes(b"PK\x03\x04")
     Path("bad.po").write_text('msgid "a\n')
     Path("bad.html").write_text("<meta charset=rot13>a")
@@ -127,13 +123,7 @@ def test_a_bad_file_does_not_stop_the_others(
         (["words.txt", "--to", "out", "--encoding", "rot13"], "not one of text"),
     ],
 )
-def test_wrong_arguments_are_named(
-    arguments: list[str],
-    what: str,
-    short_run: Path,
-    folder: Path,
-    capsys: pytest.CaptureFixture[str],
-) -> None:
+def test_wrong_arguments_are_named(arguments, what, short_run, folder, capsys):
     assert command(short_run, *arguments) == 2
     assert what in capsys.readouterr().err
 
@@ -174,9 +164,7 @@ def test_the_same_command_continues_after_a_kill(run: Path, folder: Path, call: 
     assert command(run, *names, "--to", "out") == 2  # it was not interrupted
 
 
-def test_a_killed_command_does_not_replace_what_somebody_has_changed(
-    run: Path, folder: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_killed_command_does_not_replace_what_somebody_has_changed(run, folder, monkeypatch):
     def kill(*args: object) -> None:
         raise KeyboardInterrupt
 

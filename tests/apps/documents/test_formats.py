@@ -334,9 +334,7 @@ def test_other_encodings_stay(tmp_path: object) -> None:
 
 
 @pytest.mark.slow
-def test_the_memory_for_a_translation_memory_does_not_grow_with_it(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_the_memory_for_a_translation_memory_does_not_grow_with_it(monkeypatch):
     monkeypatch.setattr(job_module, "MAX_SEGMENTS", 50)
     monkeypatch.setattr(xml, "_BLOCK", 4096)
     unit = '<tu><tuv xml:lang="en"><seg>word number {}</seg></tuv></tu>\n'

@@ -186,9 +186,7 @@ def test_the_parts_of_a_word_document_are_found_by_their_relationships() -> None
         ("it", 'w:val="fr-FR" w:eastAsia="ja-JP"', 'w:val="fr-FR" w:eastAsia="ja-JP"'),
     ],
 )
-def test_the_language_of_a_word_document_is_that_of_the_translation(
-    tgt: str, old: str, new: str
-) -> None:
+def test_the_language_of_a_word_document_is_that_of_the_translation(tgt, old, new):
     body = f"<w:p><w:r><w:rPr><w:lang {old}/></w:rPr><w:t>text</w:t></w:r></w:p>"
     styles = f'<w:styles xmlns:w="{W}"><w:lang {old}/></w:styles>'
     others = {"word/_rels/document.xml.rels": rels(styles="s.xml"), "word/s.xml": styles}

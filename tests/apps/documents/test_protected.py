@@ -59,9 +59,7 @@ lines = st.lists(words, min_size=1, max_size=8).map(" ".join)
 
 
 @given(lines, lines, lines, lines)
-def test_a_second_translation_never_lacks_more(
-    source: str, first: str, searched: str, part: str
-) -> None:
+def test_a_second_translation_never_lacks_more(source, first, searched, part):
     [best] = attempts(first, searched, part).translate([Line(source)])
     before, after = compare(source, first), compare(source, best.text)
     assert best.text in (first, source) or after.errors < before.errors
@@ -69,9 +67,7 @@ def test_a_second_translation_never_lacks_more(
 
 
 @given(lines, st.integers(0, 1000), st.booleans())
-def test_protected_parts_survive_or_the_line_has_a_problem(
-    line: str, seed: int, required: bool
-) -> None:
+def test_protected_parts_survive_or_the_line_has_a_problem(line, seed, required):
     [result] = Lines(hostile(seed, required)).translate([Line(line)])
     assert bool(compare(line, result.text).problems) <= bool(result.problem)
     assert result.text.strip()
@@ -125,9 +121,7 @@ def test_the_better_translation_stays(source: str, first: str, searched: str, re
         ("{a} and {b}", "e {a}", "", "{b}"),
     ],
 )
-def test_a_worse_translation_never_replaces_the_first(
-    source: str, first: str, searched: str, lost: str
-) -> None:
+def test_a_worse_translation_never_replaces_the_first(source, first, searched, lost):
     [best] = attempts(first, searched, "7").translate([Line(source)])
     assert best.text == first
     assert lost in best.problem
@@ -195,9 +189,7 @@ def nesting(tokens: Sequence[Token]) -> int:
 
 
 @given(marked_text(), st.integers(0, 1000), st.booleans())
-def test_each_mark_is_there_once_and_pairs_are_nested(
-    tokens: list[Token], seed: int, required: bool
-) -> None:
+def test_each_mark_is_there_once_and_pairs_are_nested(tokens, seed, required):
     segment = Segment(tokens, "line 1")
     translate_segments([segment], Lines(hostile(seed, required)), "en")
     marks = [{id(t) for t in side if isinstance(t, Mark)} for side in (tokens, segment.result)]

@@ -75,9 +75,7 @@ def idle(server: Process) -> None:
         assert time.monotonic() < deadline, "the server still works"
 
 
-def test_a_small_request_does_not_wait_for_a_large_one_which_ends_with_its_client(
-    server: Callable[..., Process],
-) -> None:
+def test_a_small_request_does_not_wait_for_a_large_one_which_ends_with_its_client(server):
     process = server("--timeout", "60")
     large = send_large(process)
     assert max(seconds_of_small(process) for _ in range(3)) < SOON
@@ -115,9 +113,7 @@ def test_a_client_that_has_closed_its_side_gets_its_answer(start: Callable[..., 
         assert len(json.loads(values)["lines"]) == len(LINES)
 
 
-def test_sigterm_does_not_wait_for_a_client_that_does_not_read(
-    start: Callable[..., Process], run: Path, opened: ExitStack
-) -> None:
+def test_sigterm_does_not_wait_for_a_client_that_does_not_read(start, run, opened):
     process = start(run, "--grace", "1")
     (one,) = connect(process, b"", 1, opened)
     request = b"GET /openapi.json HTTP/1.1\r\nHost: localhost\r\n\r\n"
@@ -156,9 +152,7 @@ def is_closed(one: socket.socket) -> bool:
         return True
 
 
-def test_connections_without_a_request_do_not_block_others(
-    start: Callable[..., Process], opened: ExitStack
-) -> None:
+def test_connections_without_a_request_do_not_block_others(start, opened):
     """More than the server may open files; the limit of a shell is often 1,024."""
     process = start(files=256)
     before = process.cpu_seconds()
@@ -180,9 +174,7 @@ def test_connections_without_a_request_do_not_block_others(
     assert len(log) == 3  # the others are about the end
 
 
-def test_memory_is_bounded_over_thousands_of_requests(
-    start: Callable[..., Process], tmp_path: Path
-) -> None:
+def test_memory_is_bounded_over_thousands_of_requests(start, tmp_path):
     """Batches have many sizes, and each size compiles products.
 
     The model has the dimensions of the quickstart's. The second thousand requests add 9 to 27 MB,

@@ -14,7 +14,6 @@ import pytest
 
 import tests.apps.serve.conftest  # noqa: F401, skips without the extra
 from nmt.apps.serve import app, guard
-from nmt.apps.serve.app import Service
 from nmt.config.schema import meanings
 from nmt.data.sentences import UsualLine
 from nmt.decoding.options import SearchOptions
@@ -106,9 +105,7 @@ def test_scores_alignment_and_words(client: Any) -> None:
     assert all(0 < word["probability"] <= 1 for word in found["words"])
 
 
-def test_a_line_of_several_sentences_is_split_unless_the_request_says_otherwise(
-    service: Service, client: Any
-) -> None:
+def test_a_line_of_several_sentences_is_split_unless_the_request_says_otherwise(service, client):
     translator = service.models["one"].translator
     translator.codec.usual = UsualLine(1, length_ratio=1.5)
     line = "O can bebe auga.  A gata vella."
@@ -128,9 +125,7 @@ def test_a_line_of_several_sentences_is_split_unless_the_request_says_otherwise(
     assert problem(wrong) == (422, "bad_request")
 
 
-def test_concurrent_requests_share_batches_and_each_gets_its_answer(
-    service: Service, client: Any
-) -> None:
+def test_concurrent_requests_share_batches_and_each_gets_its_answer(service, client):
     translator = service.models["one"].translator
     sizes, stream = [], translator.stream
 
@@ -208,9 +203,7 @@ def test_a_body_that_is_not_an_object_or_too_large_is_refused(client, content, e
     assert problem(client.post("/translate", content=given, headers=JSON)) == expected
 
 
-def test_a_search_ends_when_its_request_times_out(
-    make: Make, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_search_ends_when_its_request_times_out(make, monkeypatch):
     """It would take a minute; the next request is answered at once."""
     service, client = make(limits=dataclasses.replace(LIMITS, seconds=0.3))
     advance = DecodeState.advance
@@ -234,9 +227,7 @@ def test_a_search_ends_when_its_request_times_out(
     assert not service.models["one"].batcher._thread.is_alive()
 
 
-def test_a_full_queue_and_a_stopping_server_refuse(
-    service: Service, client: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_full_queue_and_a_stopping_server_refuse(service, client, monkeypatch):
     translator, busy, free = service.models["one"].translator, Event(), Event()
     stream = translator.stream
 
@@ -269,12 +260,7 @@ def test_a_full_queue_and_a_stopping_server_refuse(
     assert service.guard.active == 0
 
 
-def test_a_failure_is_reported_without_details(
-    service: Service,
-    client: Any,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-) -> None:
+def test_a_failure_is_reported_without_details(service, client, monkeypatch, capsys):
     def fail(lines: list[str], **options: Any) -> Any:
         raise RuntimeError("a secret path")
 

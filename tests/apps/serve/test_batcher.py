@@ -118,9 +118,7 @@ def test_a_batch_that_nobody_waits_for_ends_at_once(model: Model) -> None:
     assert after.result(SECONDS) == ["SHORT"]  # the model is not free, so the first batch ended
 
 
-def test_short_lines_interrupt_a_long_batch_for_at_most_half_of_the_time(
-    model: Model, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_short_lines_interrupt_a_long_batch_for_at_most_half_of_the_time(model, monkeypatch):
     monkeypatch.setattr(batcher_module, "UNINTERRUPTED", 0.05)
     model.first.cancel()
     huge = model.submit(["huge"], cost=10 * BATCH_COST)

@@ -21,7 +21,7 @@ from nmt.apps.serve.server import listen
 from nmt.decoding.translator import Translator
 from nmt.errors import UserError
 from tests.apps.serve.conftest import KEY
-from tests.apps.serve.process import SECONDS, Process
+from tests.apps.serve.process import SECONDS
 from tests.decoding.untrained import untrained
 from tests.export.cases import exported, model_folder
 
@@ -56,9 +56,7 @@ def test_loopback_needs_no_key(host: str) -> None:
 
 
 @pytest.mark.parametrize("key", ["", "short", "a key with spaces in it", ARABIC * 4])
-def test_weak_keys_are_refused(
-    refused: Callable[..., str], key: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_weak_keys_are_refused(refused, key, tmp_path, monkeypatch):
     message = "an API key has at least 16 ASCII characters and no space"
     (tmp_path / "key").write_text(key, encoding="utf-8")
     assert message in refused("--api-key-file", str(tmp_path / "key"))
@@ -68,9 +66,7 @@ def test_weak_keys_are_refused(
     assert not key or key not in error
 
 
-def test_a_key_file_that_is_missing_a_port_in_use_and_a_limit_of_0(
-    refused: Callable[..., str],
-) -> None:
+def test_a_key_file_that_is_missing_a_port_in_use_and_a_limit_of_0(refused):
     assert "the API key cannot be read" in refused("--api-key-file", "/nonexistent")
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = str(taken.getsockname()[1])
@@ -86,9 +82,7 @@ def test_a_port_that_does_not_exist_is_refused(port: int) -> None:
         listen("127.0.0.1", port)
 
 
-def test_missing_packages_are_named(
-    refused: Callable[..., str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_missing_packages_are_named(refused, monkeypatch):
     for name in [name for name in sys.modules if name.startswith("nmt.apps.serve.app")]:
         monkeypatch.delitem(sys.modules, name)
     monkeypatch.setitem(sys.modules, "fastapi", None)
@@ -103,9 +97,7 @@ def test_names_of_models_are_different(run: Path, tmp_path: Path) -> None:
     assert list(model_names(folders)) == ["run", "trained/model", "run-2"]
 
 
-def test_a_glossary_is_for_one_pair_of_languages(
-    refused: Callable[..., str], tmp_path: Path
-) -> None:
+def test_a_glossary_is_for_one_pair_of_languages(refused, tmp_path):
     terms, other = tmp_path / "terms.tsv", untrained()
     terms.write_text("pan\tloaf\tnote\tmore\n", encoding="utf-8")
     assert f"{terms}:1: 4 columns" in refused("--glossary", str(terms))
@@ -121,9 +113,7 @@ def test_a_glossary_is_for_one_pair_of_languages(
 
 
 @pytest.mark.slow
-def test_a_server_requires_the_terms_of_its_glossary(
-    run: Path, start: Callable[..., Process], tmp_path: Path
-) -> None:
+def test_a_server_requires_the_terms_of_its_glossary(run, start, tmp_path):
     terms = tmp_path / "terms.tsv"
     terms.write_text("pan\tloaf\n", encoding="utf-8")
     server = start(run, "--glossary", terms)
@@ -134,9 +124,7 @@ def test_a_server_requires_the_terms_of_its_glossary(
 
 
 @pytest.mark.slow
-def test_sigterm_ends_the_server_after_the_answers_to_all_accepted_requests(
-    start: Callable[..., Process],
-) -> None:
+def test_sigterm_ends_the_server_after_the_answers_to_all_accepted_requests(start):
     server = start()
     lines = ["o can come pan branco na cidade"] * 60
     sent = [server.send(lines, beam=16, n_best=1 + n) for n in range(4)]  # nothing shares a batch
@@ -163,9 +151,7 @@ def test_sigterm_ends_the_server_after_the_answers_to_all_accepted_requests(
 
 
 @pytest.mark.slow
-def test_an_exported_folder_is_served_without_torch_until_ctrl_c(
-    start: Callable[..., Process], tmp_path: Path
-) -> None:
+def test_an_exported_folder_is_served_without_torch_until_ctrl_c(start, tmp_path):
     pytest.importorskip("ctranslate2")
     exported(untrained(), tmp_path / "model")
     server = start(tmp_path / "model", **{KEY_VARIABLE: KEY})

@@ -8,14 +8,12 @@ import re
 import shlex
 import subprocess
 import sys
-from collections.abc import Callable
-from pathlib import Path
 
 import pytest
 
 from nmt.apps.serve.command import KEY_VARIABLE, parser
 from tests.apps.serve.conftest import KEY
-from tests.apps.serve.process import ROOT, SECONDS, Process
+from tests.apps.serve.process import ROOT, SECONDS
 
 
 @pytest.fixture(scope="module")
@@ -30,9 +28,7 @@ def arguments(steps: list[tuple[str, str]], name: str) -> list[str]:
     return [value for step, value in steps if step == name]
 
 
-def test_it_installs_what_the_readme_says_with_the_tested_versions(
-    steps: list[tuple[str, str]],
-) -> None:
+def test_it_installs_what_the_readme_says_with_the_tested_versions(steps):
     (command,) = [shlex.split(run) for run in arguments(steps, "RUN") if run.startswith("pip")]
     readme = (ROOT / "README.md").read_text(encoding="utf-8")
     (pinned,) = {
@@ -47,9 +43,7 @@ def test_it_installs_what_the_readme_says_with_the_tested_versions(
     assert "--extra-index-url https://download.pytorch.org/whl/cpu" in offline
 
 
-def test_what_it_copies_exists_and_is_all_that_an_installation_reads(
-    steps: list[tuple[str, str]],
-) -> None:
+def test_what_it_copies_exists_and_is_all_that_an_installation_reads(steps):
     copied = [word for copy in arguments(steps, "COPY") for word in copy.split()[:-1]]
     assert all((ROOT / name).exists() for name in copied)
     config = (ROOT / "setup.cfg").read_text(encoding="utf-8")
@@ -74,9 +68,7 @@ def test_it_runs_without_the_rights_of_root(steps: list[tuple[str, str]]) -> Non
 
 
 @pytest.mark.slow
-def test_it_starts_a_server_that_is_healthy(
-    steps: list[tuple[str, str]], run: Path, start: Callable[..., Process]
-) -> None:
+def test_it_starts_a_server_that_is_healthy(steps, run, start):
     """The command with a run folder instead of /model, and another port."""
     entry, command = (json.loads(*arguments(steps, name)) for name in ("ENTRYPOINT", "CMD"))
     volumes = json.loads(*arguments(steps, "VOLUME"))

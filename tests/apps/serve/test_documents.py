@@ -11,7 +11,6 @@ import pytest
 
 import tests.apps.serve.conftest  # noqa: F401, skips without the extra
 from nmt.apps.serve import documents
-from nmt.apps.serve.app import Service
 from nmt.decoding.codec import Translation
 from tests.apps.serve.conftest import KEY, LIMITS, LOCAL, Make, problem
 from tests.decoding.untrained import LINES, untrained
@@ -64,9 +63,7 @@ def test_html_is_translated_with_its_tags_in_both_forms(client: Any) -> None:
     assert client.post("/translate", json=text).json() == {"translatedText": [file, ""]}
 
 
-def test_a_place_that_must_be_checked_is_named(
-    client: Any, service: Service, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_place_that_must_be_checked_is_named(client, service, monkeypatch):
     """The model never writes the placeholder."""
     translator = service.models["one"].translator
     wrong = Translation(["x"], "x", -1.0, -1.0, True, short=True)
@@ -116,9 +113,7 @@ def test_other_errors_of_a_request(client):
 
 
 @pytest.mark.slow
-def test_a_document_takes_a_limited_time_and_is_forgotten(
-    make: Make, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_document_takes_a_limited_time_and_is_forgotten(make, monkeypatch):
     service, client = make(limits=dataclasses.replace(LIMITS, file_seconds=1))
     translator = service.models["one"].translator
 

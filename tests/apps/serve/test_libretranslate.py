@@ -152,9 +152,7 @@ def test_a_suggestion_is_stored_with_model_and_time(service: Service, client: An
     [({"s": " "}, 422), ({"q": ""}, 400), ({"s": "a" * 61}, 422), ({"target": "fr"}, 400),
      ({"model": "en-gl"}, 400), ({"s": ["a"]}, 400)],
 )  # fmt: skip
-def test_what_is_not_a_correction_is_refused(
-    service: Service, client: Any, change: dict[str, Any], status: int
-) -> None:
+def test_what_is_not_a_correction_is_refused(service, client, change, status):
     answer = client.post("/suggest", json={"q": "o can", "s": "the dog", **GL_EN, **change})
     assert answer.status_code == status
     assert answer.json()["error"]["fix"]
@@ -222,9 +220,7 @@ def test_a_kill_leaves_all_rows_that_were_answered(tmp_path: Path) -> None:
     ("end", "rows"),
     [("a\tb\tc\tgl\ten\tm\t2026-01-02T03:04:05Z", 2), ("a\tb\tc\tgl\ten\tm\t2026-01", 1), ("", 1)],
 )
-def test_an_incomplete_row_is_removed_and_a_line_end_added(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], end: str, rows: int
-) -> None:
+def test_an_incomplete_row_is_removed_and_a_line_end_added(tmp_path, capsys, end, rows):
     path = tmp_path / "corrections.tsv"
     path.write_text(f"{write_row(COLUMNS)}\n{end}")
     CorrectionsFile(path).append(["o can", "", "the dog", "gl", "en", "m"])

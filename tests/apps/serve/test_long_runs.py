@@ -13,7 +13,7 @@ import sys
 import threading
 import time
 import zipfile
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from urllib.parse import quote
 
@@ -167,9 +167,7 @@ def has_ended(pid: int) -> bool:
         return True
 
 
-def test_others_are_answered_and_the_server_ends_in_the_middle_of_it(
-    start: Callable[..., Process], run: Path
-) -> None:
+def test_others_are_answered_and_the_server_ends_in_the_middle_of_it(start, run):
     process = start(run, "--timeout", str(GIVES_UP), "--file-timeout", str(GIVES_UP))
     small = ("/translate", "application/json", b'{"text": "pan", "max_len_offset": 1}')
     assert send(process, small) == 200

@@ -90,13 +90,8 @@ def test_documents_are_read_one_after_the_other_in_one_process(worker: Worker) -
     ],
 )
 def test_a_bad_document_is_refused_and_the_next_one_is_read(
-    worker: Worker,
-    reading: Callable[[str], None],
-    monkeypatch: pytest.MonkeyPatch,
-    expression: str,
-    seconds: float,
-    expected: tuple[int, str],
-) -> None:
+    worker, reading, monkeypatch, expression, seconds, expected
+):
     started = time.monotonic()
     reading(expression)
     assert refusal(worker, seconds) == expected
@@ -107,16 +102,12 @@ def test_a_bad_document_is_refused_and_the_next_one_is_read(
     assert count(worker) == 7
 
 
-def test_what_a_reader_prints_is_not_an_answer(
-    worker: Worker, reading: Callable[[str], None]
-) -> None:
+def test_what_a_reader_prints_is_not_an_answer(worker, reading):
     reading("print('{}') or 3")
     assert count(worker) == 3
 
 
-def test_a_process_that_had_much_memory_ends(
-    worker: Worker, reading: Callable[[str], None]
-) -> None:
+def test_a_process_that_had_much_memory_ends(worker, reading):
     reading("len(b'x' * 250_000_000)")
     assert count(worker) == 250_000_000
     assert worker._process is None

@@ -150,9 +150,7 @@ def test_bad_lines_are_skipped_not_refused(command: Command) -> None:
     }
 
 
-def test_translations_are_tokenized_if_the_training_text_was(
-    command: Command, model: Reversing
-) -> None:
+def test_translations_are_tokenized_if_the_training_text_was(command, model):
     """With escapes, as the other side of the corpus."""
     Path("mono.en").write_text("eno ;sopa& two\n")
     for tokenized, expected in ((False, "one' owt"), (True, "one &apos; owt")):
@@ -246,9 +244,7 @@ def killed_at(step: int, run: Callable[[], object]) -> bool:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("force", [False, True])
-def test_a_kill_while_the_files_get_their_names(
-    command: Command, force: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_kill_while_the_files_get_their_names(command, force, monkeypatch):
     """Both sides are never those of different corpora, and --resume completes them."""
     monkeypatch.setattr(os, "fsync", lambda file: None)  # the slowest part of the command
 
@@ -331,9 +327,7 @@ def test_a_text_that_disappears_is_noticed(command: Command, model: Reversing) -
 
 
 @pytest.mark.parametrize("name", WRITTEN)
-def test_an_existing_corpus_is_replaced_only_with_force(
-    command: Command, model: Reversing, name: str
-) -> None:
+def test_an_existing_corpus_is_replaced_only_with_force(command, model, name):
     Path(name).write_text("precious\n")
     for argv in ((), ("--resume",)):
         code, err = command(*argv)
@@ -347,9 +341,7 @@ def test_an_existing_corpus_is_replaced_only_with_force(
 
 
 @pytest.mark.parametrize("name", WRITTEN)
-def test_a_file_that_appears_while_translating_is_kept(
-    command: Command, model: Reversing, name: str
-) -> None:
+def test_a_file_that_appears_while_translating_is_kept(command, model, name):
     def create(line: int) -> None:
         Path(name).write_text("precious\n")
 
@@ -422,9 +414,7 @@ def test_a_text_without_sentences(command: Command, text: bytes, message: str) -
     assert listed() == []
 
 
-def test_a_partial_output_of_another_kind_is_not_continued(
-    command: Command, model: Reversing, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_partial_output_of_another_kind_is_not_continued(command, model, capsys):
     def interrupt(line: int) -> None:
         if line == 2:
             raise KeyboardInterrupt
