@@ -3,26 +3,15 @@
 from __future__ import annotations
 
 import io
-import os
 import re
-import subprocess
-import sys
 import time
-from pathlib import Path
-from random import Random
 
 import pytest
 
-from nmt.config.recipe import FastBpeConfig, SentencePieceConfig
-from nmt.data.segmenters import learn_segmenter
 from nmt.runtime import progress
 from nmt.runtime.progress import TerminalBar, counted, progress_bar
 from nmt.scoring import metrics
 from nmt.scoring.metrics import paired_bootstrap, score
-from tests.toy import one_corpus
-
-ROOT = Path(__file__).parents[2]
-LETTERS = ("abcdefghijk ", "lmnopqrstuv ")
 
 
 class Terminal(io.StringIO):
@@ -104,62 +93,3 @@ def test_a_delayed_bar_appears_when_the_step_takes_longer(monkeypatch):
             bar.update()
     assert re.search(r"computing: +\d+%\|.*\| 00:00<00:0\d\r", stream.getvalue())
     assert stream.getvalue().split("\r")[-1].strip() == ""  # the bar is removed
-
-
-def test_learning_a_segmentation_is_shown_on_request(monkeypatch):
-    stream = terminal(monkeypatch)
-    pairs = one_corpus([("o gato negro come peixe", "the black cat eats fish")] * 9)
-    kinds = {
-        "learning a SentencePiece model of type bpe  00:00": SentencePieceConfig(
-            vocab_size=40, model_type="bpe"
-        ),
-        "9/9": FastBpeConfig(merges=9),
-    }
-    for shown, config in kinds.items():
-        learn_segmenter(config, False, "none", pairs)
-        assert stream.getvalue() == ""
-        learn_segmenter(config, False, "none", pairs, progress=True)
-        assert shown in stream.getvalue()
-        stream.seek(0)
-        stream.truncate()
-
-
-def corpus_command(folder: Path, out: str) -> list[str]:
-    """Return a command that reads a table of random words, splits it and writes a corpus."""
-    rng = Random(1)
-    sides = [["".join(rng.choices(letters, k=40)) for _ in range(99)] for letters in LETTERS]
-    table = folder / "pairs.tsv"
-    table.write_text("".join(f"{src}\t{tgt}\n" for src, tgt in zip(*sides, strict=True)))
-    options = ["--src-lang", "en", "--tgt-lang", "gl", "--dev-size", "20", "--test-size", "20"]
-    return [sys.executable, "-m", "data_prep.from_tsv", str(table), *options, "--output", out]
-
-
-@pytest.mark.slow
-def test_a_corpus_command_writes_plain_lines_to_a_pipe_and_bars_to_a_terminal(tmp_path):
-    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
-    piped = subprocess.run(
-        corpus_command(tmp_path, str(tmp_path / "a")),
-        capture_output=True,
-        env=environment,
-        check=True,
-    )
-    assert not re.search(rb"[\x00-\x09\x0b-\x1f]", piped.stderr + piped.stdout)
-    assert b"details:" in piped.stderr
-    pty = pytest.importorskip("pty", reason="needs pseudo-terminals")
-    main, other = pty.openpty()
-    command = corpus_command(tmp_path, str(tmp_path / "b"))
-    with subprocess.Popen(command, stderr=other, env=environment) as process:
-        os.close(other)
-        shown = b""
-        while True:
-            try:
-                part = os.read(main, 4096)
-            except OSError:  # Linux, when the process has closed the terminal
-                break
-            if not part:
-                break
-            shown += part
-    os.close(main)
-    assert process.returncode == 0
-    for action in (b"reading", b"looking for near-duplicates of test", b"writing train"):
-        assert action in shown

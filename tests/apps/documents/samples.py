@@ -1,13 +1,9 @@
-"""A small document of each kind, with the markup and placeholders that people use.
-
-As a program, it writes them into the current folder.
-"""
+"""A small document of each kind, with the markup and placeholders that people use."""
 
 from __future__ import annotations
 
 import io
 import zipfile
-from pathlib import Path
 
 PO = rb"""# A translator <t@x.org>
 msgid ""
@@ -193,8 +189,3 @@ def all_documents() -> dict[str, bytes]:
         except ImportError:
             continue
     return documents
-
-
-if __name__ == "__main__":
-    for name, data in all_documents().items():
-        Path(name).write_bytes(data)

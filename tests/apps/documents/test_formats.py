@@ -216,13 +216,6 @@ def test_a_translation_that_cannot_keep_its_placeholders_is_marked() -> None:
     ]  # fmt: skip
 
 
-def test_xliff_and_tmx_are_well_formed_and_have_the_text_of_the_translation() -> None:
-    odd = from_function(lambda lines: ["<a> & b"] * len(lines))
-    for name in ("app.xlf", "app.xliff", "memory.tmx"):
-        root = ElementTree.fromstring(translated(name, TEXTS[name], odd))
-        assert any("<a> & b" in "".join(element.itertext()) for element in root.iter())
-
-
 @pytest.mark.slow
 def test_word_documents_are_read_by_python_docx() -> None:
     library = pytest.importorskip("docx")
@@ -286,12 +279,10 @@ CATALOG = b'msgid ""\nmsgstr "Content-Type: text/plain; charset=base64\\n"\n'
         ("a.docx", b"PK\x03\x04 no archive", "a.docx", "damaged"),
         ("a.docx", DOCUMENTS.get("letter.docx", b"PK")[:3000], "a.docx", "damaged"),
         ("a.odt", DOCUMENTS.get("letter.docx", b"PK"), "a.odt", "OpenDocument"),
-        ("a.docx", b"", "a.docx", "damaged"),
         ("a.txt", b"", "a.txt", "empty"),
         ("a.md", b"ab\n\xff\xfa", "a.md:2", "UTF-8"),
         ("a.txt", "one\ntwo".encode("utf-16-le"), "a.txt:1", ""),
         ("a.html", b"<meta charset=rot13>a", "a.html", ""),
-        ("a.html", b"<meta charset=unicode_escape>a", "a.html", ""),
         ("a.txt", b"%PDF-1.4", "a.txt", "kind of file"),
         ("a.xyz", b"text", "a.xyz", ".xyz"),
         ("a", b"text", "a", "no ending"),
@@ -306,8 +297,6 @@ CATALOG = b'msgid ""\nmsgstr "Content-Type: text/plain; charset=base64\\n"\n'
         ("a.xlf", b"<xliff><file>\n</xliff>", "a.xlf:2:3", "mismatched tag"),
         ("a.xlf", b"<xliff></xliff>", "a.xlf", "no unit"),
         ("a.tmx", b"<tmx><body><tu>", "a.tmx:1:16", "no element found"),
-        ("a.tmx", b'<!DOCTYPE t [<!ENTITY a "b">]><tmx/>', "a.tmx:1", "entities"),
-        ("a.tmx", b"<tmx>" + b"<tu>" + b"<a>" * 500, "a.tmx:1", "elements in each other"),
         ("a.srt", b"Hello\n", "a.srt", "no line with times"),
     ],
 )

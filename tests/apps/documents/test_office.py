@@ -124,10 +124,7 @@ def test_text_in_each_element_of_a_word_paragraph_is_translated(inline: str) -> 
         ("<w:del><w:r><w:delText>gone</w:delText></w:r></w:del>", "tracked deletion"),
         ("<w:moveFrom><w:r><w:t>gone</w:t></w:r></w:moveFrom>", "tracked deletion"),
         ("<w:oMath><w:t>speed</w:t></w:oMath>", "formula"),
-        (
-            "<w:r><w:ruby><w:rt><w:r><w:t>kana</w:t></w:r></w:rt><w:rubyBase/></w:ruby></w:r>",
-            "ruby",
-        ),
+        ("<w:ruby><w:rt><w:r><w:t>kana</w:t></w:r></w:rt><w:rubyBase/></w:ruby>", "ruby"),
         ("<w:new><w:t>text</w:t></w:new>", "in an element that is not known"),
         ("<w:r><w:drawing><w:docPr descr='a dog'/></w:drawing></w:r>", "description of a picture"),
         ("<w:r><w:pict><w:textpath string='DRAFT'/></w:pict></w:r>", "WordArt"),
@@ -282,11 +279,8 @@ GOOD = docx(f"<w:p>{T.format('text')}</w:p>")
         ("a.odt", odt(f'<text:p>a<text:s text:c="{"9" * 5000}"/></text:p>'), "a.odt:content.xml:1"),
         ("a.odt", zipped({"content.xml": "<html/>"}), "a.odt"),
         ("a.odt", zipped({"styles.xml": "<a/>"}), "a.odt"),
-        (
-            "a.odt",
-            zipped({"META-INF/manifest.xml": "<m><encryption-data/></m>", "content.xml": "\0\1"}),
-            "a.odt",
-        ),
+        ("a.odt", zipped({"META-INF/manifest.xml": "<encryption-data/>", "content.xml": "\0"}),
+         "a.odt"),
     ],
 )  # fmt: skip
 def test_bad_archives_are_errors_of_the_file(name: str, data: bytes, place: str) -> None:

@@ -30,12 +30,6 @@ def test_words_are_found_in_plain_text() -> None:
     ]  # fmt: skip
 
 
-def test_a_word_that_the_text_lacks_has_no_length_and_shifts_no_other() -> None:
-    text = "one two two"
-    words = _place(["one", "ﬁ", "two", "two"], text)
-    assert marked(words, text) == ["one", "", "two", "two"]
-
-
 @pytest.mark.parametrize("word", ["Überraschungseffekte", "한국어문장입니다"])
 def test_words_after_a_long_word_of_another_unicode_form_are_found(word: str) -> None:
     """As in a decomposed source line, which the model reads in NFC."""

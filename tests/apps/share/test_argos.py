@@ -115,12 +115,7 @@ def test_a_file_is_replaced_only_with_force_and_has_the_ending(run, tmp_path, ca
         (FastBpeConfig(merges=50), False, {}, "this model has fastbpe"),
         (SentencePieceConfig(vocab_size=200), True, {}, "sentencepiece of tokenized text"),
         (SentencePieceConfig(vocab_size=200), False, {"tag": "<a>"}, "cannot put a tag"),
-        (
-            SentencePieceConfig(vocab_size=200),
-            False,
-            {"tgt_tag": "<a>"},
-            "cannot put a tag",
-        ),
+        (SentencePieceConfig(vocab_size=200), False, {"tgt_tag": "<a>"}, "cannot put a tag"),
     ],
 )
 def test_what_argos_translate_cannot_prepare_is_refused_with_a_way_out(

@@ -136,18 +136,11 @@ def test_commands_and_library_read_the_folder(trained, hub, monkeypatch, capsys)
     capsys.readouterr()
     assert translate.main([str(hub), "--beam", "1"]) == 0
     assert capsys.readouterr().out.splitlines() == found
-    with pytest.raises(UserError, match="no weights for torch"):
-        Translator.load([hub, trained])
+    for runs, options in ((hub, {"engine": "torch"}), ([hub, trained], {})):
+        with pytest.raises(UserError, match="no weights for torch"):
+            Translator.load(runs, **options)
     with pytest.raises(UserError, match="CTranslate2"):
         Translator.load(hub, precision="bf16")
-
-
-def test_an_export_is_not_searched_by_torch(hub, capsys):
-    assert translate.main([str(hub), "--engine", "torch"]) == 2
-    assert "no weights for torch" in capsys.readouterr().err
-    with pytest.raises(UserError, match="no weights for torch"):
-        Translator.load(hub, engine="torch")
-    assert Translator.load(hub, engine="ctranslate2").engine.name == "ctranslate2"
 
 
 def test_the_folder_is_complete_and_the_advice_on_it_fits_the_option(trained, hub, capsys):
