@@ -68,15 +68,9 @@ def test_case_changes_both_sides_but_no_address_or_placeholder():
         (("tr", "en"), ("ışık İZMİR", "it"), {("IŞIK İZMİR", "IT"), ("ışık izmir", "it")}),
         (("en", "tr"), ("It", "Iğdır için"), {("IT", "IĞDIR İÇİN"), ("it", "ığdır için")}),
         (("ar", "en"), ("مرحبا", "Hello"), {("مرحبا", "Hello")}),  # no capitals to learn from
-        (("ka", "en"), ("გამარჯობა", "Hello"), {("გამარჯობა", "Hello")}),
         (("en", "ar"), ("Hello", "مرحبا"), {("HELLO", "مرحبا"), ("hello", "مرحبا")}),
-        (("en", "fr"), ("don't", "c'est"), {("DON'T", "C'EST"), ("Don't", "C'est")}),
         (("hy", "en"), ("և տևել", "and"), {("ԵՎ ՏԵՎԵԼ", "AND"), ("Եվ Տևել", "And")}),
-        (("hyw", "en"), ("և", "and"), {("ԵՒ", "AND"), ("Եւ", "And")}),
-        (("el", "en"), ("άδεια, μάιος", "x"), {("ΑΔΕΙΑ, ΜΑΪΟΣ", "X"), ("Άδεια, Μάιος", "X")}),
-        (("nl", "en"), ("ijs", "ice"), {("IJS", "ICE"), ("IJs", "Ice")}),
         (("ga", "en"), ("an tAthair", "x"), {("AN tATHAIR", "X"), ("An tAthair", "X")}),
-        (("kk_Latn", "en"), ("iri", "x"), {("İRİ", "X"), ("İri", "X")}),
     ],
 )
 def test_case_follows_the_language_and_the_script(langs, pair, expected):

@@ -5,7 +5,7 @@ import json
 
 import pytest
 
-from data_prep import iwslt15_en_vi, multi30k, multi30k_tokenized, wmt14_en_de
+from data_prep import iwslt15_en_vi, wmt14_en_de
 from data_prep.remote import RemoteFile
 from data_prep.write import Request
 from nmt.errors import UserError
@@ -85,16 +85,3 @@ def test_tokenized_bleu_equals_that_of_the_atat_format():
     ours = [[wmt14_en_de.restore(line) for line in lines] for lines in (hyps, refs)]
     assert tokenized_bleu(*ours).value == tokenized_bleu(hyps, refs).value
     assert "@-@" in ours[0][0]
-
-
-def test_multi30k_has_both_kinds_of_its_text():
-    for module, ending in (
-        (multi30k, "raw/test_2016_flickr.de.gz"),
-        (multi30k_tokenized, "tok/test_2016_flickr.lc.norm.tok.de"),
-    ):
-        file = module.RELEASE.files["test"]["de"]
-        assert file.url.endswith(f"/data/task1/{ending}")
-        assert file.filename == ending.partition("/")[2]
-        assert all(
-            list(sides) == ["en", "de", "fr", "cs"] for sides in module.RELEASE.files.values()
-        )

@@ -35,23 +35,6 @@ def encoded(translator: Translator, line: str, lang: str = "gl") -> list[int]:
 # ---------------------------------------------------------------- log-probabilities by token
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("batch_tokens", [1, 70, 4096])
-def test_log_probabilities_by_token_sum_to_those_of_the_search(translator, batch_tokens):
-    """The search uses caches, this a parallel pass. Cut outputs have no EOS."""
-    lines = [*LINES, "", LINES[0]]
-    plain = translator.n_best(lines, 4)
-    found = translator.n_best(lines, 4, token_scores=True, batch_tokens=batch_tokens)
-    seen = set()
-    for of_line, expected in zip(found, plain, strict=True):
-        assert [h.pieces for h in of_line] == [h.pieces for h in expected]
-        for h in of_line:
-            assert sum(h.token_log_probs) == pytest.approx(h.log_prob, abs=1e-4)
-            assert len(h.token_log_probs) == len(h.pieces) + h.finished or not h.pieces
-            seen.add(h.finished)
-    assert seen == {True, False}
-
-
 def test_log_probabilities_of_a_line_in_parts(translator, monkeypatch):
     monkeypatch.setattr(codec_module, "MAX_SOURCE_PIECES", 20)
     long = " ".join(LINES)

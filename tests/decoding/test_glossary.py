@@ -65,36 +65,24 @@ def test_terms_that_a_line_has_in_a_million_ways_are_an_error():
 @pytest.mark.parametrize(
     ("lang", "term", "line", "found"),
     [
-        ("tr", "izin", "İzin VERİLDİ", True),
         ("tr", "ışık", "IŞIK", True),
         ("tr", "isi", "ISI", False),
-        ("en", "izin", "İZİN", True),
-        ("de", "straße", "Haupt-STRASSE 5", True),
-        ("de", "straß*", "STRASSEN", True),
-        ("el", "άδεια", "ΑΔΕΙΑ", True),
-        ("el", "άδεια", "ΆΔΕΙΑ", True),
+        ("de", "straß*", "Haupt-STRASSEN 5", True),
         ("el", "άδεια παραμονής", "Η ΑΔΕΙΑ ΠΑΡΑΜΟΝΗΣ", True),
         ("el", "άδει* διαμονής", "ΑΔΕΙΕΣ διαμονής", True),
         ("el", "άδεια", "αδεια", False),  # another word in small letters
         ("el", "ή", "Η ΠΟΛΗ", False),  # the article, not "or"
-        ("el", "πότε", "ποτέ", False),
-        ("uk", "п'ять", "п’ять", True),
         ("uk", "пʼять", "П'ЯТЬ", True),
         ("uk", "ять", "п'ять", False),
         ("fr", "eau", "l’eau", True),
         ("br", "c'hoar", "C’HOAR", True),
-        ("sw", "ng'ombe", "Ng‘ombe", True),
-        ("uz", "oʻqish", "O'QISH", True),
-        ("hy", "և", "Ա ԵՒ Բ", True),
         ("hy", "և", "Ա ԵՎ Բ", True),
         ("ar", "كتاب", "كِتَابٌ", True),
-        ("he", "שלום", "שָׁלוֹם", True),
         ("ja", "ガス", "ｶﾞｽ代", True),
-        ("en", "full", "ｆｕｌｌ", True),
-        ("en", "file", "ﬁle", True),
     ],
 )
 def test_letters_of_a_language(lang, term, line, found):
+    """Which signs are the same is tested in tests/data/test_letters.py."""
     for form in ("NFC", "NFD"):
         glossary = Glossary([(unicodedata.normalize(form, term), "x")], (lang, "en"))
         assert bool(glossary.find(line)) is found
