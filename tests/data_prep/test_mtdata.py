@@ -3,11 +3,8 @@
 from __future__ import annotations
 
 import gzip
-import io
 import json
 import os
-import tarfile
-import zipfile
 from pathlib import Path
 
 import pytest
@@ -17,6 +14,7 @@ from nmt.config.load import load_recipe
 from nmt.data.download import licenses_of, obtain_corpus
 from nmt.errors import MachineError, UserError
 from nmt.runtime.files import human_bytes
+from tests.data_prep.archives import tarred, zipped
 
 pytest.importorskip("mtdata")
 LANGS = ["--src-lang", "gl", "--tgt-lang", "en"]
@@ -26,24 +24,6 @@ def lines(lang: str, count: int, first: int = 0) -> bytes:
     return "".join(
         f"{lang} {'abcdefghij'[n % 10] * (n + 3)} {n} .\n" for n in range(first, first + count)
     ).encode()
-
-
-def zipped(files: dict[str, bytes]) -> bytes:
-    body = io.BytesIO()
-    with zipfile.ZipFile(body, "w") as archive:
-        for name, data in files.items():
-            archive.writestr(name, data)
-    return body.getvalue()
-
-
-def tarred(files: dict[str, bytes]) -> bytes:
-    body = io.BytesIO()
-    with tarfile.open(fileobj=body, mode="w:gz") as archive:
-        for name, data in files.items():
-            info = tarfile.TarInfo(name)
-            info.size = len(data)
-            archive.addfile(info, io.BytesIO(data))
-    return body.getvalue()
 
 
 TMX = """<?xml version="1.0"?><tmx version="1.4"><header/><body>

@@ -1,15 +1,14 @@
 """The TED archive's own format: header of languages, missing sentences, tags, damage."""
 
 import dataclasses
-import io
 import json
-import tarfile
 
 import pytest
 
 from data_prep import ted_talks
 from data_prep.write import Request
 from nmt.errors import UserError
+from tests.data_prep.archives import tarred
 
 ROWS = [
     "talk_name\ten\tgl\tpt-br",
@@ -23,13 +22,9 @@ ROWS = [
 ]
 
 
-def pack(path, rows=ROWS, names=("train", "dev", "test")):
-    with tarfile.open(path, "w:gz") as tar:
-        for name in names:
-            data = ("\n".join(rows) + "\n").encode()
-            info = tarfile.TarInfo(f"./all_talks_{name}.tsv")
-            info.size = len(data)
-            tar.addfile(info, io.BytesIO(data))
+def pack(path, names=("train", "dev", "test")):
+    text = "".join(f"{row}\n" for row in ROWS)
+    path.write_bytes(tarred({f"./all_talks_{name}.tsv": text for name in names}))
     return path
 
 

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import io
 import json
-import tarfile
 
 import pooch
 import pytest
 
 from data_prep import flores, flores_plus, ntrex, remote
 from data_prep.remote import _git_id
+from tests.data_prep.archives import tarred
 
 TEXTS = {
     "newstest2019-src.eng.txt": "One\u00a0thing.\nTwo.\n",
@@ -25,11 +24,7 @@ TEXTS = {
 def archive(path, texts):
     members = {f"NTREX-8561/NTREX-128/{name}": text for name, text in texts.items()}
     members["NTREX-8561/DOCUMENT_IDS.tsv"] = "bbc.1\ncnn.2\n"
-    with tarfile.open(path, "w:gz") as tar:
-        for name, text in members.items():
-            info = tarfile.TarInfo(name)
-            info.size = len(text.encode())
-            tar.addfile(info, io.BytesIO(text.encode()))
+    path.write_bytes(tarred(members))
     return path
 
 
@@ -71,13 +66,12 @@ def test_a_changed_file_of_ntrex_is_not_used(local, tmp_path, capsys):
 @pytest.fixture
 def flores_archive(tmp_path, monkeypatch):
     path = tmp_path / "flores200_dataset.tar.gz"
-    with tarfile.open(path, "w:gz") as tar:
-        for split in ("dev", "devtest"):
-            for lang in ("eng_Latn", "glg_Latn", "arb_Arab"):
-                data = f"{lang} {split}\u00a0 1\n{lang} {split} 2\n".encode()
-                info = tarfile.TarInfo(f"./flores200_dataset/{split}/{lang}.{split}")
-                info.size = len(data)
-                tar.addfile(info, io.BytesIO(data))
+    files = {
+        f"./flores200_dataset/{split}/{lang}.{split}": f"{lang} {split}\u00a0 1\n{lang} {split} 2\n"
+        for split in ("dev", "devtest")
+        for lang in ("eng_Latn", "glg_Latn", "arb_Arab")
+    }
+    path.write_bytes(tarred(files))
     monkeypatch.setattr(flores, "SOURCE", flores.RemoteFile("FLORES", "x", path.name))
     return path
 

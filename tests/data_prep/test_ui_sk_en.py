@@ -4,7 +4,6 @@ import dataclasses
 import hashlib
 import itertools
 import json
-import zipfile
 
 import pytest
 
@@ -13,6 +12,7 @@ from data_prep.pairs import Drops
 from data_prep.write import Request
 from nmt.data.near_duplicates import normalized
 from nmt.errors import UserError
+from tests.data_prep.archives import zipped
 
 
 def sentences():
@@ -29,18 +29,17 @@ def wheel(tmp_path):
     """300 integrations of four texts; two are the same everywhere, one is a label."""
     path = tmp_path / SOURCE.filename
     text = sentences()
-    with zipfile.ZipFile(path, "w") as archive:
-        for i in range(300):
-            en, sk = next(text), next(text)
-            root = f"homeassistant/components/part{i:03}/translations"
-            trees = (
-                {"a": {"b": en, "same": "Retry {name} 5 times please"}, "port": "Port", "x": "y"},
-                {"a": {"b": sk, "same": "Skúste {name} znova 5 krát"}, "port": "Port"},
-            )
-            for lang, tree in zip(("en", "sk"), trees, strict=True):
-                archive.writestr(f"{root}/{lang}.json", json.dumps(tree))
-        archive.writestr("homeassistant/components/x/translations/en.json", "{}")
-        archive.writestr("homeassistant/evil.py", "raise SystemExit('imported')")
+    files = {
+        "homeassistant/components/x/translations/en.json": "{}",
+        "homeassistant/evil.py": "raise SystemExit('imported')",
+    }
+    for i in range(300):
+        root = f"homeassistant/components/part{i:03}/translations"
+        en = {"b": next(text), "same": "Retry {name} 5 times please"}
+        sk = {"b": next(text), "same": "Skúste {name} znova 5 krát"}
+        files[f"{root}/en.json"] = json.dumps({"a": en, "port": "Port", "x": "y"})
+        files[f"{root}/sk.json"] = json.dumps({"a": sk, "port": "Port"})
+    path.write_bytes(zipped(files))
     return path
 
 
@@ -72,10 +71,9 @@ def test_paragraphs_and_markdown(tmp_path):
         "sk": {"a": "Jeden [odkaz]({url}) **tu**.\n\n Druhý\u00a0odsek {n}.", "b": "x\n\ny"},
         "en": {"a": "One [link]({url}) **here**.\n\nSecond paragraph {n}.", "b": "only one"},
     }
-    with zipfile.ZipFile(path, "w") as archive:
-        for lang, tree in sides.items():
-            name = f"homeassistant/components/c/translations/{lang}.json"
-            archive.writestr(name, json.dumps(tree))
+    folder = "homeassistant/components/c/translations"
+    files = {f"{folder}/{lang}.json": json.dumps(tree) for lang, tree in sides.items()}
+    path.write_bytes(zipped(files))
     drops = Drops()
     assert [pair[:2] for pair in ui_sk_en.read_pairs([path], drops)] == [
         ("Jeden odkaz tu.", "One link here."),

@@ -14,11 +14,10 @@ from typing import Any
 
 import pytest
 
-from nmt.cli import train
 from nmt.decoding.engine import Hypothesis, SearchInput
 from nmt.decoding.translator import Translator
 from tests.decoding.untrained import untrained
-from tests.toy import lines_of_digits, toy_corpus, toy_recipe
+from tests.toy import lines_of_digits
 
 pytestmark = pytest.mark.slow
 
@@ -95,16 +94,13 @@ def run_command(*argv: str | Path, source: Path, target: Path) -> int:
 
 @pytest.mark.skipif(sys.platform != "linux", reason="memory is read from /proc")
 @pytest.mark.parametrize("flags", [["--beam", "1"], ["--n-best", "2"], ["--align"]], ids=" ".join)
-def test_memory_of_the_command_does_not_grow_with_the_input(tmp_path, flags):
-    toy_corpus(tmp_path, {"train": 40, "dev": 4, "test": 4})
-    recipe = toy_recipe(tmp_path, {"train": {"validate_every": 1, "max_validations": 1}})
-    assert train.main([str(recipe)]) == 0
+def test_memory_of_the_command_does_not_grow_with_the_input(short_run, tmp_path, flags):
     peaks = []
     for count in (10_000, 100_000):
         source, target = tmp_path / f"{count}.gl", tmp_path / f"{count}.en"
         lines = itertools.islice(itertools.cycle(lines_of_digits(500, longest=3)), count)
         source.write_text("".join(f"{line}\n" for line in lines))
-        argv = (tmp_path / "run", "--device", "cpu", *flags)
+        argv = (short_run, "--device", "cpu", *flags)
         peaks.append(run_command(*argv, source=source, target=target))
         written = sum(1 for _ in target.open())
         assert written == count * (2 if "--n-best" in flags else 1)
