@@ -10,7 +10,6 @@ import torch
 
 from nmt.data.text import clean_line
 from nmt.data.vocab import EOS, UNK
-from nmt.decoding import codec as codec_module
 from nmt.decoding.engine import ignore
 from nmt.decoding.ensemble import Ensemble
 from nmt.decoding.options import SearchOptions
@@ -30,19 +29,6 @@ def translator() -> Translator:
 
 def encoded(translator: Translator, line: str, lang: str = "gl") -> list[int]:
     return translator.codec.vocab.ids(translator.codec.segmenter.encode(clean_line(line), lang))
-
-
-# ---------------------------------------------------------------- log-probabilities by token
-
-
-def test_log_probabilities_of_a_line_in_parts(translator, monkeypatch):
-    monkeypatch.setattr(codec_module, "MAX_SOURCE_PIECES", 20)
-    long = " ".join(LINES)
-    (best,) = translator.n_best([long], 1, token_scores=True, align=True)[0]
-    assert sum(best.token_log_probs) == pytest.approx(best.log_prob, abs=1e-3)
-    words = translator.codec.segmenter.moses.tokenize(long, "gl")
-    assert max(i for i, _ in best.alignment) > len(words) // 2  # also in later parts
-    assert max(i for i, _ in best.alignment) < len(words)
 
 
 # ---------------------------------------------------------------- given translations

@@ -16,6 +16,8 @@ from nmt.cli import translate
 from nmt.data.vocab import EOS, UNK
 from nmt.decoding.translator import Translator
 from nmt.errors import UserError
+from nmt.export.folder import export
+from nmt.store.model import Model
 from tests.export.cases import made, model_folder, pairs
 from tests.run_cases import flip
 
@@ -165,6 +167,20 @@ def test_a_model_that_cannot_be_written_gets_a_temporary_one(tmp_path, monkeypat
     before = list(model.iterdir())
     assert Translator.load(model, "cpu", engine="ctranslate2").translate(LINES, beam=1) == expected
     assert list(model.iterdir()) == before
+
+
+def test_an_export_can_be_moved_and_names_what_it_does_not_support(run, both, tmp_path):
+    """Once it is loaded, even its folder may go."""
+    export(Model.open(run), tmp_path / "model")
+    moved = Translator.load(shutil.move(tmp_path / "model", tmp_path / "moved"), "cpu")
+    shutil.rmtree(tmp_path / "moved")
+    assert moved.translate(LINES, beam=1) == both[1].translate(LINES, beam=1)
+    for options, lacking in (
+        ({"sample": True, "temperature": 0.7}, "sample, temperature"),
+        ({"beam": 2, "stop_rule": "bound"}, "stop_rule bound"),
+    ):
+        with pytest.raises(UserError, match=f"does not support {lacking}"):
+            moved.stream(LINES, **options)
 
 
 def test_names_of_engines(run):

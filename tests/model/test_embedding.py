@@ -1,7 +1,5 @@
 """FixNorm, the tied tables and the sinusoids."""
 
-import math
-
 import numpy as np
 import pytest
 import torch
@@ -87,13 +85,6 @@ def test_learned_positions_end_at_their_number():
     assert positions(torch.tensor([7, 0]), 8).tolist() == [[28, 29, 30, 31], [0, 1, 2, 3]]
     with pytest.raises(IndexError, match="9"):
         positions(torch.tensor([0]), 9)
-
-
-def test_sinusoids_by_hand():
-    first, second = sinusoids(2, 4)
-    torch.testing.assert_close(first, torch.tensor([0.0, 1.0, 0.0, 1.0]))
-    expected = [math.sin(1), math.cos(1), math.sin(0.01), math.cos(0.01)]
-    torch.testing.assert_close(second, torch.tensor(expected))
 
 
 def test_positions_grow_beyond_their_first_length_and_are_not_saved():

@@ -125,23 +125,6 @@ def test_a_line_of_several_sentences_is_split_unless_the_request_says_otherwise(
     assert problem(wrong) == (422, "bad_request")
 
 
-def test_concurrent_requests_share_batches_and_each_gets_its_answer(service, client):
-    translator = service.models["one"].translator
-    sizes, stream = [], translator.stream
-
-    def slow(lines: list[str], **options: Any) -> Any:
-        sizes.append(len(lines))
-        time.sleep(0.1)
-        return stream(lines, **options)
-
-    translator.stream = slow  # type: ignore[method-assign]
-    with ThreadPoolExecutor(8) as pool:
-        answers = pool.map(lambda line: client.post("/translate", json={"text": line}), LINES * 2)
-    assert [texts(answer)[0][0] for answer in answers] == untrained().translate(LINES * 2)
-    assert sum(sizes) == 12
-    assert 1 < max(sizes) <= LIMITS.batch
-
-
 # ---------------------------------------------------------------- limits
 
 
@@ -171,21 +154,6 @@ def test_concurrent_requests_share_batches_and_each_gets_its_answer(service, cli
 def test_what_is_not_allowed_is_refused(client, body, expected):
     answer = client.post("/translate", json=body)
     assert (*problem(answer), message(answer)[: len(expected[2])]) == expected
-
-
-def test_the_work_of_a_request_grows_with_lines_length_and_hypotheses(service):
-    model = service.models["one"]
-
-    def work(lines: list[str], **options: Any) -> int:
-        return sum(model.work(lines, model.translator.check_options(options)))
-
-    short = {"max_len_offset": 10}
-    small = work(["a" * 10], beam=2, **short)
-    assert small == (10 + 10) * 2
-    assert work(["a" * 10] * 3, beam=2, **short) == 3 * small
-    assert work(["a" * 30], beam=2, **short) == work(["a" * 10], beam=4, **short) == 2 * small
-    assert work(["a" * 10], beam=2, n_best=2, align=True, **short) == 2 * small
-    assert work([" "], beam=2) == 0
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,6 @@ import os
 import signal
 import subprocess
 import sys
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -171,16 +170,6 @@ def test_without_a_file_or_space_nothing_is_stored(service, client, make, monkey
     assert other.get("/models").json()["corrections"] is False
 
 
-def test_requests_at_the_same_time_each_get_a_row(service: Service, client: Any) -> None:
-    def send(number: int) -> int:
-        body = {"q": f"o can {number}", "s": f"the dog {number}", **GL_EN}
-        return client.post("/suggest", json=body).status_code
-
-    with ThreadPoolExecutor(8) as pool:
-        assert set(pool.map(send, range(24))) == {200}
-    assert sorted(row[0] for row in stored(service)) == sorted(f"o can {n}" for n in range(24))
-
-
 @pytest.mark.slow
 def test_a_kill_leaves_all_rows_that_were_answered(tmp_path: Path) -> None:
     """Two processes write to a file until they are killed."""
@@ -236,13 +225,3 @@ def test_a_file_that_is_something_else_is_not_touched(tmp_path: Path) -> None:
     assert path.read_text() == "the dog"
     with pytest.raises(UserError, match="no such folder"):
         CorrectionsFile(tmp_path / "no" / "corrections.tsv")
-
-
-def test_both_forms_are_described(client: Any) -> None:
-    api = client.get("/openapi.json").json()
-    bodies = api["paths"]["/translate"]["post"]["requestBody"]["content"]
-    titles = {kind: body["schema"].get("title") for kind, body in bodies.items()}
-    assert titles == {
-        "application/json": None, "application/x-www-form-urlencoded": "LibreTranslateRequest"
-    }  # fmt: skip
-    assert "TranslateRequest" in json.dumps(bodies["application/json"])
