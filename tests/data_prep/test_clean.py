@@ -196,11 +196,7 @@ def test_existing_files_stay_without_force(tmp_path, capsys):
 
 
 @pytest.mark.parametrize(
-    ("text", "part"),
-    [
-        (b"fgh\n\xff\n" * 30, "raw.en:2: not UTF-8"),
-        (b"PK\x03\x04", "zip archive"),
-    ],
+    ("text", "part"), [(b"fgh\n\xff\n" * 30, "raw.en:2: not UTF-8"), (b"PK\x03\x04", "zip archive")]
 )
 def test_damaged_input_is_named_and_nothing_is_written(tmp_path, capsys, text, part):
     raw = write(tmp_path / "raw", GOOD)

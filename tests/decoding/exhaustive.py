@@ -80,12 +80,7 @@ def outputs(
 
 
 def slow_beam_search(
-    scores: Scores,
-    sentence: int,
-    beam: int,
-    max_len: int,
-    alpha: float,
-    forbidden: Sequence[int],
+    scores: Scores, sentence: int, beam: int, max_len: int, alpha: float, forbidden: Sequence[int]
 ) -> list[Output]:
     """Beam search without early stop: until all beams are finished, or the length limit."""
     beams: list[Output] = [((), 0.0, 0.0, False)]
@@ -106,12 +101,7 @@ def slow_beam_search(
 
 
 def slow_search_by_count(
-    scores: Scores,
-    sentence: int,
-    beam: int,
-    max_len: int,
-    alpha: float,
-    forbidden: Sequence[int],
+    scores: Scores, sentence: int, beam: int, max_len: int, alpha: float, forbidden: Sequence[int]
 ) -> list[Output]:
     """Beam search that ends when ``beam`` hypotheses have finished, or at the length limit."""
     running: list[tuple[Prefix, float]] = [((), 0.0)]

@@ -8,11 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nmt.decoding.batching import (
-    MAX_CHUNK_CHARACTERS,
-    greedy_batches,
-    read_chunks,
-)
+from nmt.decoding.batching import MAX_CHUNK_CHARACTERS, greedy_batches, read_chunks
 
 LENGTHS = st.lists(st.integers(1, 60), min_size=1, max_size=80).map(lambda x: sorted(x)[::-1])
 

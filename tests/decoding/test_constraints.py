@@ -201,10 +201,7 @@ def test_the_space_sign_of_sentencepiece_is_an_error(translator):
     )
     vocab = Vocab(["a"], np.ones((1, 2), dtype=np.int64))
     codec = TextCodec(segmenter, vocab, "gl", "en")
-    for constraints in (
-        LineConstraints(prefix="a▁b"),
-        LineConstraints(require=["▁"]),
-    ):
+    for constraints in (LineConstraints(prefix="a▁b"), LineConstraints(require=["▁"])):
         with pytest.raises(UserError, match=r"line 7: .*▁.*U\+2581"):
             codec.encode_line(7, "a cat", constraints, SearchOptions())
     (found,) = translator.stream(["pan"], prefix=["a ▁"], require=[["c ▁"]], beam=2)

@@ -400,14 +400,8 @@ TOO_LARGE += ["top_k", "no_repeat_ngram"]
         ({"length_alpha": 1e3}, "length_alpha: 1000.0 is not"),
         ({"batch_tokens": 0}, "batch_tokens: 0 is not"),
         ({"beam": 3, "n_best": 5}, r"n_best \(5\) must not exceed beam \(3\)"),
-        (
-            {"reverse_weight": 1, "candidates": 8, "beam": 4},
-            r"candidates \(8\) .* beam \(4\)",
-        ),
-        (
-            {"reverse_weight": 1, "candidates": 2, "n_best": 3},
-            r"n_best \(3\) .* candidates \(2\)",
-        ),
+        ({"reverse_weight": 1, "candidates": 8, "beam": 4}, r"candidates \(8\) .* beam \(4\)"),
+        ({"reverse_weight": 1, "candidates": 2, "n_best": 3}, r"n_best \(3\) .* candidates \(2\)"),
         ({"candidates": 8}, "candidates requires reverse_weight"),
         ({"reverse_tag": "<a>"}, "reverse_tag requires reverse_weight"),
         ({"reverse_weight": 1}, "reverse_weight requires a model of the reverse direction"),

@@ -226,8 +226,7 @@ def test_postnorm_has_no_norm_at_the_end_of_its_stacks():
 
 
 @pytest.mark.parametrize(
-    ("place", "name"),
-    [("pre", "decoder.norm.g"), ("post", "decoder.layers.1.ffn_res.norm.g")],
+    ("place", "name"), [("pre", "decoder.norm.g"), ("post", "decoder.layers.1.ffn_res.norm.g")]
 )
 def test_fixed_gain_keeps_one_learned_g(place, name):
     """T table 7: O(L) gains become O(1)."""

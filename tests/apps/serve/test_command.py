@@ -30,9 +30,7 @@ ARABIC = "\u0645\u0631\u062d\u0628\u0627"
 
 
 @pytest.fixture
-def refused(
-    run: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> Callable[..., str]:
+def refused(run, capsys, monkeypatch):
     monkeypatch.delenv(KEY_VARIABLE, raising=False)
 
     def call(*argv: str) -> str:

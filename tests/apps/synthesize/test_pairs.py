@@ -70,12 +70,7 @@ def model(monkeypatch: pytest.MonkeyPatch) -> Reversing:
 
 
 @pytest.fixture
-def command(
-    tmp_path: Path,
-    model: Reversing,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-) -> Command:
+def command(tmp_path, model, monkeypatch, capsys):
     """Return a function that writes the corpus bt of the text mono.en: (exit code, stderr)."""
     monkeypatch.chdir(tmp_path)
     recipe = "src: en\ntgt: gl\ndata: {train: a, dev: a}"
