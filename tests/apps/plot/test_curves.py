@@ -20,10 +20,11 @@ model: {enc_layers: 2, dec_layers: 1}
 """
 
 
-def run_of(folder: Path, *records: dict[str, Any]) -> RunMetrics:
+def run_of(folder: Path, *records: dict[str, Any], recipe: str = RECIPE) -> RunMetrics:
+    """Write the log of a run, whose last line is cut."""
     folder.mkdir()
-    (folder / "config.yaml").write_text(RECIPE, encoding="utf-8")
-    lines = "".join(json.dumps(record) + "\n" for record in records)
+    (folder / "config.yaml").write_text(recipe, encoding="utf-8")
+    lines = "".join(json.dumps({"update": 4, **record}) + "\n" for record in records)
     (folder / "metrics.jsonl").write_text(lines + '{"kind": "dev", "upd', encoding="utf-8")
     return RunMetrics(folder)
 

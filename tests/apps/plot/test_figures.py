@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import shutil
 import sys
@@ -16,6 +15,7 @@ from nmt.apps.plot.command import main
 from nmt.apps.plot.curves import RunMetrics
 from nmt.cli import train
 from nmt.training.observers import OBSERVERS
+from tests.apps.plot.test_curves import RECIPE, run_of
 from tests.toy import toy_corpus, toy_recipe
 
 pytest.importorskip("matplotlib")
@@ -79,18 +79,11 @@ def test_a_layer_without_gradient_keeps_its_number(tmp_path):
     """Layer 0 is frozen in one run, so its layer 1 is compared with layer 1 of the other."""
     names = [f"grad_l1/{s}.layers.{i}.ffn.fc2" for s in ("encoder", "decoder") for i in (0, 1)]
     runs = []
+    recipe = RECIPE.replace("dec_layers: 1", "dec_layers: 2")
     for run, without in (("base", "nothing"), ("frozen", "encoder.layers.0")):
-        folder = tmp_path / run
-        folder.mkdir()
-        (folder / "config.yaml").write_text(
-            "{src: gl, tgt: en, data: {train: t, dev: d, normalize: nfc}, "
-            "model: {enc_layers: 2, dec_layers: 2}}"
-        )
         norms = {name: 2.0 + i for i, name in enumerate(names) if without not in name}
         records = [{"kind": "observed", **norms}, {"kind": "train", "loss": 3.0}]
-        lines = (json.dumps({"update": 4, **record}) + "\n" for record in records)
-        (folder / "metrics.jsonl").write_text("".join(lines))
-        runs.append(RunMetrics(folder))
+        runs.append(run_of(tmp_path / run, *records, recipe=recipe))
     encoder, _ = figures.FIGURES["changes"](runs, None).axes
     assert encoder.lines[0].get_xydata().tolist() == [[1, 1]]
     encoder, decoder = figures.FIGURES["depth"](runs[1:], None).axes
@@ -151,42 +144,32 @@ def test_quantities_that_a_run_has_not_logged_are_errors(runs, tmp_path, capsys,
 
 
 @pytest.mark.parametrize("figure", ["gradients", "stability", "changes"])
-def test_a_run_shorter_than_log_every_says_so(runs, tmp_path, capsys, figure):
-    for source, name in zip(runs, ("ended", "training"), strict=True):
-        folder = tmp_path / name
-        folder.mkdir()
-        config = (source / "config.yaml").read_text()
-        (folder / "config.yaml").write_text(config.replace("log_every: 1\n", "log_every: 1000\n"))
-        names = ["grad_l1/decoder.layers.0.ffn.fc2"]
-        records = [{"kind": "dev", "ppl": 3.0}, {"kind": "observed", **dict.fromkeys(names, 1.0)}]
-        lines = (json.dumps({"update": 4, **record}) + "\n" for record in records)
-        (folder / "metrics.jsonl").write_text("".join(lines))
-    (tmp_path / "ended" / "summary.json").write_text('{"status": "finished"}')
-
-    def error(*names: str) -> str:
-        output = tmp_path / "out.png"
-        assert main([figure, *(str(tmp_path / name) for name in names), "-o", str(output)]) == 2
+def test_a_run_shorter_than_log_every_says_so(tmp_path, capsys, figure):
+    observed = {"kind": "observed", "grad_l1/decoder.layers.0.ffn.fc2": 1.0}
+    ended, training = (str(tmp_path / name) for name in ("ended", "training"))
+    for run in (ended, training):
+        recipe = f"{RECIPE}train: {{log_every: 1000}}\n"
+        run_of(Path(run), {"kind": "dev", "ppl": 3.0}, observed, recipe=recipe)
+    Path(ended, "summary.json").write_text('{"status": "finished"}')
+    output = tmp_path / "out.png"
+    for runs, fix in (
+        ((ended, training), "train.log_every=1 out="),
+        ((training, ended), "--resume"),
+    ):
+        assert main([figure, *runs, "-o", str(output)]) == 2
+        error = capsys.readouterr().err
+        assert f"{runs[0]}: " in error
+        assert "train.log_every is 1,000" in error
+        assert fix in error
         assert not output.exists()
-        return capsys.readouterr().err
-
-    ended, training = error("ended", "training"), error("training", "ended")
-    for err in (ended, training):
-        assert "in its log: no update was logged, as train.log_every is 1,000\n" in err
-    assert "train again with a smaller train.log_every, such as train.log_every=1 out=" in ended
-    assert "wait for update 1,000, or continue the run with --resume" in training
 
 
-def test_an_unknown_file_format_is_an_error(runs, tmp_path, capsys):
-    assert main(["curves", str(runs[0]), "-o", str(tmp_path / "out.bmp")]) == 2
-    assert ".png, .svg or .pdf" in capsys.readouterr().err
-
-
-def test_an_output_in_a_folder_that_does_not_exist_is_an_error(runs, tmp_path, capsys):
-    output = tmp_path / "missing" / "out.png"
-    assert main(["curves", str(runs[0]), "-o", str(output)]) == 2
-    err = capsys.readouterr().err
-    fix = f"create it (mkdir -p {output.parent}), or choose another path"
-    assert f"{output.parent}: the folder does not exist\n  -> {fix}\n" in err
+@pytest.mark.parametrize("name", ["out.bmp", "missing/out.png"])
+def test_an_output_that_cannot_be_written_is_named(runs, tmp_path, capsys, name):
+    assert main(["curves", str(runs[0]), "-o", str(tmp_path / name)]) == 2
+    error = capsys.readouterr().err
+    assert str((tmp_path / name).parent) in error
+    assert (".png, .svg or .pdf" if "bmp" in name else "mkdir -p") in error
 
 
 def test_the_same_runs_give_the_same_file(runs, tmp_path):
