@@ -73,7 +73,7 @@ def spaced(text: str) -> str:
     return f" {text} "
 
 
-@settings(max_examples=25, deadline=None, database=None, derandomize=True)
+@settings(max_examples=15, deadline=None, database=None, derandomize=True)
 @given(
     items=st.lists(
         st.tuples(st.sampled_from([*LINES, "", "\u3000", "Ω≈ç", "o can " * 9]), constraints),
@@ -105,7 +105,7 @@ def test_translations_satisfy_their_constraints(translator, items, beam):
         assert "<unk>" not in best.text
 
 
-@settings(max_examples=30, deadline=None, database=None, derandomize=True)
+@settings(max_examples=20, deadline=None, database=None, derandomize=True)
 @given(
     items=st.lists(
         st.tuples(st.one_of(st.sampled_from(LINES), st.text(max_size=9)), constraints), max_size=3

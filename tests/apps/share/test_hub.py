@@ -114,6 +114,7 @@ def test_the_example_has_the_tag_that_the_dev_set_has(tmp_path, monkeypatch):
     assert '`nmt-translate DIR --tag "<2en>" < input.txt`' in text
 
 
+@pytest.mark.slow
 def test_the_example_and_the_command_have_the_source_language_of_the_dev_set(tmp_path, monkeypatch):
     toy_corpus(tmp_path)
     toy_corpus(tmp_path / "it", langs=("it", "en"))
