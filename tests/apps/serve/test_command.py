@@ -143,7 +143,8 @@ def test_sigterm_ends_the_server_after_the_answers_to_all_accepted_requests(star
         translated = json.loads(answer.read())["lines"]
         assert [len(line["translations"]) for line in translated] == [1 + n] * len(lines)
     assert server.process.wait(SECONDS) == 0
-    assert server.process.stderr.read() == "torch: False\n"
+    # the first server of a model loads torch to write it for CTranslate2
+    assert re.fullmatch(r"torch: (True|False)\n", server.process.stderr.read())
     with pytest.raises(ConnectionRefusedError):
         server.send("a")
 
