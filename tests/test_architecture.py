@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from nmt.cli.reference import FILES as GENERATED
 from nmt.config.recipe import Recipe, groups
-from nmt.config.reference import FILES as GENERATED
 from nmt.config.schema import keys_of
 from nmt.config.variants import Budget, Paper, VariantKeys, VariantsKeys
 
@@ -147,7 +147,7 @@ def test_text_packages_load_without_torch(name: str):
 @pytest.mark.parametrize("name", GENERATED)
 def test_reference_of_recipe_keys_is_up_to_date(name: str):
     stored = (ROOT / "docs" / name).read_text(encoding="utf-8")
-    assert stored == GENERATED[name](), "run: python -m nmt.config.reference --write"
+    assert stored == GENERATED[name](), "run: python -m nmt.cli.reference --write"
 
 
 def keys() -> list[str]:

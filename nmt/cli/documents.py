@@ -11,7 +11,7 @@ import sys
 import traceback
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from nmt.data.text import quantity
 from nmt.errors import MachineError, NmtError, UserError
@@ -20,13 +20,10 @@ from nmt.runtime.files import AGAIN, disk_errors, write_atomic
 if TYPE_CHECKING:
     from nmt.apps.documents.job import Reading, Report
     from nmt.apps.documents.journal import Journal
+    from nmt.decoding.options import SearchOptions
     from nmt.decoding.translator import Translator
 
 REPORT = ".report.tsv"  # after the name of a document
-TEXT_ONLY = (  # options that documents do not have
-    "input", "output", "pairs", "json", "scores", "token_scores", "align", "score_target",
-    "prefix", "require",
-)  # fmt: skip
 DOCUMENTS_ONLY = ("retranslate", "encoding", "keys", "skip_keys")
 NOT_OF_RESULT = {"force", "resume", "debug"}  # options of the same command
 MAX_SHOWN = 10  # places of a document that are printed
@@ -80,7 +77,6 @@ def documents_of(args: argparse.Namespace) -> Documents | None:
     from nmt.apps.documents.formats.encoding import text_encoding
     from nmt.apps.documents.job import Reading
 
-    _check_options(args)
     given = args.run
     count = next((i for i, name in enumerate(given) if not Path(name).is_dir()), len(given))
     runs, files = given[: max(1, count)], [Path(name) for name in given[max(1, count) :]]
@@ -108,16 +104,6 @@ def documents_of(args: argparse.Namespace) -> Documents | None:
     documents = Documents(files, folder, command, args.force, args.resume, reading, args.debug)
     documents.check()
     return documents
-
-
-def _check_options(args: argparse.Namespace) -> None:
-    given = [name for name in TEXT_ONLY if getattr(args, name, None)]
-    if args.n_best not in (None, 1):
-        given.append("n_best")
-    for name in given:
-        flag = f"--{name.replace('_', '-')}"
-        what = f"{flag} is for text with one sentence per line, and --to for documents"
-        raise UserError(what, fix=f"leave out {flag} or --to")
 
 
 @dataclasses.dataclass
@@ -168,11 +154,8 @@ class Documents:
             if not (self.resume and self._target(path).exists()) and not journal.has(path)
         ]
 
-    def translate(self, translator: Translator, options: dict[str, Any]) -> None:
+    def translate(self, translator: Translator, options: SearchOptions) -> None:
         """Translate the documents, one after the other; a bad one does not stop the others.
-
-        Args:
-            options: of the search, None = not given.
 
         Raises:
             UserError: a document was not translated; its error is printed before.
@@ -202,17 +185,15 @@ class Documents:
             )
 
     def _translate(
-        self, path: Path, translator: Translator, options: dict[str, Any], journal: Journal
+        self, path: Path, translator: Translator, options: SearchOptions, journal: Journal
     ) -> None:
         from nmt.apps.documents.document import translate_file
         from nmt.apps.documents.model import from_translator
         from nmt.runtime.progress import progress_bar
 
-        checked = translator.check_options(options)
-        tgt = translator.codec.for_tag(checked.target_tag).tgt
-        langs = (checked.src or translator.codec.src, tgt)
-        given = {name: value for name, value in options.items() if value is not None}
-        translate = from_translator(translator, **given)
+        tgt = translator.codec.for_tag(options.target_tag).tgt
+        langs = (options.src or translator.codec.src, tgt)
+        translate = from_translator(translator, options)
         with progress_bar(path.name, "segments") as bar:
 
             def progress(count: int, total: int) -> None:

@@ -13,9 +13,6 @@ from nmt.errors import UserError
 if TYPE_CHECKING:
     from nmt.apps.synthesize.pairs import SyntheticCorpus
 
-# options whose output is not one plain translation of each line
-OTHER_OUTPUTS = ("output", "scores", "confidence", "json", "token_scores", "score_target", "align")
-
 
 def add_pairs(p: argparse.ArgumentParser) -> None:
     """Add the options to the parser of nmt-translate."""
@@ -83,16 +80,6 @@ def _check_options(args: argparse.Namespace) -> None:
         )
     from nmt.apps.synthesize.filters import Thresholds
 
-    given = [name for name in OTHER_OUTPUTS if getattr(args, name) not in (None, False)]
-    if args.n_best not in (None, 1):
-        given.append("n_best")
-    for name in given:
-        flag = f"--{name.replace('_', '-')}"
-        raise UserError(
-            f"{flag} cannot be combined with --pairs, which writes one translation of each line "
-            "as plain text",
-            fix=f"leave out {flag} or --pairs",
-        )
     if args.max_ratio is not None and not 1 < args.max_ratio < math.inf:
         fix = f"give a number over 1, or leave the option out for {Thresholds.max_ratio:g}"
         raise UserError(f"--max-ratio: {args.max_ratio:g} is not a number over 1", fix=fix)
@@ -102,17 +89,13 @@ def _check_options(args: argparse.Namespace) -> None:
 
 
 def _languages(args: argparse.Namespace) -> tuple[str, str]:
-    from nmt.config.recipe import DecodeConfig
-    from nmt.decoding.options import as_flag, search_options
     from nmt.store.model import Model
 
     trained = Model.open(args.run[0]).about.trained
-    # checked here, because they decide the names of files
-    given = {name: getattr(args, name) for name in ("src", "tag", "tgt_tag")}
-    options = search_options(DecodeConfig(), given, spell=as_flag)
-    options = options.with_default_tags(trained.default_tags)
-    src = options.src or trained.src
-    tgt = trained.tag_targets.get(options.target_tag, trained.tgt)
+    src = args.src or trained.src
+    tags = {"tag": args.tag, "tgt_tag": args.tgt_tag}
+    tags = {name: tag or trained.default_tags.get(name) for name, tag in tags.items()}
+    tgt = trained.tag_targets.get(tags["tgt_tag"] or tags["tag"] or "", trained.tgt)
     if src == tgt:
         raise UserError(
             f"the text and its translations are both {src}",

@@ -53,18 +53,6 @@ OPTION_GROUPS = {
     ),
     "scores and alignment": ("token_scores", "align"),
 }  # fmt: skip
-# flag -> the flags of which it requires one
-REQUIRES = {
-    "reverse_weight": ("reverse",),
-    "reverse_tag": ("reverse",),
-    "reverse_tgt_tag": ("reverse",),
-    "candidates": ("reverse",),
-}
-# flag -> the flags that it excludes, and why
-EXCLUDES = {
-    "confidence": (("score_target", "n_best", "reverse"), "it is calibrated on best translations"),
-    "scores": (("token_scores", "score_target", "n_best", "json"), "that writes the scores too"),
-}
 # shown by --help; --help-all shows the others too
 OFTEN_USED = (
     "run", "input", "output", "to", "force", "resume", "beam", "n_best", "split", "tag",
@@ -143,6 +131,7 @@ def parser() -> argparse.ArgumentParser:
 
 def _add_search_options(p: argparse.ArgumentParser) -> None:
     """Add a flag for each search option and for each file of constraints, all None by default."""
+    from nmt.config.errors import format_value
     from nmt.config.recipe import DecodeConfig
     from nmt.config.schema import leaf_types, meanings
     from nmt.decoding.options import DEFAULT_REVERSE_WEIGHT, SearchOptions, as_flag
@@ -160,6 +149,8 @@ def _add_search_options(p: argparse.ArgumentParser) -> None:
         types = leaf_types(field.annotation)
         choices = [leaf for leaf in types if isinstance(leaf, str)]  # of a Literal
         meaning = explained[name].removeprefix("true = ")
+        if name not in DecodeConfig.model_fields and field.default:  # of no recipe
+            meaning += f"; default: {format_value(field.default)}"
         kind: dict[str, Any]
         if bool in types:
             kind = {"action": "store_true"}
@@ -168,12 +159,10 @@ def _add_search_options(p: argparse.ArgumentParser) -> None:
         elif int in types or float in types:
             number, metavar = (int, "N") if int in types else (float, "X")
             kind = {"type": number, "metavar": metavar}
-            if name not in DecodeConfig.model_fields and field.default is not None:
-                meaning += f"; default: {field.default:g}"
         elif name == "src" or name.endswith("tag"):
             kind = {"metavar": "LANG" if name == "src" else "TAG"}
         else:
-            kind, meaning = {"metavar": "FILE"}, f"file with {meaning}, one per line"
+            kind, meaning = {"metavar": "FILE"}, f"file with {meaning}; one per line, with a tab"
         group = group_of.get(name, search)
         group.add_argument(as_flag(name), dest=name, default=None, help=meaning, **kind)
     groups["choice among candidates"].add_argument(
@@ -198,15 +187,19 @@ def _add_search_options(p: argparse.ArgumentParser) -> None:
     )
     scores.add_argument(
         "--score-target",
+        dest="targets",
         metavar="FILE",
         help="do not search: score line n of FILE as the translation of line n of the input; "
         "writes LOG-PROBABILITY, tab, SCORE",
     )
 
 
-def _check_flags(args: argparse.Namespace) -> None:
-    from nmt.decoding.options import as_flag
+def _check_flags(args: argparse.Namespace) -> SearchOptions:
+    """Check the flags before torch is imported; return the search options among them."""
+    from nmt.data.glossary import read_glossary
+    from nmt.decoding.options import SearchOptions, as_flag, search_options
 
+    given = {name: getattr(args, name) for name in SearchOptions.model_fields}
     for name in (*CONSTRAINT_FILES, "glossary"):
         file = getattr(args, name)
         if file is not None and not os.path.exists(file):  # perhaps a phrase instead of a file
@@ -215,45 +208,16 @@ def _check_flags(args: argparse.Namespace) -> None:
                 at=as_flag(name),
                 fix="write phrases or terms to a file and pass its path; --help-all explains it",
             )
-    if args.resume and not (args.input and args.output and Path(args.input).is_file()):
-        raise UserError(
-            "--resume requires a regular --input file and --output or --pairs",
-            fix="add them, or leave out --resume",
-        )
-    given = {name for name, value in vars(args).items() if value}
-    if args.n_best == 1:
-        given.remove("n_best")
-    for name, needed in REQUIRES.items():
-        if name in given and given.isdisjoint(needed):
-            flag, choice = as_flag(name), " or ".join(map(as_flag, needed))
-            raise UserError(f"{flag} requires {choice}", fix=f"add {choice}, or leave out {flag}")
-    for name, (others, why) in EXCLUDES.items():
-        for other in others:
-            if {name, other} <= given:
-                first, second = as_flag(name), as_flag(other)
-                raise UserError(
-                    f"{first} cannot be combined with {second}: {why}",
-                    fix=f"leave out {first} or {second}",
-                )
+    if args.glossary is not None:
+        given["glossary"] = tuple(read_glossary(Path(args.glossary)))
+    others = {name for name, value in vars(args).items() if value}
+    return search_options(given, others - given.keys(), as_flag)
 
 
 def _parallel_files(args: argparse.Namespace) -> dict[str, str]:
     """Return the files with one line for each line of the input, by their options."""
-    files = {name: getattr(args, name) for name in ("score_target", *CONSTRAINT_FILES)}
+    files = {name: getattr(args, name) for name in ("targets", *CONSTRAINT_FILES)}
     return {name: file for name, file in files.items() if file is not None}
-
-
-def _search_options(args: argparse.Namespace) -> dict[str, Any]:
-    """Return the search options of the command line, None if not set."""
-    from nmt.data.glossary import read_glossary
-    from nmt.decoding.options import DEFAULT_REVERSE_WEIGHT, SearchOptions
-
-    options = {name: getattr(args, name) for name in SearchOptions.model_fields}
-    if args.reverse and args.reverse_weight is None:
-        options["reverse_weight"] = DEFAULT_REVERSE_WEIGHT
-    if args.glossary is not None:
-        options["glossary"] = tuple(read_glossary(Path(args.glossary)))
-    return options
 
 
 def _constraints(args: argparse.Namespace, total: int | None) -> dict[str, Any]:
@@ -283,53 +247,51 @@ def body(args: argparse.Namespace) -> None:
     """Check the arguments and files, then translate."""
     from nmt.store.output import locked_output
 
+    chosen = _check_flags(args)
     if (documents := documents_of(args)) is not None:
-        _translate_documents(args, documents)
+        _translate_documents(args, documents, chosen)
         return
     if (corpus := corpus_of(args)) is not None:
         args.output = corpus.name
-    _check_flags(args)
+    if args.resume and not (args.input and args.output and Path(args.input).is_file()):
+        raise UserError(
+            "--resume requires a regular --input file and --output or --pairs",
+            fix="add them, or leave out --resume",
+        )
     inputs = [args.input, *_parallel_files(args).values(), args.glossary]
     files = None if corpus is None else corpus.files
     locked = locked_output(args.output, inputs, args.resume, args.force, files)
     # a signal ends the command as an error does, so finished lines are written first
     with raise_terminated(), locked:
-        _translate(args, corpus)
+        _translate(args, corpus, chosen)
 
 
-def _translate_documents(args: argparse.Namespace, documents: Documents) -> None:
-    from nmt.config.recipe import DecodeConfig
-    from nmt.decoding.options import as_flag, search_options
-
-    chosen = _search_options(args)
-    search_options(DecodeConfig(), chosen, spell=as_flag)  # report errors before torch is loaded
+def _translate_documents(
+    args: argparse.Namespace, documents: Documents, chosen: SearchOptions
+) -> None:
     with raise_terminated():
         translator = _load(args)
         enable_gc()
         options = translator.check_options(chosen)
         _engine(args, translator, options)
         _note_tags(translator, options)
-        documents.translate(translator, chosen)
+        documents.translate(translator, options)
 
 
-def _translate(args: argparse.Namespace, corpus: SyntheticCorpus | None) -> None:
+def _translate(
+    args: argparse.Namespace, corpus: SyntheticCorpus | None, chosen: SearchOptions
+) -> None:
     from nmt.cli.input import Input, read_input, read_parallel
-    from nmt.config.recipe import DecodeConfig
-    from nmt.decoding.options import as_flag, check_scoring_options, search_options
     from nmt.runtime.files import file_digest
     from nmt.store.output import open_output
 
     source = read_input(args.input) if corpus is None else Input(*corpus.read_input())
     lines, total, ready = source
-    targets = None if args.score_target is None else read_parallel(args.score_target, total)
-    constraints, chosen = _constraints(args, total), _search_options(args)
-    # report errors before torch is loaded
-    search_options(DecodeConfig(), chosen, constraints.keys(), as_flag)
-    if targets is not None:
-        check_scoring_options({"reverse": args.reverse, **chosen, **constraints}, as_flag)
+    targets = None if args.targets is None else read_parallel(args.targets, total)
+    constraints = _constraints(args, total)
     translator = _load(args)
     enable_gc()
-    options = translator.check_options(chosen, constraints.keys())
+    options = translator.check_options(chosen)
     _note_tags(translator, options)
     expectations = _expectations(args, translator, options)
     if corpus is None:
@@ -359,7 +321,7 @@ def _translate(args: argparse.Namespace, corpus: SyntheticCorpus | None) -> None
         if corpus is not None:
             corpus.check_unfinished(finished)
         with _progress_bar(args, total, finished) as bar:
-            given: dict[str, Any] = {**chosen, **constraints}
+            given: dict[str, Any] = {"checked": options, **constraints}
             given |= {"progress": bar.update, "skip": finished, "ready": ready}
             if targets is None:
                 translations = translator.stream(lines, **given)
@@ -528,7 +490,7 @@ def _output_format(
     if options.token_scores or args.json:
         as_json = functools.partial(_json, expectations=expectations, engine=engine)
         return as_json, (lambda line: int(json.loads(line)["line"])) if several else None
-    if args.score_target is not None:
+    if args.targets is not None:
         template = "{t.log_prob:.4f}\t{t.score:.4f}"
     elif several:  # as Moses writes n-best lists
         template = "{number} ||| {t.text} ||| {t.log_prob:.4f} ||| {t.score:.4f}"

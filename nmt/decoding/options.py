@@ -1,13 +1,13 @@
 """The options of a search: the recipe's ``decode`` keys, and those of a single call.
 
-They are checked together before the first line is read. ``Translator`` and ``nmt-translate`` share
-them, so the name, meaning and limits of an option are written only here. ``nmt-translate`` makes a
-flag of each field of ``SearchOptions``.
+Name, meaning and limits of an option are written only here. The flags of nmt-translate, the
+requests of nmt-serve and the table of docs/search-options.md are made from ``SearchOptions``, and
+``search_options`` checks the options of a call, once.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Set
+from collections.abc import Callable, Collection, Mapping, Set
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 from pydantic import ValidationError
@@ -31,10 +31,10 @@ class SearchOptions(DecodeConfig):
     """The recipe's ``decode`` keys, and options that a recipe does not have."""
 
     n_best: int = key(1, "O", ge=1, le=1000)
-    """translations per line; above 1, each is written as LINE ||| TEXT ||| LOG-PROBABILITY |||
-    SCORE; --json is for texts that may contain |||"""
+    """number of translations of each line"""
     sample: bool = key(False, "O")
-    """sample each token from the model's distribution, instead of searching"""
+    """true = sample each token from the model's distribution, instead of searching; n_best is the
+    number of samples"""
     temperature: float = key(1.0, "O", gt=0)
     """sampling temperature, which divides the logits; above 1, samples vary more"""
     top_k: int | None = key(None, "Fan 2018", ge=1, le=1_000_000)
@@ -45,23 +45,25 @@ class SearchOptions(DecodeConfig):
     """random seed of the samples"""
     no_repeat_ngram: int = key(0, "Paulus 2018", ge=0, le=1000)
     """no n-gram of subwords of this length occurs twice; 0 = off"""
-    glossary: tuple[tuple[str, str], ...] = key((), "O")
-    """terms: a source term, a tab and the target term that its translation must contain"""
+    glossary: tuple[tuple[str, str], ...] = key((), "O", form="pairs of texts")
+    """terms: a source term and the target term that its translation must contain; a word that ends
+    with * stands for all words that begin so"""
     split: Literal["auto", "line"] = key("auto", "O")
-    """auto = translate a line with more sentences than usual in the training data sentence by
-    sentence; line = translate each line as a whole; default: auto"""
+    """how a line of several sentences is translated: auto = sentence by sentence, if it has more of
+    them than is usual in the training data; line = as a whole"""
     tag: str | None = key(None, "Johnson 2017")
-    """tag to put before each source, such as <2es>; an entry of data.train must have this tag"""
+    """tag before each source, such as <2es>, one that the model was trained with"""
     tgt_tag: str | None = key(None, "Fan 2020")
-    """tag of the targets, such as <es>, which no output shows; an entry of data.train must have
-    this tgt_tag"""
+    """tag of the targets, such as <es>, one that the model was trained with; no output shows it"""
     src: str | None = key(None, "O", pattern=r"^[A-Za-z0-9_-]+$")
-    """language of the input, for the rules of the tokenizer, if data.train has several source
-    languages; none = src of the recipe"""
+    """language of the input, for the rules of the tokenizer, if the model was trained with several
+    source languages; none = src of the recipe"""
     token_scores: bool = key(False, "O")
-    """write one JSON object per translation, with the log-probability of each subword"""
+    """true = add the log-probability of each subword; nmt-translate then writes one JSON object
+    per translation"""
     align: bool = key(False, "Garg 2019")
-    """add the word alignment, SOURCE-TARGET from 0: TEXT ||| 0-0 1-2"""
+    """true = add the word alignment, pairs of a source and a target word from 0, which
+    nmt-translate writes as 0-0 1-2 after the translation"""
     reverse_weight: float = key(0.0, "Yee 2019", ge=0, le=1000)
     """weight of the reverse model's score of the source given the candidate; the score of the
     candidate has weight 1; 0 = off"""
@@ -97,6 +99,12 @@ class SearchOptions(DecodeConfig):
         """The tag that decides the target language; empty = none."""
         return self.tgt_tag or self.tag or ""
 
+    def with_defaults(self, decode: DecodeConfig) -> SearchOptions:
+        """Fill in the recipe's keys that are not set, and a beam for the wanted hypotheses."""
+        options = self.model_copy(update=decode.model_dump(exclude=self.model_fields_set))
+        beam = options.wanted if options.sample else max(options.beam, options.wanted)
+        return options.model_copy(update={"beam": beam})
+
     def with_default_tags(self, tags: Mapping[str, str]) -> SearchOptions:
         """Fill in tags, by option, that are not given."""
         missing = {name: tag for name, tag in tags.items() if getattr(self, name) is None}
@@ -109,43 +117,58 @@ class SearchOptions(DecodeConfig):
         return {name for name, field in fields if getattr(self, name) != field.default}
 
 
-# option -> the options of which it requires one
+# option -> the option or argument that it requires
 REQUIRES = {
-    "temperature": ("sample",), "top_k": ("sample",), "top_p": ("sample",), "seed": ("sample",),
-    "candidates": ("reverse_weight",),
-    "reverse_tag": ("reverse_weight",), "reverse_tgt_tag": ("reverse_weight",),
+    "temperature": "sample", "top_k": "sample", "top_p": "sample", "seed": "sample",
+    "reverse_weight": "reverse", "reverse_tag": "reverse", "reverse_tgt_tag": "reverse",
+    "candidates": "reverse",
 }  # fmt: skip
-# pairs that exclude each other, and why
-EXCLUDES = {
-    ("sample", "beam"): "samples are drawn one by one; {n_best} sets their number",
-    ("sample", "require"): "required phrases need a beam search",
-    ("sample", "glossary"): "required phrases need a beam search",
-    ("stop_rule", "sample"): "samples end by themselves",
-}
 # the options of given translations, which are not searched
 SCORING_OPTIONS = {
     "length_alpha", "length_penalty", "batch_tokens", "align", "token_scores", "tag", "tgt_tag",
     "src",
 }  # fmt: skip
+# option or argument -> those that it excludes, and why
+EXCLUDES: dict[str, tuple[Collection[str], str]] = {
+    "to": (
+        ("input", "output", "pairs", "json", "scores", "confidence", "token_scores", "align",
+         "targets", "prefix", "require", "n_best"),
+        "that is for text with one sentence per line, and this for documents",
+    ),
+    "pairs": (
+        ("output", "scores", "confidence", "json", "token_scores", "targets", "align", "n_best"),
+        "that writes one translation of each line as plain text",
+    ),
+    "targets": (
+        ("reverse", "prefix", "require",
+         *(name for name in SearchOptions.model_fields if name not in SCORING_OPTIONS)),
+        "given translations are not searched",
+    ),
+    "confidence": (("targets", "n_best", "reverse"), "it is calibrated on best translations"),
+    "scores": (("token_scores", "targets", "n_best", "json"), "that writes the scores too"),
+    "sample": (
+        ("beam", "require", "glossary", "stop_rule"),
+        "samples are drawn token by token, without a search",
+    ),
+}  # fmt: skip
+FLAGS = {"src": "--src-lang", "targets": "--score-target"}  # with names of their own
 Spell = Callable[[str], str]
 
 
 def as_flag(name: str) -> str:
     """Name the flag of nmt-translate for an option."""
-    return "--src-lang" if name == "src" else "--" + name.replace("_", "-")
+    return FLAGS.get(name) or "--" + name.replace("_", "-")
 
 
 def search_options(
-    defaults: DecodeConfig,
-    given: dict[str, Any],
-    constraints: Set[str] = frozenset(),
-    spell: Spell = str,
+    given: Mapping[str, Any], others: Set[str] = frozenset(), spell: Spell = str
 ) -> SearchOptions:
-    """Check the options of one call, and complete them with the recipe's ``defaults``.
+    """Check the options of one call. Those that are not given do not count as set.
 
     Args:
         given: by name; None = not given.
-        constraints: names of the ``LineConstraints`` that are given.
+        others: names of the other arguments that are given, of which EXCLUDES and REQUIRES have
+            some.
         spell: spells the name of an option in messages, for example ``as_flag``.
 
     Raises:
@@ -153,8 +176,10 @@ def search_options(
             other; the message names them.
     """
     given = {name: value for name, value in given.items() if value is not None}
+    if "reverse" in others:
+        given = {"reverse_weight": DEFAULT_REVERSE_WEIGHT, **given}
     try:
-        options = SearchOptions.model_validate({**defaults.model_dump(), **given})
+        options = SearchOptions.model_validate(given)
     except ValidationError as error:
         raise UserError(
             "; ".join(_problem(str(e["loc"][0]), e, spell) for e in error.errors()),
@@ -164,55 +189,30 @@ def search_options(
         if problem := term_problem(*term):
             what = f"{spell('glossary')}, term {number}: {problem}"
             raise UserError(what, fix="correct or remove it")
-    _check_combinations(options, given, constraints, spell)
-    wanted = options.wanted
-    candidates, beam_name = spell("candidates"), spell("beam")
-    if options.n_best > wanted:
-        raise UserError(
-            f"{spell('n_best')} ({options.n_best}) must not exceed {candidates} ({wanted})",
-            fix=f"set {candidates} to at least {options.n_best}",
-        )
-    if options.sample:  # every beam is a sample
-        return options.model_copy(update={"beam": wanted})
-    if wanted > options.beam and "beam" in given:
-        needs = candidates if options.reranks else spell("n_best")
-        raise UserError(
-            f"{needs} ({wanted}) must not exceed {beam_name} ({options.beam})",
-            fix=f"set {beam_name} to at least {wanted}",
-        )
-    return options.model_copy(update={"beam": max(options.beam, wanted)})
-
-
-def check_scoring_options(given: dict[str, Any], spell: Spell = str) -> None:
-    """Check the options and constraints of a call that scores given translations.
-
-    Raises:
-        UserError: an option is given that only a search has.
-    """
-    for name, value in given.items():
-        if value is not None and name not in SCORING_OPTIONS:
-            what = f"{spell(name)} does not apply to given translations"
-            raise UserError(what, fix=f"leave {spell(name)} out")
-
-
-def _check_combinations(
-    options: SearchOptions, given: dict[str, Any], constraints: Set[str], spell: Spell
-) -> None:
-    on = ((options.changed | {"beam"}) & given.keys()) | constraints
-    for pair, reason in EXCLUDES.items():
-        if on.issuperset(pair):
-            first, second = map(spell, pair)
-            reason = reason.format(n_best=spell("n_best"))
-            raise UserError(
-                f"{first} cannot be combined with {second}: {reason}",
-                fix=f"leave out {first} or {second}",
-            )
+    on = ((options.changed | {"beam"}) & given.keys()) | others
+    for name, (excluded, reason) in EXCLUDES.items():
+        for other in excluded if name in on else ():
+            if other in on:
+                first, second = spell(other), spell(name)
+                raise UserError(
+                    f"{first} cannot be combined with {second}: {reason}",
+                    fix=f"leave out {first} or {second}",
+                )
     for name, needed in REQUIRES.items():
-        if name in given and on.isdisjoint(needed):
-            option, choice = spell(name), " or ".join(map(spell, needed))
+        if name in given and needed not in on:
+            option, choice = spell(name), spell(needed)
             raise UserError(
                 f"{option} requires {choice}", fix=f"add {choice}, or leave {option} out"
             )
+    for name, most, limit in (
+        ("n_best", options.wanted, "candidates"),
+        ("candidates" if options.reranks else "n_best", options.beam, "beam"),
+    ):
+        value = getattr(options, name)
+        if value > most and (limit in given or limit == "candidates"):
+            what = f"{spell(name)} ({value}) must not exceed {spell(limit)} ({most})"
+            raise UserError(what, fix=f"set {spell(limit)} to at least {value}")
+    return options
 
 
 def _problem(name: str, error: Any, spell: Spell) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import itertools
-from collections.abc import Callable, Iterable, Iterator, Sequence, Set
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -28,12 +28,7 @@ from nmt.decoding.engine import (
     ignore,
     listed,
 )
-from nmt.decoding.options import (
-    DEFAULT_REVERSE_WEIGHT,
-    SearchOptions,
-    check_scoring_options,
-    search_options,
-)
+from nmt.decoding.options import SearchOptions, search_options
 from nmt.errors import Diverged, RunError, UserError
 from nmt.runtime.device_names import parse_device
 from nmt.store.model import Model
@@ -221,6 +216,7 @@ class Translator:
         progress: Progress = ignore,
         ready: Callable[[], bool] = lambda: True,
         stop: Stop = ignore,
+        checked: SearchOptions | None = None,
         **options: Any,
     ) -> Iterator[list[Translation]]:
         """Yield the translations of each line, in order, with bounded memory.
@@ -241,6 +237,7 @@ class Translator:
                 so far are translated first.
             stop: called between two positions of a search, between batches of scores, and while
                 worker processes search; may raise an exception to stop.
+            checked: options that ``check_options`` returned, instead of ``options``.
             options: fields of ``SearchOptions``.
 
         Raises:
@@ -253,10 +250,7 @@ class Translator:
         require_list("glossary=[(source, target)]", glossary=options.get("glossary"))
         given = {"prefix": prefix, "require": require}
         constraints = {name: values for name, values in given.items() if values is not None}
-        if self.reverse is not None:
-            weight = options.get("reverse_weight")
-            options["reverse_weight"] = DEFAULT_REVERSE_WEIGHT if weight is None else weight
-        checked = self.check_options(options, constraints.keys())
+        checked = checked or self.check_options(options, constraints.keys())
         numbered, size = with_constraints(lines, constraints), chunk_size or CHUNK_SIZE
         chunks = read_chunks(numbered, size, lambda item: len(item[1]), ready, skip)
         return self._stream(chunks, checked, progress, stop)
@@ -361,6 +355,7 @@ class Translator:
         skip: int = 0,
         progress: Progress = ignore,
         ready: Callable[[], bool] = lambda: True,
+        checked: SearchOptions | None = None,
         **options: Any,
     ) -> Iterator[Translation]:
         """Yield what ``score`` returns, in order, with bounded memory.
@@ -368,8 +363,7 @@ class Translator:
         The other arguments are those of ``stream``.
         """
         require_list("score([text], [translation])", sources=sources, targets=targets)
-        check_scoring_options(options)
-        checked = self.check_options(options)
+        chosen = checked or self.check_options(options, {"targets"})
 
         def characters(pair: tuple[int, tuple[str | None, str | None]]) -> int:
             return sum(len(side or "") for side in pair[1])
@@ -380,11 +374,11 @@ class Translator:
         def scored() -> Iterator[Translation]:
             from nmt.decoding.token_scores import score_pairs
 
-            codec = self.codec.for_tag(checked.target_tag)
+            codec = self.codec.for_tag(chosen.target_tag)
             for chunk, skipped in chunks:
                 report = without_first(progress, skipped)
                 with self._finite_scores():
-                    translations = score_pairs(self.engine, codec, chunk, checked, report)
+                    translations = score_pairs(self.engine, codec, chunk, chosen, report)
                 yield from itertools.islice(translations, skipped, None)
 
         return scored()
@@ -425,19 +419,25 @@ class Translator:
         return translations
 
     def check_options(
-        self, given: dict[str, Any], constraints: Set[str] = frozenset()
+        self, given: Mapping[str, Any] | SearchOptions, others: Set[str] = frozenset()
     ) -> SearchOptions:
-        """Complete the options of one call with the recipe's; see ``search_options``.
+        """Complete the options of one call for this model.
 
         A tag that all training data has is the default.
+
+        Args:
+            given, others: as ``search_options`` takes them, or the options that it returned.
 
         Raises:
             UserError: an option that is not allowed or that the engine does not support, options
                 that exclude each other, a tag or a source language that the model does not have, or
                 no target tag for a model that needs one.
         """
-        options, sources = search_options(self.info.decode, given, constraints), self.info.sources
-        options = options.with_default_tags(self.info.default_tags)
+        if not isinstance(given, SearchOptions):
+            reranks = self.reverse is not None and "targets" not in others
+            given = search_options(given, others | {"reverse"} if reranks else others)
+        sources = self.info.sources
+        options = given.with_defaults(self.info.decode).with_default_tags(self.info.default_tags)
         self.codec.tag_ids(options.tag)  # an unknown one is an error
         self.codec.tag_ids(options.tgt_tag, "tgt")
         if options.tgt_tag is None and self.info.tgt_tag_required:
@@ -454,12 +454,8 @@ class Translator:
                 at="src",
                 fix="choose one of these, or leave src out",
             )
-        if options.reverse_weight:
-            if self.reverse is None:
-                raise UserError(
-                    "reverse_weight requires a model of the reverse direction",
-                    fix="load it with --reverse RUN, in Python with reverse=RUN",
-                )
+        if options.reranks:
+            assert self.reverse is not None, "search_options requires it"
             info = self.reverse.info
             defaults = {f"reverse_{name}": tag for name, tag in info.default_tags.items()}
             options = options.with_default_tags(defaults)

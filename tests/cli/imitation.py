@@ -14,7 +14,7 @@ from nmt.config.recipe import DecodeConfig
 from nmt.data.sentences import UsualLine
 from nmt.decoding.codec import Translation, UnknownPieces
 from nmt.decoding.engine import ModelInfo
-from nmt.decoding.options import SearchOptions, search_options
+from nmt.decoding.options import SearchOptions
 
 
 class Imitation:
@@ -27,8 +27,8 @@ class Imitation:
     unknown = UnknownPieces()
     codec: Any = SimpleNamespace(usual=UsualLine())
 
-    def check_options(self, given: dict[str, Any], constraints: Any) -> SearchOptions:
-        return search_options(DecodeConfig(), given, constraints)
+    def check_options(self, options: SearchOptions) -> SearchOptions:
+        return options.with_defaults(DecodeConfig())
 
     def engine_for(self, options: SearchOptions) -> Any:
         return self.engine
@@ -56,4 +56,4 @@ class Capitals(Imitation):
             if line.startswith("create "):  # as another program may do
                 Path(line.removeprefix("create ")).write_text("precious")
             progress(1)
-            yield [Translation([], line.upper(), -1.0, -1.0, True)] * (options["n_best"] or 1)
+            yield [Translation([], line.upper(), -1.0, -1.0, True)] * options["checked"].n_best

@@ -125,7 +125,7 @@ def test_a_calibrated_run_writes_what_to_expect(run, tmp_path, capsys):
     assert "for another model" in refused(capsys, model, *argv[1:])
     assert "of one model" in refused(capsys, str(run), *argv)
     for more in (["--n-best", "2"], ["--score-target", str(text)], ["--reverse", str(run)]):
-        assert f"--confidence cannot be combined with {more[0]}" in refused(capsys, *argv, *more)
+        assert f"{more[0]} cannot be combined with --confidence" in refused(capsys, *argv, *more)
     place.write_text(json.dumps({**stored, "points": 3}), encoding="utf-8")
     assert f"{place}: is damaged\n  -> write it again: nmt-score" in refused(capsys, *argv)
 

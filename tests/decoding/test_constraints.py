@@ -227,7 +227,7 @@ def test_phrases_of_bytes_are_found_like_others():
     [
         ({"prefix": ["a"]}, "prefix ends before line 2"),
         ({"require": [[]] * 9}, "require has more than the 6 lines"),
-        ({"require": [[]] * 6, "sample": True}, "sample cannot be combined with require"),
+        ({"require": [[]] * 6, "sample": True}, "require cannot be combined with sample"),
     ],
 )
 def test_wrong_constraints_are_an_error(translator, options, message):

@@ -61,7 +61,7 @@ def test_blank_lines_long_lines_and_missing_lines(translator, monkeypatch, capsy
     assert "note: line 5 is not scored: its target has 44 subwords" in capsys.readouterr().err
     with pytest.raises(UserError, match="the target ends before line 2"):
         translator.score(["pan", "pan"], ["bread"])
-    with pytest.raises(UserError, match="beam does not apply to given translations"):
+    with pytest.raises(UserError, match="beam cannot be combined with targets"):
         translator.score(["pan"], ["bread"], beam=4)
 
 

@@ -244,7 +244,7 @@ def test_other_constraints_and_terms_hold_together():
         ([("pan", "x" * 201)], {}, "target term has 201 characters, at most 200"),
         ([("pan", "▁x")], {}, r"U\+2581"),
         ([("pan",)], {}, "glossary"),
-        ([("pan", "x")], {"sample": True}, "sample cannot be combined with glossary"),
+        ([("pan", "x")], {"sample": True}, "glossary cannot be combined with sample"),
     ],
 )
 def test_wrong_glossaries(glossary, options, message):

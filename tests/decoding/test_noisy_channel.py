@@ -213,7 +213,7 @@ def test_the_command_chooses_as_python_does(runs, nmt_translate, tmp_path):
         ("--reverse-tag <2gl>", "--reverse-tag requires --reverse"),
         ("--candidates 4", "--candidates requires --reverse"),
         ("--reverse nowhere", "nowhere: no such model or run folder"),
-        ("--score-target in --reverse run", "--reverse does not apply to given translations"),
+        ("--score-target in --reverse run", "--reverse cannot be combined with --score-target"),
     ],
 )
 def test_the_command_names_wrong_flags(runs, nmt_translate, tmp_path, flags, message):

@@ -19,6 +19,7 @@ from nmt.decoding import codec as codec_module
 from nmt.decoding import translator as translator_module
 from nmt.decoding.codec import BLANK, Translation, part_ends
 from nmt.decoding.engine import Hypothesis
+from nmt.decoding.options import search_options
 from nmt.decoding.torch_engine import TorchEngine
 from nmt.decoding.translator import Translator
 from nmt.errors import MachineError, UserError
@@ -388,7 +389,7 @@ TOO_LARGE += ["top_k", "no_repeat_ngram"]
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"sample": True, "beam": 3}, "sample cannot be combined with beam"),
+        ({"sample": True, "beam": 3}, "beam cannot be combined with sample"),
         ({"top_k": 3}, "top_k requires sample"),
         ({"top_p": 0.5}, "top_p requires sample"),
         ({"temperature": 2.0}, "temperature requires sample"),
@@ -400,11 +401,9 @@ TOO_LARGE += ["top_k", "no_repeat_ngram"]
         ({"length_alpha": 1e3}, "length_alpha: 1000.0 is not"),
         ({"batch_tokens": 0}, "batch_tokens: 0 is not"),
         ({"beam": 3, "n_best": 5}, r"n_best \(5\) must not exceed beam \(3\)"),
-        ({"reverse_weight": 1, "candidates": 8, "beam": 4}, r"candidates \(8\) .* beam \(4\)"),
-        ({"reverse_weight": 1, "candidates": 2, "n_best": 3}, r"n_best \(3\) .* candidates \(2\)"),
-        ({"candidates": 8}, "candidates requires reverse_weight"),
-        ({"reverse_tag": "<a>"}, "reverse_tag requires reverse_weight"),
-        ({"reverse_weight": 1}, "reverse_weight requires a model of the reverse direction"),
+        ({"candidates": 8}, "candidates requires reverse"),
+        ({"reverse_tag": "<a>"}, "reverse_tag requires reverse"),
+        ({"reverse_weight": 1}, "reverse_weight requires reverse"),
         ({"reverse_weight": -1}, "reverse_weight: -1 is not"),
         ({"bem": 3}, "unknown option bem"),
         ({"copy_unk": True}, "unknown option copy_unk"),
@@ -415,6 +414,18 @@ def test_a_wrong_option_is_an_error_before_the_first_line(translator, options, m
     with pytest.raises(UserError, match=message) as caught:
         translator.stream(iter(LINES), **options)
     assert caught.value.fix
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({"candidates": 8, "beam": 4}, r"candidates \(8\) .* beam \(4\)"),
+        ({"candidates": 2, "n_best": 3}, r"n_best \(3\) .* candidates \(2\)"),
+    ],
+)
+def test_more_candidates_than_the_beam_are_an_error(given, message):
+    with pytest.raises(UserError, match=message):
+        search_options(given, {"reverse"})
 
 
 @pytest.mark.parametrize(

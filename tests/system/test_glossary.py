@@ -55,8 +55,8 @@ def test_translations_have_the_terms(trained, terms, engine, beam, monkeypatch, 
     ("argv", "text", "message"),
     [
         ([], "3 ☃\n", "terms.tsv:1: 1 column; a glossary has 2 or 3"),
-        (["--sample"], TERMS, "--sample cannot be combined with --glossary"),
-        (["--score-target", __file__], TERMS, "--glossary does not apply to given translations"),
+        (["--sample"], TERMS, "--glossary cannot be combined with --sample"),
+        (["--score-target", __file__], TERMS, "--glossary cannot be combined with --score-target"),
         (["--output", "terms.tsv", "--force"], TERMS, "terms.tsv: is also an input"),
     ],
 )

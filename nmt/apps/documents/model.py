@@ -9,16 +9,16 @@ from __future__ import annotations
 import html
 import itertools
 import math
-from collections.abc import Callable, Iterable, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
 from nmt.apps.documents.lines import Link, Phrases, Translate, Translated
 from nmt.decoding.codec import TextCodec, Translation
-from nmt.errors import UserError
 
 if TYPE_CHECKING:
+    from nmt.decoding.options import SearchOptions
     from nmt.decoding.translator import Translator
 
 MAX_GAP = 8  # characters between two words that the tokenizer does not show
@@ -114,45 +114,29 @@ def translated(text: str, short: bool, finished: bool, links: list[Link] | None)
     return Translated(text, links, problem)
 
 
-def from_translator(translator: Translator, **options: Any) -> Translate:
-    """Return a ``Translate`` that searches with a model.
-
-    It requires phrases if the engine and the options allow that.
+def from_translator(translator: Translator, options: SearchOptions | None = None) -> Translate:
+    """Return a ``Translate`` that searches with a model; samples have no required phrases.
 
     Args:
-        options: fields of ``SearchOptions``.
-
-    Raises:
-        UserError: an option is not allowed.
+        options: that ``Translator.check_options`` returned; None = those of the recipe.
     """
-    checked = translator.check_options(options)
-    can_require = _is_allowed(lambda: translator.check_options(options, {"require"}))
-    codec, target_codec = translator.codec, translator.codec.for_tag(checked.target_tag)
+    options = options or translator.check_options({})
+    codec, target_codec = translator.codec, translator.codec.for_tag(options.target_tag)
 
     def result(line: str, best: Translation, align: bool) -> Translated:
         links = None
         if align:
-            sources = source_words(codec, line, checked.split, checked.src)
+            sources = source_words(codec, line, options.split, options.src)
             links = linked(best.alignment, sources, target_words(target_codec, best))
         return translated(best.text, best.short, best.finished, links)
 
     def translate(
         lines: Sequence[str], require: Phrases, align: bool
     ) -> Sequence[Translated] | None:
-        given = {**options, "align": True} if align else options
-        if require is not None:
-            if not can_require:
-                return None
-            given = {**given, "require": require}
-        found = translator.stream(lines, **given)
+        if require is not None and options.sample:
+            return None
+        checked = options.model_copy(update={"align": align})
+        found = translator.stream(lines, require=require, checked=checked)
         return [result(line, best[0], align) for line, best in zip(lines, found, strict=True)]
 
     return translate
-
-
-def _is_allowed(check: Callable[[], object]) -> bool:
-    try:
-        check()
-    except UserError:
-        return False
-    return True

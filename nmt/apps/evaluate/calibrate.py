@@ -107,11 +107,10 @@ def calibrate(folder: str, split: str) -> tuple[Path, Calibration, Quality]:
         )
     translator = Translator.load(folder)
     tag, tgt_tag = entry.tags(RunFolder(folder).recipe())
-    given: dict[str, Any] = {"tag": tag, "tgt_tag": tgt_tag}
-    options = translator.check_options(dict(given))
+    options = translator.check_options({"tag": tag, "tgt_tag": tgt_tag})
     sources = [systems.sources[n] for n in lines]
     with progress_bar("translating", "lines", len(lines)) as bar:
-        given |= {"progress": bar.update}
+        given: dict[str, Any] = {"progress": bar.update, "checked": options}
         found = translator.stream(sources, **given)
         translations = [best for best, *_ in found]
     refs = [[side[n] for n in lines] for side in (systems.refs, *systems.other_refs)]

@@ -61,6 +61,7 @@ from nmt.apps.serve.schema import (
 )
 from nmt.data.glossary import Term
 from nmt.data.text import is_blank, quantity
+from nmt.decoding.options import SearchOptions
 from nmt.decoding.translator import Translator
 from nmt.errors import MachineError, UserError
 from nmt.version import __version__
@@ -157,7 +158,7 @@ class Service:
             )
             for name, translator in translators.items()
         }
-        self.documents = Documents(limits, glossary)
+        self.documents = Documents(limits)
         self.guard = Guard(self._app(), limits, key)
 
     def abort(self) -> None:
@@ -284,7 +285,8 @@ class Service:
         """Begin to translate a document; the answer has the ID to ask for it."""
         given = read(DocumentRequest, await read_fields(request))
         model = self._model(given.model)
-        options = given.model_dump(include={"tgt_tag", "glossary"}, exclude_none=True)
+        chosen = given.model_dump(include={"tgt_tag", "glossary"}, exclude_none=True)
+        options = self.complete(model, chosen)
         langs = model.translator.codec.src, model.target(options)
         name = await self._add(given.file, model, langs, options, request)
         document = self.documents.get(name)
@@ -313,7 +315,8 @@ class Service:
             given = read(LibreTranslateFile, await read_fields(request))
             chosen = libretranslate.find_direction(self.models, given.source, given.target)
             langs = chosen.source, chosen.target
-            name = await self._add(given.file, chosen.model, langs, chosen.options, request)
+            options = self.complete(chosen.model, chosen.options)
+            name = await self._add(given.file, chosen.model, langs, options, request)
             document = self.documents.get(name)
             try:
                 await self.wait(document.done, request, deadline)
@@ -331,13 +334,13 @@ class Service:
         file: Any,
         model: ServedModel,
         langs: tuple[str, str],
-        options: dict[str, Any],
+        options: SearchOptions,
         request: Request,
     ) -> str:
         if not isinstance(file, UploadFile):
             what, fix = "file: not a file", "send a form with the file as multipart/form-data"
             raise Refused(400, "bad_request", what, fix)
-        document = Document(file.filename or "", await file.read(), model, langs, {**options})
+        document = Document(file.filename or "", await file.read(), model, langs, options)
         deadline = time.monotonic() + self.limits.seconds
         return await self.wait(self.documents.add(document, deadline), request, deadline)
 
@@ -372,7 +375,7 @@ class Service:
                 self.metrics.seconds.labels(name).observe(seconds)
         return {
             "model": name,
-            "src": options.get("src") or model.translator.codec.src,
+            "src": options.src or model.translator.codec.src,
             "tgt": model.target(options),
             "seconds": seconds,
             "lines": results,
@@ -398,17 +401,24 @@ class Service:
                 raise Refused(422, "line_too_long", what, "split it into sentences, one per line")
         return lines
 
-    def _options(self, model: ServedModel, body: Any, lines: Sequence[str]) -> dict[str, Any]:
+    def complete(self, model: ServedModel, given: dict[str, Any]) -> SearchOptions:
+        """Check options, and complete them with the glossary of the server and by the model.
+
+        Raises:
+            UserError: an option is not allowed.
+        """
+        glossary = {"glossary": self.glossary} if self.glossary else {}
+        return model.translator.check_options({**glossary, **given})
+
+    def _options(self, model: ServedModel, body: Any, lines: Sequence[str]) -> SearchOptions:
         """Return the search options of a request, which are within the limits."""
         given = {name: getattr(body, name) for name in OPTIONS if getattr(body, name) is not None}
-        if self.glossary:
-            given.setdefault("glossary", self.glossary)
         for name in PER_BEAM:
             if given.get(name, 0) > self.limits.beam:
                 highest = self.limits.beam
                 what = f"{name}: {given[name]:,} is above {highest}, the limit of this server"
                 raise Refused(422, "bad_option", what, f"choose at most {highest}")
-        options = model.translator.check_options(given)
+        options = self.complete(model, given)
         if (work := sum(model.work(lines, options))) > self.limits.work:
             share = self.limits.work / work
             raise Refused(
@@ -420,7 +430,7 @@ class Service:
                 f"send at most {share:.0%} of this text in a request, or choose a smaller beam, "
                 "n_best or max_len_offset",
             )
-        return given
+        return options
 
     async def wait(
         self, waited: Future[Result], request: Request, deadline: float | None = None

@@ -31,7 +31,7 @@ class Job:
 
     Attributes:
         costs: of each line; only their ratios matter, and how they compare with BATCH_COST.
-        options: of the search, JSON values.
+        options: of the search, for ``Translate``.
         together: whether its lines may be translated with those of others.
         future: gets the result of each line, or an exception; cancel it to leave the queue.
         results: of the lines translated so far.
@@ -39,7 +39,7 @@ class Job:
 
     lines: Sequence[str]
     costs: Sequence[float]
-    options: dict[str, Any]
+    options: Any
     together: bool = True
     future: Future[list[Any]] = field(default_factory=Future)
     results: list[Any] = field(default_factory=list)
@@ -57,7 +57,7 @@ class Job:
 Batch: TypeAlias = list[tuple[Job, int]]  # jobs, and the number of lines of each
 # lines, options, number of lines of the job before these, stop -> the result of each line; it calls
 # stop often, which may translate other lines and raises an exception if nobody waits any more
-Translate: TypeAlias = Callable[[list[str], dict[str, Any], int, Callable[[], None]], list[Any]]
+Translate: TypeAlias = Callable[[list[str], Any, int, Callable[[], None]], list[Any]]
 
 
 class Unwanted(Exception):
@@ -102,7 +102,7 @@ class Batcher:
         self,
         lines: Sequence[str],
         costs: Sequence[float],
-        options: dict[str, Any],
+        options: Any,
         together: bool = True,
     ) -> Future[list[Any]]:
         """Queue a job; return the future of its results.

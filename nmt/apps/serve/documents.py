@@ -26,8 +26,8 @@ from nmt.apps.documents.model import Word, linked, translated
 from nmt.apps.serve.limits import Limits, Refused, stopping
 from nmt.apps.serve.model import ServedModel
 from nmt.apps.serve.worker import Worker, late
-from nmt.data.glossary import Term
 from nmt.data.text import quantity
+from nmt.decoding.options import SearchOptions
 
 WORKERS = 2  # documents that are translated at the same time
 READERS = 4  # and others that are read, or translated while their client waits
@@ -55,7 +55,7 @@ class Document:
     data: bytes
     model: ServedModel
     langs: tuple[str, str]
-    options: dict[str, Any]
+    options: SearchOptions
     segments: int = 0
     lines: int = 0
     remarks: Sequence[Remark] = ()
@@ -82,14 +82,10 @@ class Document:
 
 
 class Documents:
-    """The documents of a server, which ``Worker`` processes read.
+    """The documents of a server, which ``Worker`` processes read."""
 
-    Args:
-        glossary: terms for documents that do not have a glossary.
-    """
-
-    def __init__(self, limits: Limits, glossary: Sequence[Term] = ()) -> None:
-        self.limits, self.glossary = limits, glossary
+    def __init__(self, limits: Limits) -> None:
+        self.limits = limits
         self._documents: dict[str, Document] = {}
         self._lock = threading.Lock()
         self._closed = False
@@ -169,8 +165,6 @@ class Documents:
         seconds = deadline - time.monotonic()
         with self._worker() as worker:
             for document in documents:
-                if self.glossary:
-                    document.options.setdefault("glossary", self.glossary)
                 stop = functools.partial(self._check_wanted, document, deadline, seconds)
                 document.data, document.remarks = worker.translate(
                     document.data,
@@ -204,11 +198,13 @@ def _through_queue(document: Document, limits: Limits, stop: Callable[[], None])
     """Return a function that translates lines of a document in the queue of its model."""
     model, size = document.model, BATCHES * limits.batch
 
-    def search(lines: Sequence[str], options: dict[str, Any]) -> list[dict[str, Any]]:
+    def search(
+        lines: Sequence[str], options: SearchOptions, require: Phrases
+    ) -> list[dict[str, Any]]:
         while True:
             stop()
             try:
-                future = model.submit(lines, options)
+                future = model.submit(lines, options, require)
             except Refused:  # the queue is full
                 time.sleep(1)
                 continue
@@ -224,18 +220,15 @@ def _through_queue(document: Document, limits: Limits, stop: Callable[[], None])
         lines: Sequence[str], require: Phrases, align: bool
     ) -> Sequence[Translated] | None:
         found: dict[int, Translated] = {}
+        options = document.options.model_copy(update={"align": align})
         most = limits.characters  # the time to segment a line grows faster than its length
         short = [index for index, line in enumerate(lines) if len(line) <= most]
         for start in range(0, len(short), size):
             some = short[start : start + size]
-            options = dict(document.options)
-            if require is not None:
-                options["require"] = [require[index] for index in some]
-            if align:
-                options["align"] = True
-            results = search([lines[index] for index in some], options)
+            phrases = require and [require[index] for index in some]
+            results = search([lines[index] for index in some], options, phrases)
             for index, result in zip(some, results, strict=True):
-                found[index] = _translated(result, "align" in options)
+                found[index] = _translated(result, align)
             document.lines = min(document.segments, document.lines + len(some))
         return [found.get(index) or _too_long(line, most) for index, line in enumerate(lines)]
 

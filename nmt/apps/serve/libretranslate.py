@@ -226,11 +226,9 @@ async def _html(
     if asked.alternatives:
         what = "format: html has no alternatives"
         raise Refused(400, "bad_request", what, "leave out alternatives, or send plain text")
-    langs = chosen.source, chosen.target
+    langs, options = (chosen.source, chosen.target), service.complete(chosen.model, chosen.options)
     pages = {  # of texts that are not blank; with a mark, no tag decides the encoding
-        text: Document(
-            "q.html", text.encode("utf-8-sig", "replace"), chosen.model, langs, {**chosen.options}
-        )
+        text: Document("q.html", text.encode("utf-8-sig", "replace"), chosen.model, langs, options)
         for text in texts
         if not is_blank(text)
     }

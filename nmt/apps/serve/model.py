@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from typing import Any
 
+from nmt.apps.documents.lines import Phrases
 from nmt.apps.documents.model import source_words, target_words
 from nmt.apps.serve.batcher import Batcher
 from nmt.apps.serve.limits import Limits
@@ -36,15 +37,6 @@ class ServedModel:
     ) -> None:
         self.name, self.translator = name, translator
         self.batcher = Batcher(self.translate, limits.batch, limits.queue, observe)
-
-    def check(self, given: dict[str, Any]) -> SearchOptions:
-        """Return search options; ``require``, the phrases of each line, may be among them.
-
-        Raises:
-            UserError: an option is not allowed.
-        """
-        options = {name: value for name, value in given.items() if name != "require"}
-        return self.translator.check_options(options, given.keys() & {"require"})
 
     def description(self) -> dict[str, Any]:
         """Return what a client needs to know of the model."""
@@ -79,7 +71,7 @@ class ServedModel:
         tags += [{"tag": tag} for tag in codec.vocab.tags]
         targets: dict[str, dict[str, str]] = {}
         for options in tags:
-            targets.setdefault(self.target(options), options)
+            targets.setdefault(self.target(self.translator.check_options(options)), options)
         return {
             (source, target): {**src, **tag}
             for source, src in sources.items()
@@ -87,24 +79,28 @@ class ServedModel:
             if source != target
         }
 
-    def target(self, options: dict[str, Any]) -> str:
+    def target(self, options: SearchOptions) -> str:
         """Return the target language of a request with these options."""
-        checked = self.translator.check_options(options)
-        return self.translator.codec.for_tag(checked.target_tag).tgt
+        return self.translator.codec.for_tag(options.target_tag).tgt
 
-    def submit(self, lines: Sequence[str], options: dict[str, Any]) -> Future[list[Any]]:
+    def submit(
+        self, lines: Sequence[str], options: SearchOptions, require: Phrases = None
+    ) -> Future[list[Any]]:
         """Queue lines; return the future of their results, as ``translate`` returns them.
+
+        Args:
+            options: that ``Translator.check_options`` returned.
+            require: the phrases of each line; None = none.
 
         Raises:
             Refused: the queue is full.
-            UserError: an option is not allowed.
         """
-        work = self.work(lines, self.check(options))
+        work = self.work(lines, options)
         # pieces and attention of a long line take time that nothing can interrupt
         costs = [cost + len(line) ** 2 / LONG for cost, line in zip(work, lines, strict=True)]
         # a sample is a function of its line number, and phrases are those of numbered lines
-        together = not options.get("sample") and "require" not in options
-        return self.batcher.submit(lines, costs, options, together)
+        together = not options.sample and require is None
+        return self.batcher.submit(lines, costs, (options, require), together)
 
     def work(self, lines: Sequence[str], options: SearchOptions) -> list[int]:
         """Return the cost of each line: hypotheses x the most characters of a translation.
@@ -120,23 +116,27 @@ class ServedModel:
         ]
 
     def translate(
-        self, lines: list[str], options: dict[str, Any], first: int, stop: Callable[[], None]
+        self,
+        lines: list[str],
+        how: tuple[SearchOptions, Phrases],
+        first: int,
+        stop: Callable[[], None],
     ) -> list[dict[str, Any]]:
         """Return the result of each line as JSON values.
 
         Args:
-            options: of the search; ``require`` has the phrases of each line of the request.
+            how: the options, and the phrases of each line of the request.
             first: number of lines of the request before these.
             stop: called between two positions of the search.
         """
-        checked = self.check(options)
+        options, phrases = how
         # a sample is a function of the number of its line in the request
         numbered = [*[""] * first, *lines]
-        if "require" in options:
-            phrases = options["require"][first : first + len(lines)]
-            options = {**options, "require": [*[()] * first, *phrases]}
-        results = self.translator.stream(numbered, skip=first, stop=stop, **options)
-        return [self._result(*pair, checked) for pair in zip(lines, results, strict=True)]
+        require = phrases and [*[()] * first, *phrases[first : first + len(lines)]]
+        results = self.translator.stream(
+            numbered, skip=first, stop=stop, require=require, checked=options
+        )
+        return [self._result(*pair, options) for pair in zip(lines, results, strict=True)]
 
     def _result(
         self, line: str, translations: list[Translation], options: SearchOptions

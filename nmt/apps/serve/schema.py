@@ -7,7 +7,9 @@ from typing import Annotated, Any, TypeAlias
 
 from pydantic import BaseModel, ConfigDict, Field, Json, create_model
 
-from nmt.config.errors import allowed
+from nmt.config.errors import allowed, format_value
+from nmt.config.recipe import DecodeConfig
+from nmt.config.schema import leaf_types, meanings
 from nmt.decoding.options import SearchOptions
 
 # the operator of the server decides about memory; the server loads no reverse model
@@ -17,41 +19,15 @@ PER_BEAM = ("beam", "n_best")  # memory and time grow with them
 HIGHEST_OFFSET = 200  # pieces; a translation of a short line needs few more than the line
 LONGEST_TERM = 100  # characters
 MOST_TERMS = 1000
-# for clients of the API; SearchOptions describes the options of the command line
-MEANINGS = {
-    "beam": "Number of hypotheses that the search keeps; 1 is greedy search. A larger beam takes "
-    "more time. Default: the beam of the model in GET /models.",
-    "length_alpha": "Exponent of the length penalty; 0 turns it off. A higher value prefers longer "
-    "translations.",
-    "length_penalty": "Length penalty of n tokens. gnmt: ((5 + n)/6)^length_alpha. mean: "
-    "n^length_alpha. Default: that of the model.",
-    "max_len_offset": "A translation has at most as many subwords as its source and this number. "
-    f"Allowed: an integer of at least 1 and at most {HIGHEST_OFFSET}.",
-    "stop_rule": "When the search ends. count: when as many hypotheses as the beam size have "
-    "ended. bound: when no unfinished hypothesis can become the best. Default: that of the model.",
-    "allow_unk": "Whether a translation may contain UNK.",
-    "n_best": "Number of translations of each line. Default: 1.",
-    "sample": "Sample each token from the distribution of the model, instead of searching. "
-    "`n_best` is the number of samples.",
-    "temperature": "Sampling temperature. Above 1, samples vary more.",
-    "top_k": "Top-k sampling: sample from the k most likely tokens.",
-    "top_p": "Nucleus sampling: sample from the most likely tokens whose probabilities add up to "
-    "this.",
-    "seed": "Random seed: the same seed, text and options give the same samples.",
-    "no_repeat_ngram": "No n-gram of subwords of this length occurs twice. 0 turns it off.",
-    "glossary": "Pairs of a source term and a target term. Where a line has a source term, its "
-    "translation contains the target term. A word that ends with * stands for all words that begin "
-    f"so. At most {MOST_TERMS:,} pairs of texts of at most {LONGEST_TERM} characters. [] turns "
-    "off the glossary of the server, if it has one.",
-    "split": "How a line of several sentences is translated. auto: sentence by sentence, if it has "
-    "more of them than is usual in the training data. line: as a whole. Default: auto.",
-    "tag": "Tag that the model gets before each line, such as <2es> for the target language. "
-    "`tags` of the model in GET /models lists all.",
-    "tgt_tag": "Tag that each translation begins with in the model, such as <es>; no answer shows "
-    "it. `tgt_tags` of the model in GET /models lists all.",
-    "src": "Language of the text, if the model has several source languages.",
-    "token_scores": "Add the log-probability of each subword and the probability of each word.",
-    "align": "Add the word alignment: which words of the source each word was translated from.",
+# what the API adds to the meaning of an option
+NOTES = {
+    "max_len_offset": f"Allowed: an integer of at least 1 and at most {HIGHEST_OFFSET}.",
+    "glossary": f"At most {MOST_TERMS:,} pairs of texts of at most {LONGEST_TERM} characters. [] "
+    "turns off the glossary of the server, if it has one.",
+    "beam": "The limit `beam` of GET /models is the highest value.",
+    "n_best": "The limit `beam` of GET /models is the highest value.",
+    "tag": "`tags` of the model in GET /models lists all.",
+    "tgt_tag": "`tgt_tags` of the model in GET /models lists all.",
 }
 
 
@@ -230,14 +206,16 @@ def _request() -> type[BaseModel]:
 
 
 def _describe(name: str) -> str:
-    if name in PER_BEAM:
-        return f"{MEANINGS[name]} The limit `beam` of GET /models is the highest value."
-    schema = SearchOptions.model_json_schema()["properties"][name]
-    kinds = schema.get("anyOf", [schema])
-    numeric = any(kind.get("type") in ("integer", "number") for kind in kinds)
-    if name == "max_len_offset" or not numeric:
-        return MEANINGS[name]
-    return f"{MEANINGS[name]} Allowed: {allowed(SearchOptions, name).removesuffix(', or none')}."
+    field = SearchOptions.model_fields[name]
+    meaning = meanings(SearchOptions)[name].removeprefix("true = ")
+    parts = [meaning[0].upper() + meaning[1:] + "."]
+    if {int, float} & {*leaf_types(field.annotation)} and name not in NOTES:
+        parts.append(f"Allowed: {allowed(SearchOptions, name).removesuffix(', or none')}.")
+    if name in DecodeConfig.model_fields:
+        parts.append("Default: that of the model.")
+    elif field.default:
+        parts.append(f"Default: {format_value(field.default)}.")
+    return " ".join([*parts, NOTES.get(name, "")]).strip()
 
 
 TranslateRequest = _request()

@@ -116,8 +116,11 @@ def test_a_bad_file_does_not_stop_the_others(run, folder, capsys):
         (["words.txt", "--to", "film.srt"], "is not a folder"),
         (["--to", "out"], "requires the files"),
         (["words.txt", "words.txt", "--to", "out"], "the same name"),
-        (["words.txt", "--to", "out", "--input", "words.txt"], "--input is for text"),
-        (["words.txt", "--to", "out", "--n-best", "2"], "--n-best is for text"),
+        (
+            ["words.txt", "--to", "out", "--input", "words.txt"],
+            "--input cannot be combined with --to",
+        ),
+        (["words.txt", "--to", "out", "--n-best", "2"], "--n-best cannot be combined with --to"),
         (["--retranslate"], "--retranslate requires --to"),
         (["--skip-keys", "a"], "--skip-keys requires --to"),
         (["words.txt", "--to", "out", "--encoding", "rot13"], "not one of text"),

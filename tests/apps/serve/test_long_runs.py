@@ -26,7 +26,6 @@ from nmt.apps.serve.limits import Limits
 from nmt.data.languages import script_share
 from nmt.data.sentences import UsualLine
 from nmt.decoding.constraints import LineConstraints
-from nmt.decoding.options import search_options
 from tests.apps.serve.process import SECONDS, Process
 from tests.decoding.untrained import untrained
 
@@ -219,7 +218,7 @@ def test_all_pairs_in_the_text_of_a_line_take_little_time() -> None:
     codec = translator.codec
     codec.usual = UsualLine(1)  # so a line is divided into sentences
     glossary = codec.glossary([("pan*", "bread"), ("o can", "the dog")])
-    options = search_options(translator.info.decode, {})
+    options = translator.check_options({})
     slow = {}
     for text in [*SINGLE, *PAIRS, *WORDS]:
         line = run_of(text, Limits().characters)

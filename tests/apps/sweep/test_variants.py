@@ -13,8 +13,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from nmt.cli import prepare, train
+from nmt.cli.reference import variants_schema
 from nmt.config.load import dump_recipe, load_recipe, recipe_from_text
-from nmt.config.reference import variants_schema
 from nmt.config.schedules import InverseSqrt, Linear, NoWarmup
 from nmt.config.variants import Budget, load_sweep, load_variants
 from nmt.errors import UserError

@@ -1,7 +1,7 @@
-"""The reference of recipe keys for docs/, generated from the classes that define the keys.
+"""The reference of recipe keys and search options for docs/, generated from their classes.
 
-``python -m nmt.config.reference --write`` writes the tables of docs/recipe-keys.md, whose
-introduction stays, and the two JSON schemas; a test fails when they are out of date.
+``python -m nmt.cli.reference --write`` writes the tables of docs/recipe-keys.md, whose
+introduction stays, the one of docs/search-options.md, and the two JSON schemas; a test fails when they are out of date.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from nmt.config.errors import allowed, format_value
 from nmt.config.recipe import Recipe, groups
 from nmt.config.schema import keys_of, meanings
 from nmt.config.variants import Budget, Paper, VariantKeys, VariantsKeys
+from nmt.decoding.options import SearchOptions
 
 DOCS = Path(__file__).parents[2] / "docs"
 FIRST = "Top level"  # the first table; the text before it is written by hand
@@ -82,10 +83,17 @@ def variants_schema() -> str:
     return dump({"$schema": SCHEMA, **file, "$defs": definitions})
 
 
+def options_page() -> str:
+    """Return docs/search-options.md: its text, and the table of all options at the end."""
+    text = (DOCS / "search-options.md").read_text(encoding="utf-8").partition("## All options")[0]
+    return text + table("All options", SearchOptions) + "\n"
+
+
 FILES: dict[str, Callable[[], str]] = {
     "recipe-keys.md": key_tables,
     "recipe.schema.json": recipe_schema,
     "variants.schema.json": variants_schema,
+    "search-options.md": options_page,
 }
 """Generated files of docs/, each with the function that makes it."""
 
@@ -144,7 +152,7 @@ def _all_optional(schema: Any) -> Any:
 def main() -> None:
     """Print the key tables, or write all three files to docs/."""
     parser = argparse.ArgumentParser(
-        prog="python -m nmt.config.reference",
+        prog="python -m nmt.cli.reference",
         description="Print the tables of recipe keys.",
         allow_abbrev=False,
     )
