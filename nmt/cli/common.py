@@ -168,3 +168,9 @@ def add_model_options(group: argparse._ArgumentGroup) -> None:
         help="precision of matrix products with weights; auto = bf16 if the device has "
         "instructions for it, fp16 on a V100 or T4, else fp32; default: %(default)s",
     )
+    group.add_argument(
+        "--quantization",
+        choices=["fp32", "int8"],
+        help="weights of CTranslate2; int8 is faster and smaller on a CPU; default: "
+        "decode.quantization of the recipe",
+    )

@@ -87,7 +87,8 @@ def main(argv: Sequence[str] | None = None) -> int:
 def body(args: argparse.Namespace) -> None:
     """Check the model and the output before reading the weights, then export."""
     from nmt.runtime.files import AGAIN, disk_errors, human_bytes
-    from nmt.store.model import WEIGHTS, Model
+    from nmt.store.folder import CONFIG
+    from nmt.store.model import WEIGHTS, Model, is_model
 
     _check_options(args)
     model = Model.open(args.run).require_translation()
@@ -103,6 +104,32 @@ def body(args: argparse.Namespace) -> None:
     size = human_bytes(sum(file.stat().st_size for file in files if file.is_file()))
     use = f"; {output / 'README.md'} shows how to use it" if output.is_dir() else ""
     print(f"wrote {output} ({size}){use}", file=sys.stderr)
+    if args.quantization and is_model(output) and Path(args.run, CONFIG).is_file():
+        try:
+            _print_dev_scores(args.run, output, args.quantization)
+        except UserError as error:  # such as text that was moved
+            print(f"note: it is not scored on dev: {error}", file=sys.stderr)
+
+
+def _print_dev_scores(run: str, output: Path, quantization: str) -> None:
+    """Print the scores of a run and of its export on dev, of whole lines as in validations."""
+    from nmt.data.bitext import held_out_entries
+    from nmt.decoding.translator import Translator
+    from nmt.scoring.metrics import score
+    from nmt.scoring.systems import from_runs
+    from nmt.store.folder import RunFolder
+
+    recipe = RunFolder(run).recipe()
+    for split, entry in held_out_entries(recipe, "dev").items():
+        dev = from_runs([run], split, sources=True)
+        options = dict(zip(("tag", "tgt_tag"), entry.tags(recipe), strict=True))
+        options |= {"src": recipe.src_option(entry), "split": "line"}
+        for name, path, kind in (("float32", run, "fp32"), (quantization, output, None)):
+            translator = Translator.load(path, "cpu", engine="ctranslate2", quantization=kind)
+            texts = translator.translate(dev.sources, **options)
+            scores = score(texts, dev.refs, ["bleu", "chrf"], dev.tgt_lang, 0, dev.other_refs)
+            values = ", ".join(f"{one.name} {one.value:.2f}" for one in scores)
+            print(f"{split} in {name}: {values}", file=sys.stderr)
 
 
 def _write(model: Model, output: Path, args: argparse.Namespace) -> None:

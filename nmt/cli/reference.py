@@ -1,7 +1,8 @@
 """The reference of recipe keys and search options for docs/, generated from their classes.
 
 ``python -m nmt.cli.reference --write`` writes the tables of docs/recipe-keys.md, whose
-introduction stays, the one of docs/search-options.md, and the two JSON schemas; a test fails when they are out of date.
+introduction stays, the one of docs/search-options.md, and the two JSON schemas; a test fails when
+they are out of date.
 """
 
 from __future__ import annotations

@@ -217,7 +217,9 @@ def _load(path: str, args: argparse.Namespace) -> Translator:
     """Return the translator of a folder, ready for the first request."""
     from nmt.decoding.translator import Translator
 
-    translator = Translator.load(path, args.device, args.precision, engine=args.engine)
+    translator = Translator.load(
+        path, args.device, args.precision, engine=args.engine, quantization=args.quantization
+    )
     translator.translate(["1"])  # the first search is slow: libraries are loaded and set up
     return translator
 

@@ -132,12 +132,12 @@ def parser() -> argparse.ArgumentParser:
 def _add_search_options(p: argparse.ArgumentParser) -> None:
     """Add a flag for each search option and for each file of constraints, all None by default."""
     from nmt.config.errors import format_value
-    from nmt.config.recipe import DecodeConfig
+    from nmt.config.recipe import SearchConfig
     from nmt.config.schema import leaf_types, meanings
     from nmt.decoding.options import DEFAULT_REVERSE_WEIGHT, SearchOptions, as_flag
 
     explained = meanings(SearchOptions)
-    recipe_flags = [as_flag(name) for name in DecodeConfig.model_fields]
+    recipe_flags = [as_flag(name) for name in SearchConfig.model_fields]
     search = p.add_argument_group(
         "search",
         f"the recipe's decode keys set the defaults of {', '.join(recipe_flags[:-1])} and "
@@ -149,7 +149,7 @@ def _add_search_options(p: argparse.ArgumentParser) -> None:
         types = leaf_types(field.annotation)
         choices = [leaf for leaf in types if isinstance(leaf, str)]  # of a Literal
         meaning = explained[name].removeprefix("true = ")
-        if name not in DecodeConfig.model_fields and field.default:  # of no recipe
+        if name not in SearchConfig.model_fields and field.default:  # of no recipe
             meaning += f"; default: {format_value(field.default)}"
         kind: dict[str, Any]
         if bool in types:
@@ -360,7 +360,13 @@ def _load(args: argparse.Namespace) -> Translator:
     from nmt.decoding.translator import Translator
 
     return Translator.load(
-        args.run, args.device, args.precision, args.workers, args.reverse, args.engine
+        args.run,
+        args.device,
+        args.precision,
+        args.workers,
+        args.reverse,
+        args.engine,
+        args.quantization,
     )
 
 

@@ -465,7 +465,7 @@ class TrainConfig(ConfigBase):
     none = off"""
 
 
-class DecodeConfig(ConfigBase):
+class SearchConfig(ConfigBase):
     """Beam search, for validation and test and as defaults of nmt-translate."""
 
     beam: int = key(4, "A", ge=1, le=1000)
@@ -487,6 +487,14 @@ class DecodeConfig(ConfigBase):
     batch_tokens: int = key(16384, "O", ge=1, le=1_000_000_000)
     """maximum batch size: source subwords with padding x beam; affects speed and memory; in bf16
     and fp16, it can also change translations"""
+
+
+class DecodeConfig(SearchConfig):
+    """The search, and how nmt-translate and nmt-serve compute."""
+
+    quantization: Literal["fp32", "int8"] = key("fp32", "O")
+    """weights in nmt-translate and nmt-serve: int8 = 8-bit integers, faster and smaller on a CPU,
+    with CTranslate2 only; validation and test compute in fp32"""
 
 
 class ScoreConfig(ConfigBase):

@@ -92,10 +92,10 @@ class CTranslate2Engine:
         device: auto, cpu, cuda or cuda:N.
         workers: batches that are computed at the same time on a CPU, each by a thread.
         weights_hash: SHA-256 of the weights.
+        quantization: fp32, int8, or default = as the weights are stored.
     """
 
     name = "ctranslate2"
-    precision = "fp32"  # that of the stored weights is part of their hash
 
     def __init__(
         self,
@@ -106,11 +106,15 @@ class CTranslate2Engine:
         device: str = "auto",
         workers: int = 1,
         weights_hash: str = "",
+        quantization: str = "default",
     ) -> None:
         library = require_ctranslate2()
         workers = check_workers(workers)
         kind, index = parse_device(device, library.get_cuda_device_count, "CTranslate2")
+        self.precision = "int8" if quantization == "int8" else "fp32"
         self._hash = f"{text_hash(codec.vocab, codec.segmenter)} {weights_hash}"
+        if self.precision == "int8":  # that of stored weights is part of their hash
+            self._hash += " int8"
         self.largest_offset = largest_offset
         self.longest_target = min(MAX_TARGET_PIECES, largest_offset + LONGEST_SOURCE - 2)
         self.tokens = tokens_of(codec.vocab)
@@ -122,6 +126,7 @@ class CTranslate2Engine:
             str(folder),
             device=kind,
             device_index=index or 0,
+            compute_type="float32" if quantization == "fp32" else quantization,
             inter_threads=workers if kind == "cpu" else 1,
             intra_threads=max(1, num_threads() // workers),
         )

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar
 from pydantic import ValidationError
 
 from nmt.config.errors import allowed
-from nmt.config.recipe import DecodeConfig
+from nmt.config.recipe import SearchConfig
 from nmt.config.schema import key
 from nmt.data.glossary import term_problem
 from nmt.data.vocab import tag_piece
@@ -27,7 +27,7 @@ Number = TypeVar("Number", "torch.Tensor", float)
 DEFAULT_REVERSE_WEIGHT = 0.5  # of a reverse model that is given without a weight
 
 
-class SearchOptions(DecodeConfig):
+class SearchOptions(SearchConfig):
     """The recipe's ``decode`` keys, and options that a recipe does not have."""
 
     n_best: int = key(1, "O", ge=1, le=1000)
@@ -99,9 +99,10 @@ class SearchOptions(DecodeConfig):
         """The tag that decides the target language; empty = none."""
         return self.tgt_tag or self.tag or ""
 
-    def with_defaults(self, decode: DecodeConfig) -> SearchOptions:
+    def with_defaults(self, decode: SearchConfig) -> SearchOptions:
         """Fill in the recipe's keys that are not set, and a beam for the wanted hypotheses."""
-        options = self.model_copy(update=decode.model_dump(exclude=self.model_fields_set))
+        missing = SearchConfig.model_fields.keys() - self.model_fields_set
+        options = self.model_copy(update=decode.model_dump(include=missing))
         beam = options.wanted if options.sample else max(options.beam, options.wanted)
         return options.model_copy(update={"beam": beam})
 

@@ -82,6 +82,7 @@ class Translator:
         workers: int | None = None,
         reverse: Runs | None = None,
         engine: str = "auto",
+        quantization: str | None = None,
     ) -> Translator:
         """Load a model or the best model of a run, or several as an ensemble.
 
@@ -98,6 +99,8 @@ class Translator:
             engine: library that searches: ctranslate2, torch, or auto. auto is ctranslate2 on a
                 CPU, and torch on a GPU and for what CTranslate2 does not support: ensembles, some
                 models, samples.
+            quantization: fp32, or int8, which only CTranslate2 computes; None =
+                ``decode.quantization`` of the recipe, where CTranslate2 searches.
 
         Raises:
             UserError: a folder is no model, a file of it is missing or damaged, the models do not
@@ -107,6 +110,10 @@ class Translator:
         if engine not in ENGINES:
             names = ", ".join(ENGINES)
             raise UserError(f"engine: {engine!r} is not one of {names}", fix="choose one")
+        if quantization == "int8":
+            if engine == "torch":
+                raise UserError("engine torch does not compute in int8", fix="leave one out")
+            engine = "ctranslate2"
         workers, runs = all_cores() if workers is None else workers, listed(run)
         check_workers(workers)
         if not runs:
@@ -115,7 +122,7 @@ class Translator:
         models = [Model.open(folder).require_translation() for folder in runs]
         back = None
         if reverse is not None:
-            back = cls.load(reverse, device, precision, workers, engine=engine)
+            back = cls.load(reverse, device, precision, workers, None, engine, quantization)
         obstacle = "" if engine == "torch" else _obstacle_to_ctranslate2(models, device, precision)
         bare = next((model for model in models if not model.has_weights), None)
         if bare is not None and (obstacle or engine == "torch"):
@@ -136,7 +143,7 @@ class Translator:
             from nmt.export.folder import load_engine
 
             try:
-                loaded, codec, info = load_engine(runs[0], device, workers)
+                loaded, codec, info = load_engine(runs[0], device, workers, quantization)
             except (UserError, OSError, RuntimeError) as error:
                 if engine == "ctranslate2" or bare is not None:
                     raise

@@ -86,6 +86,7 @@ _ENGINE_FILES = TypeAdapter(EngineFiles)
 def _source(about: Description) -> str:
     """Return the SHA-256 of what decides the function of a model."""
     values = about.of_recipe() | {"files": {n: f.sha256 for n, f in about.files.items()}}
+    del values["decode.quantization"]  # applies when the files are loaded
     return hashlib.sha256(json.dumps(values, sort_keys=True).encode()).hexdigest()
 
 
@@ -161,12 +162,14 @@ def write_engine(
 
 
 def load_engine(
-    path: str | Path, device: str, workers: int
+    path: str | Path, device: str, workers: int, quantization: str | None = None
 ) -> tuple[CTranslate2Engine, TextCodec, ModelInfo]:
     """Load a model, or the best model of a run, for CTranslate2.
 
     Args:
         device: auto, cpu, cuda or cuda:N, as CTranslate2 numbers them.
+        quantization: fp32 or int8; None = that of the stored weights if they are quantized, else
+            ``decode.quantization``.
 
     Raises:
         UserError: CTranslate2 is not installed or does not support the model, or the folder is no
@@ -179,9 +182,12 @@ def load_engine(
         offset = largest_offset(about.decode, model_config(about.model))
         with engine_folder(model) as (folder, files):
             digest = files.files["model.bin"].sha256
+            stored = "default" if files.quantization else about.decode.quantization
             try:
                 tokens = json.loads(read_text(folder / "shared_vocabulary.json", LARGE))
-                engine = CTranslate2Engine(folder, codec, hidden, offset, device, workers, digest)
+                engine = CTranslate2Engine(
+                    folder, codec, hidden, offset, device, workers, digest, quantization or stored
+                )
                 if tokens != engine.tokens:
                     raise ValueError("vocab.txt and shared_vocabulary.json differ")
             except (OSError, ValueError, RuntimeError, RecursionError) as error:

@@ -89,6 +89,15 @@ def test_an_existing_export_is_replaced_only_with_force(run, tmp_path, export):
     assert names(tmp_path) == {"run", "model"}
 
 
+@pytest.mark.slow
+def test_the_scores_on_dev_are_printed_for_a_quantized_run(trained, tmp_path, export):
+    """The first are those of the last validation of this model."""
+    code, error = export(trained, "--quantization", "int8", "--output", tmp_path / "int8")
+    lines = [line for line in error.splitlines() if line.startswith("dev in ")]
+    assert (code, [line.split()[2] for line in lines]) == (0, ["float32:", "int8:"])
+    assert f"bleu {Model.open(trained).about.scores['dev bleu']:.2f}, chrf " in lines[0]
+
+
 @pytest.mark.parametrize("force", [[], ["--force"]])
 def test_folders_that_are_not_exports_are_never_replaced(run, tmp_path, export, force):
     (tmp_path / "thesis").mkdir()

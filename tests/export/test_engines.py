@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import errno
 import json
 import os
@@ -210,3 +211,23 @@ def test_nmt_translate_says_which_engine_searches(run, tmp_path, capsys):
         for line in out.splitlines():
             values = json.loads(line)
             assert (values["engine"], values.get("why_torch")) == (engine, why)
+
+
+def test_int8_is_chosen_by_the_call_or_the_recipe(run, tmp_path):
+    """It is fp32 again if a call says so, and no other engine takes its place."""
+    full, call = Translator.load(run, "cpu"), Translator.load(run, "cpu", quantization="int8")
+    assert (full.engine.precision, call.engine.precision) == ("fp32", "int8")
+    assert full.engine.model_hash() != call.engine.model_hash()
+    made_int8 = made()
+    decode = made_int8.info.decode.model_copy(update={"quantization": "int8"})
+    made_int8.info = dataclasses.replace(made_int8.info, decode=decode)
+    folder = model_folder(made_int8, tmp_path / "model")
+    by_recipe = Translator.load(folder, "cpu")
+    assert by_recipe.engine.translator.compute_type.startswith("int8")
+    assert Translator.load(folder, "cpu", quantization="fp32").engine.precision == "fp32"
+    assert Translator.load(folder, "cpu", engine="torch").engine.precision == "fp32"
+    for engine, models in (("torch", run), ("auto", [run, run])):
+        with pytest.raises(UserError):
+            Translator.load(models, "cpu", engine=engine, quantization="int8")
+    with pytest.raises(UserError, match="sample"):
+        call.translate(LINES, sample=True)

@@ -8,7 +8,7 @@ from typing import Annotated, Any, TypeAlias
 from pydantic import BaseModel, ConfigDict, Field, Json, create_model
 
 from nmt.config.errors import allowed, format_value
-from nmt.config.recipe import DecodeConfig
+from nmt.config.recipe import SearchConfig
 from nmt.config.schema import leaf_types, meanings
 from nmt.decoding.options import SearchOptions
 
@@ -211,7 +211,7 @@ def _describe(name: str) -> str:
     parts = [meaning[0].upper() + meaning[1:] + "."]
     if {int, float} & {*leaf_types(field.annotation)} and name not in NOTES:
         parts.append(f"Allowed: {allowed(SearchOptions, name).removesuffix(', or none')}.")
-    if name in DecodeConfig.model_fields:
+    if name in SearchConfig.model_fields:
         parts.append("Default: that of the model.")
     elif field.default:
         parts.append(f"Default: {format_value(field.default)}.")
