@@ -166,11 +166,10 @@ def test_a_served_model_takes_the_tag(learned):
     served = ServedModel("m", nmt.Translator.load(learned, "cpu"), Limits())
     assert served.description()["tgt_tags"] == [EN, FR]
     assert served.description()["tags"] == []
-    [one] = served.translate(["4 2"], {"tgt_tag": FR, "token_scores": True}, 0, lambda: None)
+    options = served.translator.check_options({"tgt_tag": FR, "token_scores": True})
+    [one] = served.translate(["4 2"], (options, None), 0, lambda: None)
     assert one["translations"][0]["text"] == "2 4"
-    assert served.target({"tgt_tag": FR}) == "fr"
-    with pytest.raises(UserError, match="its target tags are <en>, <fr>"):
-        served.translate(["4 2"], {}, 0, lambda: None)
+    assert served.target(options) == "fr"
     served.batcher.close()
 
 

@@ -55,12 +55,12 @@ class Directions:
 
     Attributes:
         src, tgt: of the recipe.
-        trained: those of ``data.train``.
+        trained: those of ``data.train``; empty = not known.
     """
 
-    src: str
-    tgt: str
-    trained: tuple[Direction, ...]
+    src: str = ""
+    tgt: str = ""
+    trained: tuple[Direction, ...] = ()
 
     @property
     def sources(self) -> list[str]:
@@ -70,7 +70,7 @@ class Directions:
     @property
     def always_tagged(self) -> bool:
         """Whether a tag is before each source."""
-        return all(direction.tag for direction in self.trained)
+        return all(direction.tag for direction in self.trained) and bool(self.trained)
 
     @property
     def tgt_tag_required(self) -> bool:
@@ -81,7 +81,7 @@ class Directions:
     @property
     def default_tags(self) -> dict[str, str]:
         """``tag`` and ``tgt_tag`` that all directions share, by key."""
-        found = {name: {getattr(one, name) for one in self.trained} for name in TAG_KEYS}
+        found = {name: {getattr(one, name) for one in self.trained} or {None} for name in TAG_KEYS}
         return {name: tag for name, (tag, *more) in found.items() if tag and not more}
 
     @property

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 import numpy as np
 
+from nmt.config.entries import Directions
 from nmt.decoding.constraints import TargetPieces
 from nmt.decoding.options import SearchOptions
 from nmt.errors import UserError
@@ -137,31 +138,17 @@ class ModelInfo:
     Attributes:
         decode: defaults of the search options.
         source: origin of the weights, for errors; None = a model in training.
-        always_tagged: whether a tag was before each source of the training data.
-        sources: source languages of the training data; empty = not known.
-        tgt_tag_required: whether all targets of the training data began with tags, of several.
-        default_tags: ``tag`` and ``tgt_tag`` of all training data, if it had only one.
+        trained: the directions of the training data, and what follows from them.
     """
 
     decode: DecodeConfig
     source: str | None = None
-    always_tagged: bool = False
-    sources: Sequence[str] = ()
-    tgt_tag_required: bool = False
-    default_tags: Mapping[str, str] = field(default_factory=dict)
+    trained: Directions = Directions()  # noqa: RUF009  it cannot change
 
 
 def info_of(model: Model) -> ModelInfo:
     """Return what is known of a model."""
-    about, trained = model.about, model.about.trained
-    return ModelInfo(
-        about.decode,
-        str(model.path),
-        trained.always_tagged,
-        trained.sources,
-        trained.tgt_tag_required,
-        trained.default_tags,
-    )
+    return ModelInfo(model.about.decode, str(model.path), model.about.trained)
 
 
 class Engine(Protocol):

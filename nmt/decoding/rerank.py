@@ -96,7 +96,7 @@ def check_reverse(
     """
     tag, tgt_tag, src = options.reverse_tag, options.reverse_tgt_tag, options.src or codec.src
     tags, tgt_tags = (", ".join(x) or "none" for x in (reverse.vocab.tags, reverse.vocab.tgt_tags))
-    known = set(map(base_language, [reverse.src, *info.sources]))
+    known = set(map(base_language, [reverse.src, *info.trained.sources]))
     target = reverse.for_tag(tgt_tag or tag).tgt
     fits = base_language(codec.tgt) in known and base_language(target) == base_language(src)
     for is_problem, what, fix in (
@@ -106,7 +106,7 @@ def check_reverse(
             "choose one of its tags, or leave reverse_tag out",
         ),
         (
-            tag is None and info.always_tagged,
+            tag is None and info.trained.always_tagged,
             f"the reverse model always saw a tag before its source; its tags: {tags}",
             f"choose the tag for {src} with reverse_tag, --reverse-tag on the command line",
         ),
@@ -116,7 +116,7 @@ def check_reverse(
             "choose one of its target tags, or leave reverse_tgt_tag out",
         ),
         (
-            tgt_tag is None and info.tgt_tag_required,
+            tgt_tag is None and info.trained.tgt_tag_required,
             f"the reverse model always saw a target tag; its target tags: {tgt_tags}",
             f"choose the one for {src} with reverse_tgt_tag, --reverse-tgt-tag on the command line",
         ),

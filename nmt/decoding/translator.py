@@ -443,11 +443,11 @@ class Translator:
         if not isinstance(given, SearchOptions):
             reranks = self.reverse is not None and "targets" not in others
             given = search_options(given, others | {"reverse"} if reranks else others)
-        sources = self.info.sources
-        options = given.with_defaults(self.info.decode).with_default_tags(self.info.default_tags)
+        trained, sources = self.info.trained, self.info.trained.sources
+        options = given.with_defaults(self.info.decode).with_default_tags(trained.default_tags)
         self.codec.tag_ids(options.tag)  # an unknown one is an error
         self.codec.tag_ids(options.tgt_tag, "tgt")
-        if options.tgt_tag is None and self.info.tgt_tag_required:
+        if options.tgt_tag is None and trained.tgt_tag_required:
             raise UserError(
                 "all training data of this model had a target tag, and none is given; its target "
                 f"tags are {', '.join(self.codec.vocab.tgt_tags)}",
@@ -464,7 +464,7 @@ class Translator:
         if options.reranks:
             assert self.reverse is not None, "search_options requires it"
             info = self.reverse.info
-            defaults = {f"reverse_{name}": tag for name, tag in info.default_tags.items()}
+            defaults = {f"reverse_{name}": tag for name, tag in info.trained.default_tags.items()}
             options = options.with_default_tags(defaults)
             codec = self.codec.for_tag(options.target_tag)
             rerank.check_reverse(self.reverse.codec, info, codec, options)

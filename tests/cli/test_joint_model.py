@@ -123,7 +123,8 @@ def test_the_words_that_nmt_serve_returns_are_those_of_the_source_language(run):
     served = ServedModel("m", nmt.Translator.load(run), Limits())
     line = "dell'anno 1"
     for src, expected in (("it", ["dell'", "anno", "1"]), (None, ["dell'anno", "1"])):
-        [result] = served.translate([line], {"align": True, "src": src}, 0, lambda: None)
+        options = served.translator.check_options({"align": True, "src": src})
+        [result] = served.translate([line], (options, None), 0, lambda: None)
         assert [line[w["start"] : w["end"]] for w in result["source_words"]] == expected
     served.batcher.close()
 

@@ -10,12 +10,15 @@ from typing import Any
 import pytest
 
 from nmt.cli import translate as command
+from nmt.config.entries import Direction, Directions
 from nmt.config.recipe import FastBpeConfig, SentencePieceConfig
 from nmt.decoding.codec import MAX_SOURCE_PIECES
 from nmt.decoding.translator import Translator
 from nmt.errors import UserError
 from tests.decoding.untrained import LINES, PAIRS, learned, untrained
 from tests.export.cases import model_folder
+
+TAGGED = Directions(trained=tuple(Direction("en", "gl", tag) for tag in ("<2gl>", "<2es>")))
 
 
 def model(
@@ -103,7 +106,7 @@ def test_a_sentence_in_parts_keeps_the_order_of_the_search(plain, both, capsys, 
 
 def test_given_translations_have_scores_that_do_not_need_the_reverse_model(plain):
     both, back = model("gl", "en", 3), model("en", "gl", 4)
-    back.info = replace(back.info, always_tagged=True)
+    back.info = replace(back.info, trained=TAGGED)
     both.reverse = back
     assert both.score(["o can"], ["the dog"]) == plain.score(["o can"], ["the dog"])
 
@@ -165,7 +168,7 @@ def test_a_reverse_model_or_options_that_do_not_fit_are_errors(change, options, 
     both, back = model("gl", "en", 3), model("en", "gl", 4)
     for name, value in change.items():
         setattr(back.codec, name, value)
-    back.info = replace(back.info, always_tagged="always saw" in message)
+    back.info = replace(back.info, trained=TAGGED if "always saw" in message else Directions())
     both.reverse = back
     with pytest.raises(UserError, match=message) as caught:
         both.stream(LINES, **options)

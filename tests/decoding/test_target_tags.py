@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 import torch
 
+from nmt.config.entries import Direction, Directions
 from nmt.data.vocab import BOS, EOS, PAD, UNK, tag_piece
 from nmt.decoding.codec import MAX_SOURCE_PIECES
 from nmt.decoding.forced import attention_maps
@@ -166,17 +167,21 @@ def test_a_tag_of_the_other_side_or_an_unknown_one_is_an_error(translator, optio
         untrained().stream(LINES, tgt_tag=ES)
 
 
+def trained(*tags: tuple[str | None, str | None]) -> Directions:
+    return Directions(trained=tuple(Direction("gl", "en", *pair) for pair in tags))
+
+
 def test_the_only_tag_is_the_default_and_one_of_several_is_required():
     translator = tagged()
     expected = translator.translate(LINES, tag=SRC, tgt_tag=FR)
     scored = translator.score(LINES, LINES, tag=SRC, tgt_tag=FR)
     other = translator.translate(LINES, tag=SRC, tgt_tag=ES)
     plain = translator.info
-    translator.info = replace(plain, default_tags={"tag": SRC, "tgt_tag": FR})
+    translator.info = replace(plain, trained=trained((SRC, FR)))
     assert translator.translate(LINES) == expected
     assert translator.score(LINES, LINES) == scored
     assert translator.translate(LINES, tgt_tag=ES) == other
-    translator.info = replace(plain, tgt_tag_required=True)
+    translator.info = replace(plain, trained=trained((None, ES), (None, FR)))
     for call in (translator.translate, lambda lines: translator.score(lines, lines)):
         with pytest.raises(UserError, match="its target tags are <es>, <fr>") as caught:
             call(LINES)
@@ -212,7 +217,7 @@ def test_the_reverse_model_has_a_target_tag_of_its_own(default):
     ]
     options: dict[str, Any] = {"tgt_tag": ES, "candidates": 4, "reverse_weight": 3}
     if default:
-        back.info = replace(back.info, default_tags={"tgt_tag": "<gl>"})
+        back.info = replace(back.info, trained=trained((None, "<gl>")))
     else:
         options["reverse_tgt_tag"] = "<gl>"
     both.reverse = back
@@ -230,7 +235,7 @@ def test_the_reverse_model_has_a_target_tag_of_its_own(default):
 def test_a_reverse_model_that_does_not_fit_is_an_error(options, message):
     both, back = tagged(), tagged(7, "en", "gl", tags=("<gl>", "<pt>"))
     back.codec.tag_targets = {"<pt>": "pt"}
-    back.info = replace(back.info, tgt_tag_required=True)
+    back.info = replace(back.info, trained=trained((None, "<gl>"), (None, "<pt>")))
     both.reverse = back
     with pytest.raises(UserError) as caught:
         both.stream(LINES, tgt_tag=ES, **options)

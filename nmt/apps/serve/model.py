@@ -54,7 +54,7 @@ class ServedModel:
             "beam": info.decode.beam,
             "tags": codec.vocab.tags,
             "tgt_tags": codec.vocab.tgt_tags,
-            "tgt_tag_required": info.tgt_tag_required,
+            "tgt_tag_required": info.trained.tgt_tag_required,
             "tgt_names": {
                 tag: language_name(codec.for_tag(tag).tgt) for tag in ("", *codec.vocab.tgt_tags)
             },
@@ -62,11 +62,12 @@ class ServedModel:
 
     def directions(self) -> dict[tuple[str, str], dict[str, str]]:
         """Return the pairs of languages that the model translates, with the options for each."""
-        codec, info = self.translator.codec, self.translator.info
-        sources = {lang: {"src": lang} for lang in info.sources}
+        codec, trained = self.translator.codec, self.translator.info.trained
+        sources = {lang: {"src": lang} for lang in trained.sources}
         if len(sources) < 2:
             sources = {codec.src: {}}
-        tags: list[dict[str, str]] = [] if info.always_tagged or info.tgt_tag_required else [{}]
+        tagged = trained.always_tagged or trained.tgt_tag_required
+        tags: list[dict[str, str]] = [] if tagged else [{}]
         tags += [{"tgt_tag": tag} for tag in codec.vocab.tgt_tags]
         tags += [{"tag": tag} for tag in codec.vocab.tags]
         targets: dict[str, dict[str, str]] = {}
@@ -153,10 +154,12 @@ class ServedModel:
 
     def _other_script(self, line: str, src: str | None) -> float:
         """Return the share of letters that no source language is written with; 0 = not known."""
-        languages = [src] if src else self.translator.info.sources or [self.translator.codec.src]
+        languages = (
+            [src] if src else self.translator.info.trained.sources or [self.translator.codec.src]
+        )
         scripts = [script_of(language) for language in languages]
-        known = [script for script in scripts if script is not None]
-        return 1 - script_share(line, " ".join(known)) if len(known) == len(scripts) else 0.0
+        found = [script for script in scripts if script is not None]
+        return 1 - script_share(line, " ".join(found)) if len(found) == len(scripts) else 0.0
 
     def _translation(self, t: Translation, words: bool) -> dict[str, Any]:
         targets = target_words(self.translator.codec, t) if words else []

@@ -16,6 +16,7 @@ import pytest
 import tests.apps.serve.conftest  # noqa: F401, skips without the extra
 from nmt.apps.serve.app import Service
 from nmt.apps.serve.corrections import CorrectionsFile
+from nmt.config.entries import Direction, Directions
 from nmt.data.corrections import COLUMNS, read_corrections, write_row
 from nmt.errors import UserError
 from tests.apps.serve.conftest import KEY, Make, both_ways, problem
@@ -71,7 +72,10 @@ def test_languages_are_listed_once_with_names_and_targets(client: Any) -> None:
 def test_a_model_of_several_languages_gets_its_options(make: Make) -> None:
     translator = untrained()
     translator.codec.vocab.tgt_tags[:] = []
-    translator.info = dataclasses.replace(translator.info, sources=["gl", "pt"])
+    translator.info = dataclasses.replace(
+        translator.info,
+        trained=Directions("gl", "en", (Direction("gl", "en"), Direction("pt", "en"))),
+    )
     service, client = make({"one": translator})
     assert service.models["one"].directions() == {
         ("gl", "en"): {"src": "gl"}, ("pt", "en"): {"src": "pt"}
