@@ -1,9 +1,13 @@
-"""A small document of each kind, with the markup and placeholders that people use."""
+"""A small document of each kind, with the markup and placeholders that people use.
+
+As a program, it writes them into the current folder, for the tests of pages.
+"""
 
 from __future__ import annotations
 
 import io
 import zipfile
+from pathlib import Path
 
 PO = rb"""# A translator <t@x.org>
 msgid ""
@@ -189,3 +193,8 @@ def all_documents() -> dict[str, bytes]:
         except ImportError:
             continue
     return documents
+
+
+if __name__ == "__main__":
+    for name, data in all_documents().items():
+        Path(name).write_bytes(data)
