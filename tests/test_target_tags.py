@@ -215,7 +215,7 @@ def test_an_exported_model_finds_and_scores_the_same(learned, corpus, tmp_path, 
             for b in theirs:
                 log_probs = log_probs_without_banned(translator, line, b, options["tgt_tag"])
                 assert b.log_prob == pytest.approx(sum(log_probs), abs=1e-4)  # fp32
-                decode = SearchOptions(**translator.info.decode.model_dump())
+                decode = SearchOptions().with_defaults(translator.info.decode)
                 assert b.score == pytest.approx(b.log_prob / decode.penalty(len(log_probs)))
     with pytest.raises(UserError, match="its target tags are <en>, <fr>"):
         exported.translate(lines)

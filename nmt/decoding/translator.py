@@ -242,8 +242,8 @@ class Translator:
                 before their chunk is complete.
             ready: returns whether the next line can be read without waiting. If not, the lines read
                 so far are translated first.
-            stop: called between two positions of a search, between batches of scores, and while
-                worker processes search; may raise an exception to stop.
+            stop: called between two positions of a search of torch, and between batches; may raise
+                an exception to stop.
             checked: options that ``check_options`` returned, instead of ``options``.
             options: fields of ``SearchOptions``.
 

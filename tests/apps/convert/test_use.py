@@ -39,7 +39,7 @@ MADE: dict[str, tuple[str, dict[str, Any]]] = {
 @pytest.mark.slow
 def test_the_commands_of_the_page(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    Path("runs").mkdir()
+    Path("models").mkdir()
     text = "".join(block.text for block in blocks(PAGE, "sh"))
     commands = [shlex.split(line) for line in text.splitlines() if line.startswith("nmt-convert")]
     assert [command[1] for command in commands] == [*MADE]
@@ -49,7 +49,7 @@ def test_the_commands_of_the_page(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
         folders.FAMILIES[family](Path(name), **options)
         assert convert([name, *arguments]) == 0
     tags = {
-        path.name: nmt.Translator.load(path).codec.vocab.tags for path in Path("runs").iterdir()
+        path.name: nmt.Translator.load(path).codec.vocab.tags for path in Path("models").iterdir()
     }
     assert tags["opus-mt-en-fr"] == []
     assert "<glg>" in tags["en-gl"]

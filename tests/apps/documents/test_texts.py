@@ -316,7 +316,8 @@ def test_no_signs_take_long_in_markdown(monkeypatch: pytest.MonkeyPatch) -> None
     times = {pair: seconds("a.md", pair * 1000, monkeypatch) for pair in pairs}
     for pair in sorted(pairs, key=lambda pair: -times[pair])[:5]:
         few = min(seconds("a.md", pair * 1000, monkeypatch) for _ in range(3))
-        assert seconds("a.md", pair * 10_000, monkeypatch) < 50 * few, pair
+        many = min(seconds("a.md", pair * 10_000, monkeypatch) for _ in range(3))
+        assert many < 50 * few, pair
 
 
 def test_deep_and_long_markup_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
