@@ -31,6 +31,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from nmt.runtime.files import TEMPORARY
 from tests import final_reports
 from tests.apps.convert import folders
 from tests.text_toy import text_corpus, text_recipe
@@ -46,7 +47,7 @@ CODES = {
     "full disk": {3, 4},  # 3: nmt-sweep, where a training had no space
 }
 # not compared: times and what follows from them, lines for people, locks, and what a later command
-# makes where a kill prevented it
+# makes where a kill prevented it; drafts of a killed command (.tmp-) are not counted either
 TIMES = {"seconds", "hours", "tokens_per_second", "seconds_left", "sha256", "commit", "date"}
 NOT_COMPARED = {
     "train.log",
@@ -249,7 +250,10 @@ def result(folder: Path) -> dict[str, Any]:
     """Return the content of all files of a folder, without times and lines for people."""
     found: dict[str, Any] = {}
     for path in sorted(folder.rglob("*")):
-        if not path.is_file() or NOT_COMPARED & {*path.parts} or path.name.endswith(".lock"):
+        parts = path.relative_to(folder).parts
+        if not path.is_file() or NOT_COMPARED & {*parts} or path.name.endswith(".lock"):
+            continue
+        if any(part.startswith(TEMPORARY) for part in parts):
             continue
         content: Any = path.read_bytes()
         if path.suffix in (".json", ".jsonl"):
