@@ -7,6 +7,7 @@ import errno
 import json
 import os
 import shutil
+import tempfile
 from pathlib import Path
 from typing import Any
 
@@ -15,8 +16,9 @@ import torch
 
 from nmt.cli import translate
 from nmt.data.vocab import EOS, UNK
+from nmt.decoding import ctranslate2_engine
 from nmt.decoding.translator import Translator
-from nmt.errors import UserError
+from nmt.errors import MachineError, UserError
 from nmt.export.folder import export
 from nmt.store.model import Model
 from tests.export.cases import made, model_folder, pairs
@@ -231,3 +233,16 @@ def test_int8_is_chosen_by_the_call_or_the_recipe(run, tmp_path):
             Translator.load(models, "cpu", engine=engine, quantization="int8")
     with pytest.raises(UserError, match="sample"):
         call.translate(LINES, sample=True)
+
+
+def test_a_full_temporary_disk_ends_a_validation(monkeypatch):
+    """torch instead would give other scores, so what is trained would depend on the machine."""
+    model = made()
+
+    def refuse(*_: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(ctranslate2_engine, "save_model", refuse)
+    with pytest.raises(MachineError) as full:
+        ctranslate2_engine.from_model(model.transformer, model.codec, model.info.decode, 1)
+    assert full.value.at == tempfile.gettempdir()
