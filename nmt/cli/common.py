@@ -171,6 +171,6 @@ def add_model_options(group: argparse._ArgumentGroup) -> None:
     group.add_argument(
         "--quantization",
         choices=["fp32", "int8"],
-        help="weights of CTranslate2; int8 is faster and smaller on a CPU; default: "
+        help="weights of CTranslate2; int8 is faster on a CPU; default: "
         "decode.quantization of the recipe",
     )

@@ -493,8 +493,8 @@ class DecodeConfig(SearchConfig):
     """The search, and how nmt-translate and nmt-serve compute."""
 
     quantization: Literal["fp32", "int8"] = key("fp32", "O")
-    """weights in nmt-translate and nmt-serve: int8 = 8-bit integers, faster and smaller on a CPU,
-    with CTranslate2 only; validation and test compute in fp32"""
+    """weights in nmt-translate and nmt-serve: int8 = 8-bit integers, faster on a CPU, with
+    CTranslate2 only: where torch searches, fp32; validation and test compute in fp32"""
 
 
 class ScoreConfig(ConfigBase):

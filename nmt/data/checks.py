@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import re
+from abc import ABC, abstractmethod
 from array import array
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -407,7 +408,7 @@ class FewPairs(Check):
                 yield Finding("size", at, text, fix, count=split.kept)
 
 
-class Sign(Check):
+class Sign(Check, ABC):
     """A sign of wrong text that a pair has."""
 
     threshold: ClassVar[float]
@@ -418,9 +419,9 @@ class Sign(Check):
         self.places: defaultdict[str, Places] = defaultdict(Places)  # by split or entry
 
     @staticmethod
+    @abstractmethod
     def has(src: str, tgt: str) -> bool:
         """Return whether a source and its target, "" in monolingual text, have the sign."""
-        raise NotImplementedError
 
     def see(self, pair: Seen) -> None:
         if self.has(pair.src, pair.tgt):

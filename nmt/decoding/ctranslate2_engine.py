@@ -111,10 +111,6 @@ class CTranslate2Engine:
         library = require_ctranslate2()
         workers = check_workers(workers)
         kind, index = parse_device(device, library.get_cuda_device_count, "CTranslate2")
-        self.precision = "int8" if quantization == "int8" else "fp32"
-        self._hash = f"{text_hash(codec.vocab, codec.segmenter)} {weights_hash}"
-        if self.precision == "int8":  # that of stored weights is part of their hash
-            self._hash += " int8"
         self.largest_offset = largest_offset
         self.longest_target = min(MAX_TARGET_PIECES, largest_offset + LONGEST_SOURCE - 2)
         self.tokens = tokens_of(codec.vocab)
@@ -131,6 +127,9 @@ class CTranslate2Engine:
             intra_threads=max(1, num_threads() // workers),
         )
         self.device: str = self.translator.device  # cpu or cuda: torch is not loaded
+        computed = self.translator.compute_type  # for stored weights, it depends on the processor
+        self.precision = "int8" if computed.startswith("int8") else "fp32"
+        self._hash = f"{text_hash(codec.vocab, codec.segmenter)} {weights_hash} {computed}"
 
     def lacks(self, options: SearchOptions) -> list[str]:
         """Name the options that are for torch, none if CTranslate2 finds the same."""

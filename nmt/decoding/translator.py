@@ -110,6 +110,9 @@ class Translator:
         if engine not in ENGINES:
             names = ", ".join(ENGINES)
             raise UserError(f"engine: {engine!r} is not one of {names}", fix="choose one")
+        if quantization not in (None, "fp32", "int8"):
+            what = f"quantization: {quantization!r} is not one of fp32, int8"
+            raise UserError(what, fix="choose one, or leave it out")
         if quantization == "int8":
             if engine == "torch":
                 raise UserError("engine torch does not compute in int8", fix="leave one out")
@@ -286,7 +289,7 @@ class Translator:
                     from nmt.decoding.token_scores import add_scores_and_alignment
 
                     translations = add_scores_and_alignment(
-                        self.engine, codec, parts, hypotheses, options, stop
+                        self.engine_for(options), codec, parts, hypotheses, options, stop
                     )
                 else:
                     translations = list(map(codec.decode_line, hypotheses, parts))

@@ -21,7 +21,7 @@ import shutil
 import sys
 import tempfile
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from string import Template
 
@@ -231,8 +231,9 @@ def export(
 
 
 def write_export(model: Model, folder: Path, quantization: str | None) -> None:
-    """Write the exported files of a model into an empty folder."""
-    about, segmenter = model.about, model.segmenter
+    """Write the exported files of a model into an empty folder; they search by stop rule count."""
+    decode = model.about.decode.model_copy(update={"stop_rule": "count"})
+    about, segmenter = replace(model.about, decode=decode), model.segmenter
     save_text(folder, model.vocab, segmenter)
     directions = about.trained
     languages = {about.src, about.tgt, *directions.sources, *directions.tag_targets.values()}

@@ -62,7 +62,7 @@ from nmt.store.model import (
     Description,
     complete,
     link,
-    new_model,
+    output_folder,
     read_parent,
     save_text,
 )
@@ -429,9 +429,10 @@ def average(
     if len(paths) > 1:
         name += f"-avg{len(paths)}"
     score = dict(state.history).get(state.update) if len(paths) == 1 else None
-    with new_model(output, describe(run, name, state, score), force) as draft:
-        write_tensors(draft / WEIGHTS, weights)
+    with output_folder(output, force) as draft:
         save_text(draft, vocab, segmenter)
+        entries = {WEIGHTS: write_tensors(draft / WEIGHTS, weights)}
+        complete(draft, describe(run, name, state, score), entries)
 
 
 def save_weights(draft: Path, weights: Mapping[str, Tensor], checkpoint: Path) -> FileEntry:

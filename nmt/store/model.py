@@ -349,21 +349,6 @@ def read_parent(run: RunFolder) -> tuple[str, Origin | None]:
 # --- write --------------------------------------------------------------------------------------
 
 
-@contextlib.contextmanager
-def new_model(path: Path, about: Description, force: bool = False) -> Iterator[Path]:
-    """Yield a new folder for the files of a model, which gets its name when the block ends.
-
-    Args:
-        force: replace a model of this name.
-
-    Raises:
-        UserError: as ``check_output``.
-    """
-    with output_folder(path, force) as draft:
-        yield draft
-        complete(draft, about)
-
-
 def complete(draft: Path, about: Description, known: Mapping[str, FileEntry] = {}) -> None:
     """Write model.json of the files of a folder; ``known`` are those that need not be read."""
     entries = {

@@ -50,7 +50,7 @@ def test_a_beam_wide_enough_finds_every_output_in_order(alpha, max_len):
 @pytest.mark.parametrize(("beam", "n_best"), [(1, 1), (2, 1), (3, 3), (4, 2), (30, 30)])
 @pytest.mark.parametrize("rule", ["bound", "count"])
 def test_the_search_equals_a_slow_one_of_the_same_stop_rule(rule, alpha, beam, n_best):
-    """By bound, the early stop changes no result. The slow searches know nothing of batches."""
+    """By bound, the early stop changes no result. The slow searches have no batches."""
     scores = random_scores(3, types=7)
     limits = np.random.default_rng(4).integers(1, 12, size=40).tolist()
     found, _ = search(scores, beam, limits, alpha, n_best, stop_rule=rule)

@@ -24,7 +24,7 @@ from nmt.decoding.codec import TextCodec
 from nmt.decoding.translator import Translator
 from nmt.export.folder import export
 from nmt.model.transformer import Transformer
-from nmt.store.model import WEIGHTS, Description, Model, new_model, save_text
+from nmt.store.model import WEIGHTS, Description, Model, complete, output_folder, save_text
 from nmt.store.tensors import write_tensors
 from tests.decoding.untrained import learned, translator_of
 from tests.model_cases import NORM_NAMES
@@ -123,9 +123,10 @@ def model_folder(translator: Translator, path: Path) -> Path:
         }
     )
     about = Description.of(recipe_from_text(text, "recipe"), "u000001", codec.usual)
-    with new_model(path, about) as draft:
+    with output_folder(path, force=False) as draft:
         write_tensors(draft / WEIGHTS, translator.transformer.state_dict())
         save_text(draft, codec.vocab, codec.segmenter)
+        complete(draft, about)
     return path
 
 

@@ -15,6 +15,7 @@ import pytest
 import torch
 
 from nmt.cli import translate
+from nmt.config.recipe import DecodeConfig
 from nmt.data.vocab import EOS, UNK
 from nmt.decoding import ctranslate2_engine
 from nmt.decoding.translator import Translator
@@ -233,6 +234,14 @@ def test_int8_is_chosen_by_the_call_or_the_recipe(run, tmp_path):
             Translator.load(models, "cpu", engine=engine, quantization="int8")
     with pytest.raises(UserError, match="sample"):
         call.translate(LINES, sample=True)
+    for value in ("int4", "INT8", ""):  # torch does not take its place
+        with pytest.raises(UserError, match="quantization"):
+            Translator.load(run, "cpu", quantization=value)
+    export(Model.open(folder), tmp_path / "stored", "int8")
+    stored = Translator.load(tmp_path / "stored", "cpu")
+    again = Translator.load(tmp_path / "stored", "cpu", quantization="fp32")
+    assert (stored.engine.precision, again.engine.precision) == ("int8", "fp32")
+    assert stored.engine.model_hash() != again.engine.model_hash()
 
 
 def test_a_full_temporary_disk_ends_a_validation(monkeypatch):
@@ -246,3 +255,21 @@ def test_a_full_temporary_disk_ends_a_validation(monkeypatch):
     with pytest.raises(MachineError) as full:
         ctranslate2_engine.from_model(model.transformer, model.codec, model.info.decode, 1)
     assert full.value.at == tempfile.gettempdir()
+
+
+def test_the_engine_that_searched_scores_the_tokens(run, monkeypatch):
+    translator = Translator.load(run, "cpu")
+    monkeypatch.setattr(translator.engine, "score", None)
+    ((sampled,),) = translator.stream(["o can"], sample=True, token_scores=True)
+    assert sum(sampled.token_log_probs) == pytest.approx(sampled.log_prob)
+
+
+def test_an_export_searches_by_the_stop_rule_of_ctranslate2(tmp_path):
+    model = made()
+    model.info = dataclasses.replace(model.info, decode=DecodeConfig(stop_rule="bound"))
+    folder = model_folder(model, tmp_path / "model")
+    export(Model.open(folder), tmp_path / "export")
+    moved = Translator.load(tmp_path / "export", "cpu")
+    assert moved.translate(LINES, max_len_offset=4) == Translator.load(folder, "cpu").translate(
+        LINES, max_len_offset=4, stop_rule="count"
+    )

@@ -2,8 +2,9 @@
 
 One thread owns the model. It takes what waits, translates it and looks at the queue again, so a
 request that is alone starts at once, and the batches grow with the load. No request waits for
-others to arrive. Between two positions of a search, the thread drops a batch that nobody waits for
-any more, and translates short lines that came while a long batch computes.
+others to arrive. Between two steps of a search (parts of a batch with CTranslate2, positions
+with torch), the thread drops a batch that nobody waits for any more, and translates short lines
+that came while a long batch computes.
 """
 
 from __future__ import annotations
@@ -125,7 +126,7 @@ class Batcher:
         return job.future
 
     def abort(self, error: Exception) -> None:
-        """Answer all jobs with an error; a batch that is computed ends at its next position."""
+        """Answer all jobs with an error; a batch that is computed ends at its next step."""
         with self._changed:
             for job in (*self._jobs, *self._running):
                 if job.wanted():
@@ -214,7 +215,7 @@ class Batcher:
             job.results += [next(results) for _ in range(count)]
 
     def _stop(self, batch: Batch, interruptible: bool) -> Callable[[], None]:
-        """Return what the search of a batch calls between two positions."""
+        """Return what the search of a batch calls between two steps."""
         futures = [job.future for job, _ in batch]
         next_interruption = time.monotonic() + UNINTERRUPTED
 

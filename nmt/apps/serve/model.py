@@ -128,7 +128,7 @@ class ServedModel:
         Args:
             how: the options, and the phrases of each line of the request.
             first: number of lines of the request before these.
-            stop: called between two positions of the search.
+            stop: called between two steps of the search.
         """
         options, phrases = how
         # a sample is a function of the number of its line in the request
