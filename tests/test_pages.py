@@ -142,24 +142,21 @@ PAGES = {
     "docs/howto/compare.md": Page(
         recipes=GL_EN,
         corpora={".": "en"},
-        texts={"ours.en": "en", "theirs.en": "en"},
+        texts={"ours.en": "en", "theirs.en": "en", "test.gl": "gl"},
+        runs=("runs/gl-en-1", "runs/gl-en-2"),
+        copies=("tests/apps/judge/fill.py",),
+        changed={
+            "nmt-judge read anna.xlsx ben.xlsx --key sheet.key.json\n": "python tests/apps/judge/"
+            "fill.py\nnmt-judge read anna.xlsx ben.xlsx --key sheet.key.json\n"
+        },
         not_run={
+            "pip install": NETWORK,
             "python -m venv": NETWORK,
             "comet-env/": NETWORK,
             "nmt-score --hyp ours.en theirs.en --ref test.en --src": NETWORK,
             "curl": NETWORK,
             "nmt-score --hyp ours.en theirs.en --ref test.en --metrics": "tests/scoring",
         },
-    ),
-    "docs/howto/judge.md": Page(
-        runs=("runs/gl-en-1", "runs/gl-en-2"),
-        texts={"test.gl": "gl"},
-        copies=("tests/apps/judge/fill.py",),
-        changed={
-            "nmt-judge read anna.xlsx ben.xlsx --key sheet.key.json\n": "python tests/apps/judge/"
-            "fill.py\nnmt-judge read anna.xlsx ben.xlsx --key sheet.key.json\n"
-        },
-        not_run={"pip install": NETWORK},
     ),
     "docs/howto/corrections.md": Page(
         recipes=GL_EN,
