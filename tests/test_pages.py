@@ -25,7 +25,7 @@ from nmt.cli.main import importers, program
 from nmt.config.load import load_recipe
 from tests import words
 from tests.shell import Shell, shell
-from tests.words import LANGUAGE_MODEL, RECIPE
+from tests.words import RECIPE
 
 ROOT = Path(__file__).resolve().parents[1]
 # of fenced blocks: "text" is output, "bash" a file that a batch system runs
@@ -198,7 +198,6 @@ PAGES = {
         runs=("runs/gl-en-1", "runs/gl-en-2", "runs/gl-en-3"),
         not_run={"sbatch": "needs Slurm", "torchrun": "needs several GPUs"},
     ),
-    "docs/howto/language-models.md": Page(recipes=GL_EN),
     "docs/howto/offline.md": Page(
         not_run={
             "pip install": NETWORK,
@@ -244,10 +243,9 @@ PAGES = {
         },
     ),
     "docs/howto/transfer.md": Page(
-        recipes={**GL_EN, "english-lm.yaml": LANGUAGE_MODEL},
+        recipes=GL_EN,
         corpora={"news": "gl en"},
         runs=("runs/pt-en", "runs/news"),
-        before="nmt-train english-lm.yaml",
         apart=True,
     ),
     "docs/export.md": Page(recipes=GL_EN, runs=("runs/gl-en",)),
