@@ -17,7 +17,7 @@ from pydantic import BaseModel
 
 from nmt.config.entries import CorpusEntry, HeldOutEntry
 from nmt.config.errors import allowed, format_value
-from nmt.config.recipe import Recipe, groups
+from nmt.config.recipe import DecodeConfig, Recipe, groups
 from nmt.config.schema import keys_of, meanings
 from nmt.config.variants import Budget, Paper, VariantKeys, VariantsKeys
 from nmt.decoding.options import SearchOptions
@@ -39,6 +39,12 @@ VARIANT_TABLES: dict[str, type[BaseModel]] = {
     "`paper` of a variant": Paper,
     "`budget` of a file of variants": Budget,
 }
+SIGNS = {
+    "an integer": "integer", "a number": "number", " of at least ": " ≥ ", " above ": " > ",
+    " and at most ": ", ≤ ", " and below ": ", < ",
+}  # fmt: skip
+"""What errors say in words, as the tables write it."""
+NOT_IN_RECIPES = "Options that recipes do not have"
 SCHEMA = "https://json-schema.org/draft/2020-12/schema"
 
 
@@ -85,9 +91,10 @@ def variants_schema() -> str:
 
 
 def options_page() -> str:
-    """Return docs/search-options.md: its text, and the table of all options at the end."""
-    text = (DOCS / "search-options.md").read_text(encoding="utf-8").partition("## All options")[0]
-    return text + table("All options", SearchOptions) + "\n"
+    """Return docs/search-options.md: its text, and the options that are no keys at the end."""
+    page = (DOCS / "search-options.md").read_text(encoding="utf-8")
+    text = page.partition(f"## {NOT_IN_RECIPES}")[0]
+    return text + table(NOT_IN_RECIPES, SearchOptions, omit=keys_of(DecodeConfig)) + "\n"
 
 
 FILES: dict[str, Callable[[], str]] = {
@@ -102,6 +109,12 @@ FILES: dict[str, Callable[[], str]] = {
 def table(title: str, model: type[BaseModel], omit: Collection[str] = (), level: int = 2) -> str:
     """Return a Markdown table of the keys of a group."""
     meaning = meanings(model)
+
+    def short(words: str) -> str:
+        for long, sign in SIGNS.items():
+            words = words.replace(long, sign)
+        return words
+
     rows = ["| key | default | allowed | meaning | source |", "|---|---|---|---|---|"]
     for name, field in keys_of(model).items():
         if name not in omit:
@@ -110,7 +123,7 @@ def table(title: str, model: type[BaseModel], omit: Collection[str] = (), level:
             cells = (
                 name,
                 "required" if field.is_required() else default,
-                allowed(model, name),
+                short(allowed(model, name)),
                 meaning[name],
                 extra["source"] if isinstance(extra, dict) else "",
             )
