@@ -51,14 +51,15 @@ SCHEMA = "https://json-schema.org/draft/2020-12/schema"
 def key_tables() -> str:
     """Return docs/recipe-keys.md: its introduction and a table for each group and kind."""
     introduction = (DOCS / "recipe-keys.md").read_text(encoding="utf-8").partition(f"## {FIRST}")[0]
+    above: set[str] = set()
     parts = [introduction.rstrip(), table(FIRST, Recipe, omit=groups())]
     for name, kinds in groups().items():
         for kind, model in kinds.items():
             title = f"`{name}` with `kind: {kind}`" if kind else f"`{name}`"
-            parts.append(table(title, model, omit=("kind",) if kind else ()))
+            parts.append(table(title, model, omit=("kind",) if kind else (), above=above))
             if name == "data":
                 for entry, names in ENTRIES.items():
-                    parts.append(table(f"Each entry of {names}", entry, level=3))
+                    parts.append(table(f"Each entry of {names}", entry, level=3, above=above))
     parts.append(VARIANTS)
     parts += [table(title, model, level=3) for title, model in VARIANT_TABLES.items()]
     return "\n\n".join(parts) + "\n"
@@ -106,9 +107,20 @@ FILES: dict[str, Callable[[], str]] = {
 """Generated files of docs/, each with the function that makes it."""
 
 
-def table(title: str, model: type[BaseModel], omit: Collection[str] = (), level: int = 2) -> str:
-    """Return a Markdown table of the keys of a group."""
-    meaning = meanings(model)
+def table(
+    title: str,
+    model: type[BaseModel],
+    omit: Collection[str] = (),
+    level: int = 2,
+    above: set[str] | None = None,
+) -> str:
+    """Return a Markdown table of the keys of a group.
+
+    Args:
+        above: rows of the tables before, which are named only; this table's are added.
+    """
+    meaning, repeated = meanings(model), []
+    above = set() if above is None else above
 
     def short(words: str) -> str:
         for long, sign in SIGNS.items():
@@ -128,8 +140,13 @@ def table(title: str, model: type[BaseModel], omit: Collection[str] = (), level:
                 extra["source"] if isinstance(extra, dict) else "",
             )
             row = " | ".join(map(str, cells)).replace("<", "\\<")  # no HTML tags
-            rows.append(f"| {row} |")
-    return "\n".join([f"{'#' * level} {title}", "", *rows])
+            if row in above:
+                repeated.append(f"`{name}`")
+            else:
+                rows.append(f"| {row} |")
+            above.add(row)
+    lines = [f"{'#' * level} {title}", "", *rows]
+    return "\n".join(lines + ["", f"As above: {', '.join(repeated)}."] * bool(repeated))
 
 
 def for_editors(schema: Any) -> Any:
