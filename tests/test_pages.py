@@ -106,7 +106,6 @@ PAGES = {
             "pip install": NETWORK,
             "paste -d": "head ends before paste, which pipefail takes for a failure",
             "nmt-train --suggest": SUGGEST,
-            "nmt-prepare sk-en.yaml data.train": "fails, as the page says",
             "nmt-serve": SERVER,
             "curl": SERVER,
             "hf download": NETWORK,

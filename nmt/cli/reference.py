@@ -40,6 +40,7 @@ VARIANT_TABLES: dict[str, type[BaseModel]] = {
     "`budget` of a file of variants": Budget,
 }
 SIGNS = {
+    "true or false": "boolean",
     "an integer": "integer", "a number": "number", " of at least ": " ≥ ", " above ": " > ",
     " and at most ": ", ≤ ", " and below ": ", < ",
 }  # fmt: skip
