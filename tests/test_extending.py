@@ -82,45 +82,6 @@ def test_a_norm(extended: Path):
     assert "0.4621" in done.stdout  # tanh(0.5)
 
 
-ALIBI = """
-from math import inf
-import torch
-from nmt.model.config import ModelConfig
-from nmt.model.layout import Layout
-from nmt.model.transformer import Transformer
-
-torch.set_grad_enabled(False)
-keys = {"dim": 8, "ffn_dim": 8, "heads": 2, "enc_layers": 1, "dec_layers": 2}
-keys |= {"dropout": 0.0, "word_dropout": 0.0, "attn_dropout": 1e-9}
-plain, model = (Transformer(ModelConfig(**keys, alibi=on), 9).eval() for on in (False, True))
-causal = model.decoder.layers[0].self_attn.position_bias(None, 3)
-assert causal[0].tolist() == [[0, -inf, -inf], [-1 / 16, 0, -inf], [-1 / 8, -1 / 16, 0]]
-both = model.encoder.layers[0].self_attn.position_bias(None, 2)
-assert both[1].tolist() == [[0, -1 / 256], [-1 / 256, 0]]
-
-src, tgt = torch.tensor([4, 5, 6, 2, 7, 2]), torch.tensor([1, 4, 5, 8, 1, 7, 6, 3])
-pair = src, Layout.of([4, 2]), tgt, Layout.of([4, 4])
-logits = model(*pair)
-assert not torch.allclose(logits, plain(*pair))
-# dropout that drops nothing selects products instead of torch's fused attention
-torch.testing.assert_close(model.train()(*pair), logits)
-for prepare in (model.eval, lambda: model.prepare_for_inference(torch.float32)):
-    prepare()
-    state = model.start_decoding(*pair[:2], 1, 4)
-    steps = [state.advance(column[:, None]) for column in tgt.view(2, 4).T]
-    torch.testing.assert_close(torch.stack(steps, 1).flatten(0, 1), logits, rtol=1e-4, atol=1e-5)
-"""
-
-
-@pytest.mark.parametrize("extended", ["A position bias"], indirect=True)
-def test_a_position_bias(extended: Path):
-    """The bias is the formula; decoding position by position equals the complete forward pass."""
-    (extended / "alibi.py").write_text(ALIBI)
-    run(extended, "alibi")
-    trained = train(extended, "model.alibi=true")
-    assert run(extended, "nmt.cli.translate", trained, stdin="a b\n").count("\n") == 1
-
-
 @pytest.mark.parametrize("extended", ["A metric"], indirect=True)
 def test_a_metric(extended: Path):
     trained = train(extended, "score.metrics=[bleu, chrf1]")

@@ -17,7 +17,7 @@ from pydantic import BaseModel
 
 from nmt.config.entries import CorpusEntry, HeldOutEntry
 from nmt.config.errors import allowed, format_value
-from nmt.config.recipe import Recipe, groups
+from nmt.config.recipe import DecodeConfig, Recipe, groups
 from nmt.config.schema import keys_of, meanings
 from nmt.config.variants import Budget, Paper, VariantKeys, VariantsKeys
 from nmt.decoding.options import SearchOptions
@@ -39,20 +39,28 @@ VARIANT_TABLES: dict[str, type[BaseModel]] = {
     "`paper` of a variant": Paper,
     "`budget` of a file of variants": Budget,
 }
+SIGNS = {
+    "true or false": "boolean",
+    "an integer": "integer", "a number": "number", " of at least ": " ≥ ", " above ": " > ",
+    " and at most ": ", ≤ ", " and below ": ", < ",
+}  # fmt: skip
+"""What errors say in words, as the tables write it."""
+NOT_IN_RECIPES = "Options that recipes do not have"
 SCHEMA = "https://json-schema.org/draft/2020-12/schema"
 
 
 def key_tables() -> str:
     """Return docs/recipe-keys.md: its introduction and a table for each group and kind."""
     introduction = (DOCS / "recipe-keys.md").read_text(encoding="utf-8").partition(f"## {FIRST}")[0]
+    above: set[str] = set()
     parts = [introduction.rstrip(), table(FIRST, Recipe, omit=groups())]
     for name, kinds in groups().items():
         for kind, model in kinds.items():
             title = f"`{name}` with `kind: {kind}`" if kind else f"`{name}`"
-            parts.append(table(title, model, omit=("kind",) if kind else ()))
+            parts.append(table(title, model, omit=("kind",) if kind else (), above=above))
             if name == "data":
                 for entry, names in ENTRIES.items():
-                    parts.append(table(f"Each entry of {names}", entry, level=3))
+                    parts.append(table(f"Each entry of {names}", entry, level=3, above=above))
     parts.append(VARIANTS)
     parts += [table(title, model, level=3) for title, model in VARIANT_TABLES.items()]
     return "\n\n".join(parts) + "\n"
@@ -85,9 +93,10 @@ def variants_schema() -> str:
 
 
 def options_page() -> str:
-    """Return docs/search-options.md: its text, and the table of all options at the end."""
-    text = (DOCS / "search-options.md").read_text(encoding="utf-8").partition("## All options")[0]
-    return text + table("All options", SearchOptions) + "\n"
+    """Return docs/search-options.md: its text, and the options that are no keys at the end."""
+    page = (DOCS / "search-options.md").read_text(encoding="utf-8")
+    text = page.partition(f"## {NOT_IN_RECIPES}")[0]
+    return text + table(NOT_IN_RECIPES, SearchOptions, omit=keys_of(DecodeConfig)) + "\n"
 
 
 FILES: dict[str, Callable[[], str]] = {
@@ -99,9 +108,26 @@ FILES: dict[str, Callable[[], str]] = {
 """Generated files of docs/, each with the function that makes it."""
 
 
-def table(title: str, model: type[BaseModel], omit: Collection[str] = (), level: int = 2) -> str:
-    """Return a Markdown table of the keys of a group."""
-    meaning = meanings(model)
+def table(
+    title: str,
+    model: type[BaseModel],
+    omit: Collection[str] = (),
+    level: int = 2,
+    above: set[str] | None = None,
+) -> str:
+    """Return a Markdown table of the keys of a group.
+
+    Args:
+        above: rows of the tables before, which are named only; this table's are added.
+    """
+    meaning, repeated = meanings(model), []
+    above = set() if above is None else above
+
+    def short(words: str) -> str:
+        for long, sign in SIGNS.items():
+            words = words.replace(long, sign)
+        return words
+
     rows = ["| key | default | allowed | meaning | source |", "|---|---|---|---|---|"]
     for name, field in keys_of(model).items():
         if name not in omit:
@@ -110,13 +136,18 @@ def table(title: str, model: type[BaseModel], omit: Collection[str] = (), level:
             cells = (
                 name,
                 "required" if field.is_required() else default,
-                allowed(model, name),
+                short(allowed(model, name)),
                 meaning[name],
                 extra["source"] if isinstance(extra, dict) else "",
             )
             row = " | ".join(map(str, cells)).replace("<", "\\<")  # no HTML tags
-            rows.append(f"| {row} |")
-    return "\n".join([f"{'#' * level} {title}", "", *rows])
+            if row in above:
+                repeated.append(f"`{name}`")
+            else:
+                rows.append(f"| {row} |")
+            above.add(row)
+    lines = [f"{'#' * level} {title}", "", *rows]
+    return "\n".join(lines + ["", f"As above: {', '.join(repeated)}."] * bool(repeated))
 
 
 def for_editors(schema: Any) -> Any:

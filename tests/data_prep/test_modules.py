@@ -1,17 +1,13 @@
 """Every corpus that a recipe may name has a prepare, a command and a row in docs/data.md."""
 
-import dataclasses
-import gzip
 import importlib
 import importlib.util
-import re
 from pathlib import Path
 
 import pytest
 import yaml
 
 from data_prep import CORPORA
-from data_prep.write import Request
 
 FOLDER = Path(__file__).parents[2]
 GENERIC = sorted(path.stem for path in (FOLDER / "data_prep").glob("from_*.py"))
@@ -48,32 +44,3 @@ def test_the_documentation_has_a_row_for_each():
 def test_a_module_registers_by_its_file_name():
     assert {"ted_talks", "ui_sk_en", "wmt14_en_de"} <= set(CORPORA)
     assert not {"command", "from_tsv", "pairs", "remote"} & set(CORPORA)
-
-
-@pytest.mark.parametrize(("src", "tgt"), [("en", "cy"), ("cym", "eng")])
-def test_the_example_of_the_documentation_works(tmp_path, src, tgt):
-    text = (FOLDER / "docs" / "extending.md").read_text("utf-8")
-    (code,) = re.findall(r"^```python\n(.*?)^```$", text, re.M | re.S)
-    path = tmp_path / "example_en_cy.py"
-    path.write_text(code, "utf-8")
-    spec = importlib.util.spec_from_file_location(path.stem, path)
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    unpinned = dataclasses.replace(module.SOURCE, sha256="")
-    held_out = {"dev": 30, "test": 30}
-    corpus = dataclasses.replace(module.CORPUS, files=[unpinned], held_out=held_out)
-
-    letters = [chr(ord("a") + i) for i in range(26)]
-    words = [a + b + c for a in letters for b in letters for c in letters]
-    rows = [f"{' '.join(words[5 * i : 5 * i + 5])}\t cy{words[i]}  x\t{i // 3}" for i in range(300)]
-    (tmp_path / "pairs.tsv.gz").write_bytes(gzip.compress("\n".join(rows).encode()))
-    out = tmp_path / "out"
-    corpus.prepare(Request(out, src, tgt, local=tmp_path))
-    sizes = {
-        split: [len((out / f"{split}.{lang}").read_text().splitlines()) for lang in (src, tgt)]
-        for split in ("train", "dev", "test")
-    }
-    assert sizes["dev"][0] > 0
-    assert all(one == other for one, other in sizes.values())
-    welsh = src if src.startswith("cy") else tgt
-    assert (out / f"train.{welsh}").read_text().startswith("cy")
