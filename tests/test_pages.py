@@ -25,7 +25,7 @@ from nmt.cli.main import importers, program
 from nmt.config.load import load_recipe
 from tests import words
 from tests.shell import Shell, shell
-from tests.words import LANGUAGE_MODEL, RECIPE
+from tests.words import RECIPE
 
 ROOT = Path(__file__).resolve().parents[1]
 # of fenced blocks: "text" is output, "bash" a file that a batch system runs
@@ -106,7 +106,6 @@ PAGES = {
             "pip install": NETWORK,
             "paste -d": "head ends before paste, which pipefail takes for a failure",
             "nmt-train --suggest": SUGGEST,
-            "nmt-prepare sk-en.yaml data.train": "fails, as the page says",
             "nmt-serve": SERVER,
             "curl": SERVER,
             "hf download": NETWORK,
@@ -142,24 +141,21 @@ PAGES = {
     "docs/howto/compare.md": Page(
         recipes=GL_EN,
         corpora={".": "en"},
-        texts={"ours.en": "en", "theirs.en": "en"},
+        texts={"ours.en": "en", "theirs.en": "en", "test.gl": "gl"},
+        runs=("runs/gl-en-1", "runs/gl-en-2"),
+        copies=("tests/apps/judge/fill.py",),
+        changed={
+            "nmt-judge read anna.xlsx ben.xlsx --key sheet.key.json\n": "python tests/apps/judge/"
+            "fill.py\nnmt-judge read anna.xlsx ben.xlsx --key sheet.key.json\n"
+        },
         not_run={
+            "pip install": NETWORK,
             "python -m venv": NETWORK,
             "comet-env/": NETWORK,
             "nmt-score --hyp ours.en theirs.en --ref test.en --src": NETWORK,
             "curl": NETWORK,
             "nmt-score --hyp ours.en theirs.en --ref test.en --metrics": "tests/scoring",
         },
-    ),
-    "docs/howto/judge.md": Page(
-        runs=("runs/gl-en-1", "runs/gl-en-2"),
-        texts={"test.gl": "gl"},
-        copies=("tests/apps/judge/fill.py",),
-        changed={
-            "nmt-judge read anna.xlsx ben.xlsx --key sheet.key.json\n": "python tests/apps/judge/"
-            "fill.py\nnmt-judge read anna.xlsx ben.xlsx --key sheet.key.json\n"
-        },
-        not_run={"pip install": NETWORK},
     ),
     "docs/howto/corrections.md": Page(
         recipes=GL_EN,
@@ -201,7 +197,6 @@ PAGES = {
         runs=("runs/gl-en-1", "runs/gl-en-2", "runs/gl-en-3"),
         not_run={"sbatch": "needs Slurm", "torchrun": "needs several GPUs"},
     ),
-    "docs/howto/language-models.md": Page(recipes=GL_EN),
     "docs/howto/offline.md": Page(
         not_run={
             "pip install": NETWORK,
@@ -247,10 +242,9 @@ PAGES = {
         },
     ),
     "docs/howto/transfer.md": Page(
-        recipes={**GL_EN, "english-lm.yaml": LANGUAGE_MODEL},
+        recipes=GL_EN,
         corpora={"news": "gl en"},
         runs=("runs/pt-en", "runs/news"),
-        before="nmt-train english-lm.yaml",
         apart=True,
     ),
     "docs/export.md": Page(recipes=GL_EN, runs=("runs/gl-en",)),

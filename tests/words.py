@@ -34,13 +34,6 @@ RECIPE: dict[str, Any] = {
     "segment": {"kind": "fastbpe", "merges": 20},
     "schedule": {"kind": "constant", "lr": 1e-2},
 }
-LANGUAGE_MODEL: dict[str, Any] = {
-    "task": "causal_lm",
-    "src": "en",
-    "data": {"train": "corpus/train", "dev": "corpus/dev", "block": 16, "checks": "off"},
-    "segment": {"kind": "fastbpe", "merges": 20},
-    "optim": {"label_smoothing": 0.0},
-}
 SMALL: dict[str, dict[str, Any]] = {
     "data": {"batch_tokens": 256},
     "model": {"dim": 16, "ffn_dim": 32, "heads": 2},

@@ -1,4 +1,4 @@
-"""Fill sheet.xlsx as two judges do; docs/howto/judge.md takes their sheets as given."""
+"""Fill sheet.xlsx as two judges do; docs/howto/compare.md takes their sheets as given."""
 
 import openpyxl
 
