@@ -17,7 +17,7 @@ from pydantic import BaseModel
 
 from nmt.config.entries import CorpusEntry, HeldOutEntry
 from nmt.config.errors import allowed, format_value
-from nmt.config.recipe import Recipe, groups
+from nmt.config.recipe import Recipe, SearchConfig, groups
 from nmt.config.schema import keys_of, meanings
 from nmt.config.variants import Budget, Paper, VariantKeys, VariantsKeys
 from nmt.decoding.options import SearchOptions
@@ -85,9 +85,10 @@ def variants_schema() -> str:
 
 
 def options_page() -> str:
-    """Return docs/search-options.md: its text, and the table of all options at the end."""
-    text = (DOCS / "search-options.md").read_text(encoding="utf-8").partition("## All options")[0]
-    return text + table("All options", SearchOptions) + "\n"
+    """Return docs/search-options.md: its text, and at the end the options without a decode key."""
+    title = "Options that recipes do not have"
+    text = (DOCS / "search-options.md").read_text(encoding="utf-8").partition(f"## {title}")[0]
+    return text + table(title, SearchOptions, omit=SearchConfig.model_fields) + "\n"
 
 
 FILES: dict[str, Callable[[], str]] = {
