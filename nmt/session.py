@@ -300,7 +300,7 @@ class Training:
         view: LiveLine,
         on_validation: Callable[[Validation], None],
     ) -> Trainer:
-        """Make the trainer, write what translation needs, and log what is trained."""
+        """Make the trainer, write the text files of a resume, and log what is trained."""
         task, run, world, resumed = self.task, self.run_folder, self.world, self.resumed
         for note in run.notes:
             log.text(f"note: {note}")

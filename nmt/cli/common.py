@@ -166,7 +166,8 @@ def add_model_options(group: argparse._ArgumentGroup) -> None:
         choices=["fp32", "bf16", "fp16", "auto"],
         default="fp32",
         help="precision of matrix products with weights; auto = bf16 if the device has "
-        "instructions for it, fp16 on a V100 or T4, else fp32; default: %(default)s",
+        "instructions for it, fp16 on a V100 or T4, else fp32; CTranslate2 computes in fp32, or by "
+        "--quantization; default: %(default)s",
     )
     group.add_argument(
         "--quantization",

@@ -19,7 +19,7 @@ QUANTIZATIONS = [
     "int8", "int8_float32", "int8_float16", "int8_bfloat16",
     "int16", "float16", "bfloat16", "float32",
 ]  # fmt: skip
-OUTPUTS = {"transformers": "transformers", "argos": "model.argosmodel"}  # in the run folder
+OUTPUTS = {"transformers": "transformers", "argos": "model.argosmodel"}  # in RUN
 
 EXAMPLES = """\
 examples:

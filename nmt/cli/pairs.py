@@ -43,9 +43,8 @@ def corpus_of(args: argparse.Namespace) -> SyntheticCorpus | None:
     """Return the corpus of ``--pairs``, None without it.
 
     Raises:
-        UserError: an option is not allowed, the input is not a regular file, RUN is not a run
-            folder or exported folder, the prefix has a suffix, or both sides would have the same
-            language.
+        UserError: an option is not allowed, the input is not a regular file, RUN is no run and
+            no model, the prefix has a suffix, or both sides would have the same language.
     """
     _check_options(args)
     if args.pairs is None:

@@ -46,7 +46,7 @@ def parser() -> argparse.ArgumentParser:
         "run",
         nargs="+",
         metavar="RUN",
-        help="run folder from nmt-train, or exported folder from nmt-export, which needs no torch; "
+        help="run folder from nmt-train, or model from nmt-convert, nmt-average or nmt-export; "
         "several are served side by side",
     )
     net = p.add_argument_group("network")

@@ -376,7 +376,7 @@ def _engine(
     """Return the engine of a search, and why it is torch, for --json; --verbose prints them."""
     name, why = translator.engine_for(options).name, translator.why_torch(options)
     if args.verbose:
-        _note(f"engine {name}" + f"; torch, because {why}" * bool(why))
+        _note(f"engine {name}" + f", because {why}" * bool(why))
     return {"engine": name} | ({"why_torch": why} if why else {})
 
 

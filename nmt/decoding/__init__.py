@@ -1,1 +1,1 @@
-"""Beam search, sampling and scoring, and the Translator of a run folder."""
+"""Beam search, sampling and scoring, and the Translator of a model."""

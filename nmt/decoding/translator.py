@@ -92,6 +92,7 @@ class Translator:
             device: auto, cpu, cuda or cuda:N.
             precision: number format of matrix products with weights: fp32, bf16, fp16, or auto =
                 bf16 if the device has instructions for it, fp16 on a V100 or T4, else fp32.
+                CTranslate2 computes in fp32; bf16 and fp16 are for torch.
             workers: batches that CTranslate2 searches at the same time on a CPU; None = one for
                 each core.
             reverse: one or several of the reverse direction, to choose among candidates
@@ -174,7 +175,7 @@ class Translator:
         if lacking and self._load_torch is None:
             raise UserError(
                 f"engine ctranslate2 does not support {', '.join(lacking)}",
-                fix="leave it out, or use --engine torch and a model with weights",
+                fix="leave it out, or use --engine torch and a model with weights, in fp32",
             )
 
     def why_torch(self, options: SearchOptions) -> str:
@@ -185,7 +186,7 @@ class Translator:
 
     @property
     def transformer(self) -> Transformer:
-        """The model of a translator of one run folder, as torch computes it."""
+        """The model of a translator of one model, as torch computes it."""
         from nmt.decoding.torch_engine import TorchEngine
         from nmt.model.transformer import Transformer
 

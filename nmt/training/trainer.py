@@ -136,7 +136,7 @@ class Trainer:
         self.started = time.monotonic() - state.seconds
 
     def _describe_run(self) -> None:
-        """Write into the state what a resumed run must match, and what translation needs."""
+        """Write into the state what a resumed run must match, and the usual line of a model."""
         state, prepared = self.state, self.task.prepared
         state.content, state.precision = prepared.content, self.precision
         state.text_hash = text_hash(prepared.vocab, prepared.segmenter)

@@ -38,7 +38,7 @@ BYTE_SURFACE = "\U000f0000"  # surface of byte 0, in a private plane; byte b is 
 SPACE = "\u2581"  # SentencePiece's sign for a space
 
 
-MODEL, TARGET_MODEL = "spm.model", "target.model"  # files of a run folder
+MODEL, TARGET_MODEL = "spm.model", "target.model"  # files of a model
 
 
 class SentencePiece(Segmenter):
