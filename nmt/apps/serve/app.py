@@ -168,11 +168,11 @@ class Service:
         for model in self.models.values():
             model.batcher.abort(refused)
 
-    def close(self) -> None:
-        """End the threads of the models and of the documents."""
+    def close(self) -> bool:
+        """End the threads of documents and models; return whether those of models have ended."""
         self.documents.close()
-        for model in self.models.values():
-            model.batcher.close()
+        ended = [model.batcher.close() for model in self.models.values()]
+        return all(ended)
 
     def _waiting(self) -> dict[str, int]:
         return {name: model.batcher.waiting for name, model in self.models.items()}

@@ -132,13 +132,18 @@ class Batcher:
                 if job.wanted():
                     job.future.set_exception(error)
 
-    def close(self) -> None:
-        """End the thread; jobs that are not finished get an error."""
+    def close(self) -> bool:
+        """End the thread; jobs that are not finished get an error.
+
+        Returns:
+            Whether the thread has ended. Nothing interrupts a batch inside CTranslate2.
+        """
         self.abort(Unwanted("the server has ended"))
         with self._changed:
             self._closed = True
             self._changed.notify()
         self._thread.join(JOIN_SECONDS)
+        return not self._thread.is_alive()
 
     def _work(self) -> None:
         while True:

@@ -10,6 +10,7 @@ one.
 from __future__ import annotations
 
 import asyncio
+import atexit
 import contextlib
 import functools
 import logging
@@ -298,6 +299,8 @@ def run(service: Service, opened: socket.socket) -> None:
     try:
         server.run(sockets=[opened])
     finally:
-        service.close()
+        ended = service.close()
+    if not ended:  # Python would crash beside a thread that computes
+        atexit.register(os._exit, 130 if server.interrupted else 0)
     if server.interrupted:
         raise KeyboardInterrupt

@@ -97,6 +97,16 @@ def test_sigterm_under_load_ends_in_the_stated_time(server: Callable[..., Proces
     assert time.monotonic() - started < 1 + SOON
 
 
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 0), (signal.SIGINT, 130)])
+def test_a_batch_that_still_computes_does_not_change_the_exit_code(server, number, code):
+    """Nothing stops CTranslate2, and Python cannot end beside its thread."""
+    process = server("--timeout", "60", "--grace", "0.1", JOIN_SECONDS="0")
+    large = send_large(process)
+    process.process.send_signal(number)
+    large.getresponse()
+    assert process.process.wait(SECONDS) == code
+
+
 def test_a_client_that_has_closed_its_side_gets_its_answer(start: Callable[..., Process]) -> None:
     process = start()
     for version in (b"1.0", b"1.1"):
