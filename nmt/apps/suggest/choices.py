@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 from nmt.apps.suggest.corpus import CorpusPaths
-from nmt.apps.suggest.facts import CorpusFacts, EncodedSample, script_name
+from nmt.apps.suggest.facts import CorpusFacts, EncodedSample, looks_tokenized, script_name
+from nmt.apps.suggest.neighbors import related_corpora
 from nmt.config.sizes import CPU, GPU, Size, lengthened, most_passes, size_for, smaller
 from nmt.data.batches import make_batches
+from nmt.data.bitext import read_pairs
 from nmt.data.languages import UNSPACED
 from nmt.data.text import quantity
 
@@ -114,7 +116,7 @@ def suggest(
     choices = languages(paths)
     if budget is not None and gpu:
         choices.append(Choice("time_limit", budget.hours, "hours, then the test set is scored"))
-    choices += corpora(paths, facts)
+    choices += with_related_text(corpora(paths, facts), paths, facts)
     if facts.tokenized:
         choices.append(Choice("data.tokenized", True, "the text seems to be Moses-tokenized"))
     choices += [
@@ -222,6 +224,30 @@ def corpora(
     if paths.test is not None:
         choices.append(Choice("data.test", entry(paths.test, **form), "scored once, at the end"))
     return choices
+
+
+def with_related_text(
+    choices: list[Choice], paths: CorpusPaths, facts: CorpusFacts
+) -> list[Choice]:
+    """Add the texts of neighbors that lie next to the corpus to the entries of train.
+
+    The corpus itself gets a third of an epoch, as in our measurements (docs/howto/
+    related-languages.md).
+    """
+    found = [text for corpus in related_corpora(paths) if (text := corpus.entry())]
+    if not found:
+        return choices
+    entries: list[dict[str, Any]] = []
+    pairs = 0
+    for entry, files in found:
+        form = looks_tokenized(files)
+        entries.append(entry if form == facts.tokenized else {**entry, "tokenized": form})
+        pairs += sum(1 for _ in read_pairs(files))
+    own: dict[str, Any] = {"path": paths.train}
+    if (weight := round(pairs / (2 * facts.pairs), 1)) > 1:
+        own["weight"] = weight
+    why = f"{choices[0].why}, and {quantity(pairs, 'pair')} of a neighbor; updates as without them"
+    return [Choice("data.train", [own, *entries], why), *choices[1:]]
 
 
 def _segment(facts: CorpusFacts, types: int) -> tuple[list[Choice], EncodedSample]:
@@ -353,6 +379,8 @@ def advice(paths: CorpusPaths, facts: CorpusFacts, parent: bool = False) -> list
         )
     elif facts.target_words <= CPU[2].words:
         sentences.append(f"More data helps more than other settings: {related}.")
+    if sentences and not parent:
+        sentences += _neighbors(paths)
     for side in (facts.src, facts.tgt):
         if side.spaced or facts.tokenized:
             continue
@@ -362,6 +390,16 @@ def advice(paths: CorpusPaths, facts: CorpusFacts, parent: bool = False) -> list
             "SentencePiece reads it as it is; do not tokenize it."
         )
     return sentences
+
+
+def _neighbors(paths: CorpusPaths) -> Iterator[str]:
+    for corpus in related_corpora(paths):
+        commands = corpus.commands()
+        if commands and not corpus.entry():
+            by_rules = corpus.neighbor.direction and f", and rules make {corpus.own} of it"
+            yield f"{corpus.neighbor.lang} is a neighbor of {corpus.own}{by_rules}:"
+            yield from commands
+            yield "Then run this command again: it writes the entry."
 
 
 def _round(number: float) -> int:

@@ -129,7 +129,7 @@ def _no_files(prefix: str) -> UserError:
 def _held_out(prefix: str, split: str, src: str, tgt: str) -> str | None:
     for name in HELD_OUT[split]:
         other = _next_to(prefix, name)
-        if all(_has_side(other, lang) for lang in (src, tgt)):
+        if all(has_side(other, lang) for lang in (src, tgt)):
             return other
     return None
 
@@ -141,7 +141,8 @@ def _next_to(prefix: str, name: str) -> str:
     return str(path.with_name(own if own != path.name else name))
 
 
-def _has_side(prefix: str, lang: str) -> bool:
+def has_side(prefix: str, lang: str) -> bool:
+    """Check whether a corpus has a file of a language."""
     return any(Path(f"{prefix}.{lang}{suffix}").is_file() for suffix in OPENERS)
 
 

@@ -230,6 +230,8 @@ def _keys(choices: Iterable[Choice], folder: Path) -> str:
 
 
 def _relative(value: Any, folder: Path) -> Any:
+    if isinstance(value, list):
+        return [_relative(entry, folder) for entry in value]
     if isinstance(value, dict):
         return {**value, "path": _relative(value["path"], folder)}
     # the folder may be a link, and a recipe is read relative to where it really is
@@ -245,5 +247,8 @@ def _line(setting: str, why: str) -> list[str]:
     if not why:
         return [setting]
     column = max(COLUMN, len(setting) + 2)
-    first, *more = textwrap.wrap(why, max(40, WIDTH - column - 2), break_long_words=False)
+    if column > WIDTH - 40:  # a mapping: the reason stands above it
+        indent = setting[: len(setting) - len(setting.lstrip())]
+        return [*(f"{indent}# {line}" for line in textwrap.wrap(why, WIDTH - 4)), setting]
+    first, *more = textwrap.wrap(why, WIDTH - column - 2, break_long_words=False)
     return [f"{setting:<{column}}# {first}", *(f"{'':<{column}}# {line}" for line in more)]

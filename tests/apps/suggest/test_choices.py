@@ -277,7 +277,7 @@ def test_a_corpus_without_test_set():
 
 
 def test_advice_for_a_very_small_corpus_and_for_a_script_without_spaces():
-    (found,) = advice(PATHS, facts_of(9000, pairs=999))
+    found, *_ = advice(PATHS, facts_of(9000, pairs=999))
     assert found.startswith("A corpus of 999 pairs is too small")
     for page in ("related-languages.md", "transfer.md", "back-translation.md"):
         assert page in found
