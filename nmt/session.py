@@ -22,7 +22,7 @@ from nmt.data.report import summary as describe_report
 from nmt.data.text import quantity
 from nmt.decoding.translator import Translator
 from nmt.errors import Diverged, MachineError, NmtError, RunError, Terminated, UserError
-from nmt.export.folder import engine_folder
+from nmt.export.folder import prepare_engine
 from nmt.model.base import ModelBase
 from nmt.runtime.device import emulation_note, resolve_device, resolve_precision
 from nmt.runtime.distributed import World
@@ -151,8 +151,7 @@ def _resolve_machine(recipe: Recipe, world: World) -> tuple[torch.device, str]:
 def _write_engine(run: RunFolder, log: Logger) -> None:
     """Write the model for CTranslate2; any failure is only a note, as torch can translate."""
     try:
-        with engine_folder(Model.open(run.path)):
-            pass
+        prepare_engine(Model.open(run.path))
     except (NmtError, OSError, RuntimeError) as error:
         what = error.what if isinstance(error, NmtError) else str(error)
         log.text(f"note: {run.model_dir} has no ctranslate2: {what}")

@@ -19,7 +19,7 @@ import hashlib
 import json
 import os
 import shutil
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal, TypeAlias, TypeVar
@@ -254,7 +254,7 @@ class Model:
     def is_replaced(self) -> bool:
         """Return whether another model has taken the place of this one."""
         try:
-            return Model.open(self.path).hash != self.hash
+            return hashlib.sha256(read_small(self.path / MODEL_JSON)).hexdigest() != self.hash
         except UserError:
             return False
 
@@ -273,17 +273,17 @@ class Model:
         require_verified(self.path / name, self.entry(name))
 
 
-def read_model(path: str | Path, read: Callable[[Model], T]) -> T:
-    """Read a model, from the beginning if a training replaces it meanwhile; see ``Model.open``."""
+def read_models(paths: Sequence[str | Path], read: Callable[[Sequence[Model]], T]) -> T:
+    """Open and read models, from the beginning if a training replaces one; see ``Model.open``."""
     while True:
-        model = Model.open(path)
+        models = [Model.open(path) for path in paths]
         try:
-            result = read(model)
+            result = read(models)
         except (UserError, OSError):
-            if not model.is_replaced():
+            if not any(model.is_replaced() for model in models):
                 raise
         else:
-            if not model.is_replaced():
+            if not any(model.is_replaced() for model in models):
                 return result
 
 
