@@ -57,7 +57,7 @@ from nmt.training.resume import ResumedRun, prepare_resumed, read_run
 from nmt.training.stopping import just_validated
 from nmt.training.tasks import make_task, model_without_memory
 from nmt.training.trainer import Trainer
-from nmt.training.transfer import Transfer, describe, read_parent, start_from
+from nmt.training.transfer import Transfer, describe_transfer, read_parent, start_from
 
 
 @dataclass(frozen=True)
@@ -228,7 +228,7 @@ class Training:
             self.transfer, self.taken = start_from(
                 recipe, model, prepared.vocab, parent, tensors, self.given
             )
-            self.lines = describe(recipe, self.taken, self.given)
+            self.lines = describe_transfer(recipe, self.taken, self.given)
         self._print(describe_report(prepared.report))
         self.parameters, frozen = parameter_count(model), frozen_count(model)
         self.trained = self.parameters - frozen

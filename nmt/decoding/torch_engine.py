@@ -1,6 +1,6 @@
 """The reference engine: search and scores with torch, in batches that fit in memory.
 
-``load_engine`` loads it for one or several models.
+``load_torch_engine`` loads it for one or several models.
 """
 
 from __future__ import annotations
@@ -151,7 +151,7 @@ class TorchEngine:
 # ---------------------------------------------------------------- models
 
 
-def load_engine(
+def load_torch_engine(
     models: Sequence[Model], codec: TextCodec, device: str, precision: str
 ) -> TorchEngine:
     """Load a model, or several as an ensemble; see ``Translator.load``.

@@ -488,9 +488,9 @@ def _load_torch(models: Sequence[Model], codec: TextCodec, device: str, precisio
         if model.is_replaced():
             what = "a training has replaced this model since it was loaded"
             raise UserError(what, at=str(model.path), fix="load it again")
-    from nmt.decoding.torch_engine import load_engine
+    from nmt.decoding.torch_engine import load_torch_engine
 
-    return load_engine(models, codec, device, precision)
+    return load_torch_engine(models, codec, device, precision)
 
 
 def _load_ctranslate2(
@@ -501,7 +501,7 @@ def _load_ctranslate2(
     workers: int,
     quantization: str | None,
 ) -> Engine:
-    from nmt.export.folder import load_engine
+    from nmt.export.folder import load_ctranslate2_engine
     from nmt.export.spec import require_ctranslate2
 
     count, what = require_ctranslate2().get_cuda_device_count, ""
@@ -513,4 +513,4 @@ def _load_ctranslate2(
         what = "torch is faster on a GPU"
     if what:
         raise UserError(what, fix="choose engine torch, and models with weights for torch")
-    return load_engine(models[0], codec, device, workers, quantization)
+    return load_ctranslate2_engine(models[0], codec, device, workers, quantization)

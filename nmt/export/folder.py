@@ -44,7 +44,7 @@ from nmt.export.spec import (
     save_model,
 )
 from nmt.runtime.files import LARGE, atomic_folder, file_digest, read_text, write_synced
-from nmt.store.manifest import FileEntry, foreign, read_small, require_verified
+from nmt.store.manifest import MANIFEST, FileEntry, foreign, read_small, require_verified
 from nmt.store.model import (
     Description,
     Model,
@@ -54,7 +54,7 @@ from nmt.store.model import (
     save_text,
 )
 
-FOLDER, MANIFEST = "ctranslate2", "manifest.json"
+FOLDER = "ctranslate2"
 ENGINE_FILES = ("model.bin", "config.json", "shared_vocabulary.json")
 SETTINGS = "translate.json"
 TEMPLATES = Path(__file__).with_name("templates")
@@ -143,7 +143,7 @@ def write_engine(
     return known
 
 
-def load_engine(
+def load_ctranslate2_engine(
     model: Model, codec: TextCodec, device: str, workers: int, quantization: str | None = None
 ) -> CTranslate2Engine:
     """Load a model for CTranslate2; see ``prepare_engine``.

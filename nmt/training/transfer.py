@@ -238,7 +238,9 @@ def parts_of_tags(
 # --- for people ---------------------------------------------------------------------------------
 
 
-def describe(recipe: Recipe, record: Mapping[str, Any], text: GivenText | None) -> list[str]:
+def describe_transfer(
+    recipe: Recipe, record: Mapping[str, Any], text: GivenText | None
+) -> list[str]:
     """Describe in lines what a run takes from its parent; see ``start_from`` for the arguments."""
     rows, share, frozen = record["rows"], record["share"], record["frozen"]
     names = record["loaded"] + record["missing"]
@@ -270,7 +272,7 @@ def describe(recipe: Recipe, record: Mapping[str, Any], text: GivenText | None) 
     if text and text.change:
         before, now = record["parameters"]
         sizes = " -> ".join(f"{count / VALUES_PER_MB:,.1f}" for count in (before, now))
-        lines += adapt.describe(text)
+        lines += adapt.describe_change(text)
         lines.append(f"  parameters: {before:,} -> {now:,}, {sizes} MB in fp32")
     if frozen:
         lines.append(
