@@ -22,7 +22,7 @@ from nmt.data.report import summary as describe_report
 from nmt.data.text import quantity
 from nmt.decoding.translator import Translator
 from nmt.errors import Diverged, MachineError, NmtError, RunError, Terminated, UserError
-from nmt.export.folder import engine_folder
+from nmt.export.folder import prepare_engine
 from nmt.model.base import ModelBase
 from nmt.runtime.device import emulation_note, resolve_device, resolve_precision
 from nmt.runtime.distributed import World
@@ -57,7 +57,7 @@ from nmt.training.resume import ResumedRun, prepare_resumed, read_run
 from nmt.training.stopping import just_validated
 from nmt.training.tasks import make_task, model_without_memory
 from nmt.training.trainer import Trainer
-from nmt.training.transfer import Transfer, describe, read_parent, start_from
+from nmt.training.transfer import Transfer, describe_transfer, read_parent, start_from
 
 
 @dataclass(frozen=True)
@@ -151,8 +151,7 @@ def _resolve_machine(recipe: Recipe, world: World) -> tuple[torch.device, str]:
 def _write_engine(run: RunFolder, log: Logger) -> None:
     """Write the model for CTranslate2; any failure is only a note, as torch can translate."""
     try:
-        with engine_folder(Model.open(run.path)):
-            pass
+        prepare_engine(Model.open(run.path))
     except (NmtError, OSError, RuntimeError) as error:
         what = error.what if isinstance(error, NmtError) else str(error)
         log.text(f"note: {run.model_dir} has no ctranslate2: {what}")
@@ -229,7 +228,7 @@ class Training:
             self.transfer, self.taken = start_from(
                 recipe, model, prepared.vocab, parent, tensors, self.given
             )
-            self.lines = describe(recipe, self.taken, self.given)
+            self.lines = describe_transfer(recipe, self.taken, self.given)
         self._print(describe_report(prepared.report))
         self.parameters, frozen = parameter_count(model), frozen_count(model)
         self.trained = self.parameters - frozen

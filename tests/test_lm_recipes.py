@@ -10,7 +10,7 @@ import torch
 from nmt.config.load import load_recipe
 from nmt.config.recipe import Recipe
 from nmt.config.schedules import Linear
-from nmt.config.variants import Variant, load_variants
+from nmt.config.variants import Variant, load_sweep
 from nmt.model.base import ModelBase
 from nmt.runtime.memory import parameter_count
 from nmt.training.tasks import model_without_memory
@@ -21,7 +21,7 @@ WORDS = 51_202  # in the release's models: 768 x 51,202 is what the layers of 12
 
 
 def variants(name: str) -> dict[str, Variant]:
-    return {v.name: v for v in load_variants(FOLDER / f"{name}.yaml")}
+    return {v.name: v for v in load_sweep(FOLDER / f"{name}.yaml").variants}
 
 
 TABLE_2 = variants("table2")
@@ -128,7 +128,7 @@ def test_ablations_have_the_settings_of_table_7(name: str):
 
 def test_the_small_ablation_changes_the_same_keys():
     def changed(name: str) -> list[dict[str, object]]:
-        rows = [v.recipe.model.model_dump() for v in load_variants(FOLDER / f"{name}.yaml")]
+        rows = [v.recipe.model.model_dump() for v in load_sweep(FOLDER / f"{name}.yaml").variants]
         return [{k: row[k] for k in row if row[k] != rows[0][k]} for row in rows]
 
     assert changed("table4-small") == changed("table4")
@@ -138,7 +138,7 @@ def test_the_small_ablation_changes_the_same_keys():
 @pytest.mark.parametrize("path", TABLES, ids=lambda path: path.stem)
 def test_figures_of_variants_are_in_the_comment_of_the_file(path: Path):
     head = path.read_text(encoding="utf-8").partition("\nbase:")[0]
-    for variant in load_variants(path):
+    for variant in load_sweep(path).variants:
         for figure in variant.paper.values():
             assert ("diverged" if figure == "fails" else f"{figure:.2f}") in head, variant.name
 

@@ -15,7 +15,7 @@ from nmt.apps.plot.figures import FIGURES
 from nmt.config.load import load_recipe
 from nmt.config.recipe import groups
 from nmt.config.schema import keys_of
-from nmt.config.variants import load_variants
+from nmt.config.variants import load_sweep
 
 ROOT = Path(__file__).parents[1]
 TEXT = (ROOT / "docs/papers.md").read_text(encoding="utf-8")
@@ -60,7 +60,7 @@ def test_referenced_recipes_and_variants_load():
         elif variant:
             load_recipe(path, variant=variant)
         else:
-            assert load_variants(path), named
+            assert load_sweep(path).variants, named
 
 
 def test_referenced_keys_accept_their_values():

@@ -14,7 +14,7 @@ from nmt.apps.sweep.plan import grid
 from nmt.cli.train import main
 from nmt.config.load import load_recipe
 from nmt.config.schedules import InverseSqrt
-from nmt.config.variants import load_sweep, load_variants
+from nmt.config.variants import load_sweep
 from nmt.data.prepare import prepare
 from nmt.store.lifecycle import TrainingFolder
 from nmt.store.metrics_log import MetricsLog
@@ -162,7 +162,7 @@ def test_every_table_of_both_papers_has_a_file_of_variants():
 @pytest.mark.parametrize("path", ABLATIONS, ids=lambda path: path.stem)
 def test_figures_of_variants_are_in_the_comment_of_the_file(path):
     head = path.read_text(encoding="utf-8").partition("\nbase:")[0]
-    for variant in load_variants(path):
+    for variant in load_sweep(path).variants:
         for figure in variant.paper.values():
             words = ("fail", "diverged") if figure == "fails" else (f"{figure:.2f}",)
             assert any(word in head for word in words), (variant.name, figure)
@@ -175,7 +175,7 @@ def test_each_variant_of_an_ablation_trains(path, tmp_path):
     The bases of a file differ only in corpus and sizes, and this test uses those of a toy, so it
     trains the variants of the first base.
     """
-    variants = load_variants(path)
+    variants = load_sweep(path).variants
     first = variants[0].recipe
     toy_corpus(tmp_path, {"train": 40, "dev": 2, "test": 2}, langs=(first.src, first.tgt))
     overrides = [

@@ -87,7 +87,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 def body(args: argparse.Namespace) -> None:
     """Check the model and the output before reading the weights, then export."""
     from nmt.runtime.files import AGAIN, disk_errors, human_bytes
-    from nmt.store.folder import CONFIG
+    from nmt.store.folder import CONFIG_YAML
     from nmt.store.model import WEIGHTS, Model, is_model
 
     _check_options(args)
@@ -104,7 +104,7 @@ def body(args: argparse.Namespace) -> None:
     size = human_bytes(sum(file.stat().st_size for file in files if file.is_file()))
     use = f"; {output / 'README.md'} shows how to use it" if output.is_dir() else ""
     print(f"wrote {output} ({size}){use}", file=sys.stderr)
-    if args.quantization and is_model(output) and Path(args.run, CONFIG).is_file():
+    if args.quantization and is_model(output) and Path(args.run, CONFIG_YAML).is_file():
         try:
             _print_dev_scores(args.run, output, args.quantization)
         except UserError as error:  # such as text that was moved

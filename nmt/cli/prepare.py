@@ -42,7 +42,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 def body(args: argparse.Namespace) -> None:
     """Prepare the corpora and print what the checks found."""
     recipe = recipe_of(args)
-    from nmt.data.adapt import describe
+    from nmt.data.adapt import describe_change
     from nmt.data.prepare import prepare
     from nmt.data.report import summary
     from nmt.store.parent import open_parent, text_of_parent, with_keys_of_parent
@@ -51,7 +51,7 @@ def body(args: argparse.Namespace) -> None:
     recipe = with_keys_of_parent(recipe, resume=False)
     obtain_corpus(recipe)
     text = text_of_parent(recipe, open_parent(recipe)) if recipe.init.parent else None
-    for line in describe(text) if text else ():
+    for line in describe_change(text) if text else ():
         print(line.strip())
     prepared = prepare(recipe, True, text)
     print(summary(prepared.report))

@@ -388,8 +388,9 @@ def _expectations(
         return None
     from nmt.decoding.confidence import Expectations, read_calibration, search_settings
 
-    calibration = read_calibration(args.run)
-    before, now = calibration.search, search_settings(options)
+    calibration = read_calibration(args.run, translator.info.weights_hash)
+    precision = translator.engine_for(options).precision
+    before, now = calibration.search, search_settings(options, precision)
     changed = [
         f"{name}={before.get(name)} (now {now.get(name)})"
         for name in {**before, **now}

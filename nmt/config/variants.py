@@ -146,16 +146,17 @@ class Sweep:
     budget: Budget | None  # limits of each run
 
 
-def load_variants(path: str | Path) -> list[Variant]:
-    """Read every variant that a file lists, in its order."""
-    fix = "name a file of variants, such as those in recipes/ablations/"
-    return _read(*_open(path, "it has no variants", fix))[1]
-
-
 def load_sweep(path: str | Path, overrides: Sequence[str] = ()) -> Sweep:
     """Read a file of variants with the keys that nmt-sweep uses; overrides are applied last."""
-    fix = f"write a file with base: {Path(path).name} and variants, as those in recipes/sweeps/"
-    document, problems = _open(path, "a sweep needs a file of variants", fix)
+    problems: list[Problem] = []
+    document = read_file(Path(path), problems)
+    if not is_variants_file(document):
+        raise UserError(
+            "this is a recipe; a sweep needs a file of variants",
+            at=str(path),
+            fix=f"write a file with base: {Path(path).name} and variants, as those in "
+            "recipes/sweeps/",
+        )
     file, variants = _read(document, problems)
     if overrides:
         variants = [replace(v, recipe=variant_recipe(v, overrides)) for v in variants]
@@ -201,15 +202,6 @@ def check_baseline(name: str, variants: Collection[str]) -> str | None:
         return None
     hint = did_you_mean(name, variants) or f"; the variants are {', '.join(variants)}"
     return f'there is no variant "{name}"{hint}'
-
-
-def _open(path: str | Path, needed: str, fix: str) -> tuple[Document, list[Problem]]:
-    """Read a file of variants, and what is wrong with it as YAML."""
-    problems: list[Problem] = []
-    document = read_file(Path(path), problems)
-    if not is_variants_file(document):
-        raise UserError(f"this is a recipe; {needed}", at=str(path), fix=fix)
-    return document, problems
 
 
 def _read(document: Document, problems: list[Problem]) -> tuple[VariantsKeys, list[Variant]]:

@@ -65,7 +65,7 @@ def adapt(recipe: Recipe, parent: GivenText, progress: bool) -> GivenText:
     return GivenText(segmenter, own, parts, change)
 
 
-def describe(text: GivenText) -> list[str]:
+def describe_change(text: GivenText) -> list[str]:
     """Describe in lines how a text differs from that of the parent; none if it is the same."""
     if not text.change:
         return []

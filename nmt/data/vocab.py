@@ -20,7 +20,7 @@ import numpy as np
 
 from nmt.data.text import Side
 from nmt.errors import UserError
-from nmt.runtime.files import LARGE, open_file, write_atomic
+from nmt.runtime.files import LARGE, RESTORE, open_file, write_atomic
 
 PAD, BOS, EOS, UNK = range(4)
 SPECIALS = ("<pad>", "<s>", "</s>", "<unk>")  # for display only
@@ -30,7 +30,6 @@ MASK = " <mask>"
 TAG_MARK = " "  # begins the type of a tag
 FILE = "vocab.txt"
 MAX_TYPES = 1_000_000
-RESTORE = "restore the file that nmt-train wrote"
 
 
 def tag_piece(tag: str | None) -> list[str]:

@@ -25,7 +25,6 @@ from nmt.decoding.options import SearchOptions
 from nmt.errors import UserError
 from nmt.runtime.files import read_text
 from nmt.store.folder import RunFolder
-from nmt.store.model import Model
 
 BEST = 100.0  # chrF of a blank line, which needs no review
 LIMITS = (90, 80, 70, 60, 50)  # expected chrF from which a reviewer might skip a line
@@ -42,7 +41,7 @@ class Calibration:
         weights: of mean log-probability and length of a piece.
         points: (weighted sum, chrF), both increasing; between them, chrF is interpolated.
         model: SHA-256 of the weights.
-        search: options of the search.
+        search: options and precision of the search.
         lines: number of lines that it was fitted on.
     """
 
@@ -102,14 +101,17 @@ def monotone_points(x: np.ndarray, y: np.ndarray) -> list[tuple[float, float]]:
     return [(mean_x, mean_y) for mean_x, mean_y, _ in blocks]
 
 
-def search_settings(options: SearchOptions) -> dict[str, Any]:
-    """Select the options that change which translation a search prefers."""
-    values = options.model_dump(mode="json", exclude=_NEUTRAL)
+def search_settings(options: SearchOptions, precision: str) -> dict[str, Any]:
+    """Select what changes which translation a search prefers, and its log-probabilities."""
+    values = options.model_dump(mode="json", exclude=_NEUTRAL) | {"precision": precision}
     return {name: value for name, value in values.items() if value is not None}
 
 
-def read_calibration(runs: Sequence[str]) -> Calibration:
+def read_calibration(runs: Sequence[str], weights_hash: str) -> Calibration:
     """Read the calibration of a run, or the copy in a model, and check that it is of this model.
+
+    Args:
+        weights_hash: of the model that is loaded.
 
     Raises:
         UserError: several runs, no or a damaged file, another model.
@@ -121,7 +123,6 @@ def read_calibration(runs: Sequence[str]) -> Calibration:
             fix="pass one run folder, or leave --confidence out",
         )
     file, command = RunFolder(runs[0]).confidence_file, f"nmt-score {runs[0]} --calibrate"
-    model = Model.open(runs[0])
     try:
         values = json.loads(read_text(file))
         points = tuple((float(x), float(y)) for x, y in values.pop("points"))
@@ -132,7 +133,7 @@ def read_calibration(runs: Sequence[str]) -> Calibration:
         raise UserError("the run is not calibrated", at=str(file), fix=fix) from None
     except (ValueError, TypeError, LookupError, AttributeError, RecursionError) as error:
         raise UserError("is damaged", at=str(file), fix=f"write it again: {command}") from error
-    if not model.has_weights or model.weights_hash != calibration.model:
+    if weights_hash != calibration.model:
         what = "was calibrated for another model"
         raise UserError(what, at=str(file), fix=f"calibrate this one: {command}")
     return calibration

@@ -6,6 +6,7 @@ engine under that rule. What it lacks, it names (``lacks``), and a ``Translator`
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import math
 import tempfile
@@ -87,7 +88,7 @@ class CTranslate2Engine:
 
     Args:
         folder: contains CTranslate2's model; it may be deleted afterwards.
-        suppressed: tokens that must not be produced, in addition to UNK.
+        allowed: the types that the model can produce: [V] bool.
         largest_offset: the highest ``max_len_offset`` for which there are positions.
         device: auto, cpu, cuda or cuda:N.
         workers: batches that are computed at the same time on a CPU, each by a thread.
@@ -101,7 +102,7 @@ class CTranslate2Engine:
         self,
         folder: Path,
         codec: TextCodec,
-        suppressed: Sequence[str],
+        allowed: Sequence[bool],
         largest_offset: int,
         device: str = "auto",
         workers: int = 1,
@@ -115,7 +116,7 @@ class CTranslate2Engine:
         self.longest_target = min(MAX_TARGET_PIECES, largest_offset + LONGEST_SOURCE - 2)
         self.tokens = tokens_of(codec.vocab)
         self.ids = {token: number for number, token in enumerate(self.tokens)}
-        self.suppressed = [[token] for token in suppressed]
+        self.suppressed = [[token] for token in hidden_tokens(codec.vocab, allowed)]
         self.ahead = 2 * workers  # batches, so that no thread waits for the next one
         # several translators of one thread each are faster than one of several threads
         self.translator = library.Translator(
@@ -366,14 +367,19 @@ def from_model(
     """
     from nmt.model.lora import merge_lora
 
-    vocab, weights = codec.vocab, merge_lora(model.state_dict())
-    hidden = hidden_tokens(vocab, model.allowed.tolist())
-    offset = largest_offset(decode, model.config)
-    temporary = Path(tempfile.gettempdir())
+    weights, config, allowed = merge_lora(model.state_dict()), model.config, model.allowed
+    with temporary_folder() as folder:
+        save_model(folder, weights, config, allowed, codec.vocab, decode)
+        offset = largest_offset(decode, config)
+        return CTranslate2Engine(folder, codec, allowed.tolist(), offset, "cpu", workers)
+
+
+@contextlib.contextmanager
+def temporary_folder() -> Iterator[Path]:
+    """Yield a folder that is then deleted; MachineError if it cannot be written."""
     elsewhere = "choose another temporary folder (export TMPDIR=PATH)"
     with (
-        disk_errors(temporary, elsewhere=elsewhere),
+        disk_errors(Path(tempfile.gettempdir()), elsewhere=elsewhere),
         tempfile.TemporaryDirectory(prefix="nmt-") as folder,
     ):
-        save_model(Path(folder), weights, model.config, model.allowed, vocab, decode)
-        return CTranslate2Engine(Path(folder), codec, hidden, offset, "cpu", workers)
+        yield Path(folder)

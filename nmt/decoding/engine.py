@@ -139,16 +139,21 @@ class ModelInfo:
         decode: defaults of the search options.
         source: origin of the weights, for errors; None = a model in training.
         trained: the directions of the training data, and what follows from them.
+        weights_hash: SHA-256 of the weights; empty = in training, an export or an ensemble.
     """
 
     decode: DecodeConfig
     source: str | None = None
     trained: Directions = Directions()  # noqa: RUF009  it cannot change
+    weights_hash: str = ""
 
 
-def info_of(model: Model) -> ModelInfo:
-    """Return what is known of a model."""
-    return ModelInfo(model.about.decode, str(model.path), model.about.trained)
+def info_of(models: Sequence[Model]) -> ModelInfo:
+    """Return what is known of a model, or of an ensemble by its first member."""
+    about, is_one = models[0].about, len(models) == 1
+    source = ", ".join(str(model.path) for model in models)
+    weights_hash = models[0].weights_hash if is_one and models[0].has_weights else ""
+    return ModelInfo(about.decode, source, about.trained, weights_hash)
 
 
 class Engine(Protocol):

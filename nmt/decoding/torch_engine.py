@@ -1,6 +1,6 @@
 """The reference engine: search and scores with torch, in batches that fit in memory.
 
-``load_engine`` loads it for one or several models.
+``load_torch_engine`` loads it for one or several models.
 """
 
 from __future__ import annotations
@@ -9,8 +9,6 @@ import functools
 import hashlib
 import sys
 from collections.abc import Sequence
-from dataclasses import replace
-from pathlib import Path
 
 import torch
 
@@ -18,18 +16,16 @@ from nmt.data.batches import collate_sources
 from nmt.data.segmenters import segmenter_hash, text_hash
 from nmt.data.vocab import BOS, PAD, UNK
 from nmt.decoding.batching import HalvingBatcher
-from nmt.decoding.codec import TextCodec, codec_of
+from nmt.decoding.codec import TextCodec
 from nmt.decoding.engine import (
     MAX_TARGET_PIECES,
     EncodedPair,
     Hypothesis,
-    ModelInfo,
     NonFiniteScores,
     Progress,
     SearchInput,
     Stop,
     TokenScores,
-    info_of,
 )
 from nmt.decoding.ensemble import Ensemble
 from nmt.decoding.forced import forced_decode
@@ -40,7 +36,7 @@ from nmt.decoding.strategies import selection_strategy
 from nmt.errors import UserError
 from nmt.model.transformer import Transformer
 from nmt.runtime.device import DTYPES, emulation_note, resolve_device, resolve_precision
-from nmt.store.model import Model, read_model
+from nmt.store.model import Model
 from nmt.store.tensors import empty_model, read_weights
 
 
@@ -155,56 +151,40 @@ class TorchEngine:
 # ---------------------------------------------------------------- models
 
 
-def load_engine(
-    runs: Sequence[str | Path], device: str, precision: str
-) -> tuple[TorchEngine, TextCodec, ModelInfo]:
-    """Load a model, or several as an ensemble; see ``Translator.load``."""
+def load_torch_engine(
+    models: Sequence[Model], codec: TextCodec, device: str, precision: str
+) -> TorchEngine:
+    """Load a model, or several as an ensemble; see ``Translator.load``.
+
+    Raises:
+        UserError: a file is missing or damaged, or the models cannot form an ensemble.
+    """
     resolved = resolve_device(device)
     precision = resolve_precision(precision, resolved)
     if note := emulation_note(precision, resolved):
         print(f"note: {note}", file=sys.stderr)
-    loaded, codecs, infos = zip(*map(load_model, runs), strict=True)
-    check_same_text(runs, codecs)
-    models = [m.to(resolved).prepare_for_inference(DTYPES[precision]) for m in loaded]
-    model = models[0] if len(models) == 1 else Ensemble(models)
-    info = replace(infos[0], source=", ".join(str(info.source) for info in infos))
-    return TorchEngine(model, codecs[0], resolved, precision), codecs[0], info
-
-
-def load_model(path: str | Path) -> tuple[Transformer, TextCodec, ModelInfo]:
-    """Load a model, or the best model of a run, in eval mode, on the CPU.
-
-    Raises:
-        UserError: the folder is no translation model, or a file of it is missing or damaged.
-    """
-
-    def read(model: Model) -> tuple[Transformer, TextCodec, ModelInfo]:
-        weights = read_weights(model.require_translation())
-        transformer = empty_model(model)
+    transformers = []
+    for model in models:
+        _require_same_text(model, codec)
+        weights, transformer = read_weights(model), empty_model(model)
         assert isinstance(transformer, Transformer)
         transformer.load_state_dict(weights)
-        return transformer.eval(), codec_of(model), info_of(model)
+        transformers.append(transformer.to(resolved).prepare_for_inference(DTYPES[precision]))
+    both = transformers[0] if len(models) == 1 else Ensemble(transformers)
+    return TorchEngine(both, codec, resolved, precision)
 
-    return read_model(path, read)
 
-
-def check_same_text(runs: Sequence[str | Path], codecs: Sequence[TextCodec]) -> None:
-    """Check that the ids of all models have the same meaning.
-
-    Raises:
-        UserError: two models differ in languages, vocabulary or segmenter.
-    """
-    first = codecs[0]
-    for run, codec in zip(runs, codecs, strict=True):
-        segmenters = segmenter_hash(codec.segmenter) == segmenter_hash(first.segmenter)
-        for what, is_same in (
-            ("languages", (codec.src, codec.tgt) == (first.src, first.tgt)),
-            ("vocabulary", codec.vocab.hash == first.vocab.hash),
-            ("segmenter", segmenters),
-        ):
-            if not is_same:
-                raise UserError(
-                    f"{what}: not as in the first model, so the models cannot form an ensemble",
-                    at=str(run),
-                    fix="give models with the same prepared data, or a single model",
-                )
+def _require_same_text(model: Model, codec: TextCodec) -> None:
+    """Raise UserError if the ids of a model do not have the same meaning as those of the first."""
+    segmenters = segmenter_hash(codec.segmenter) == segmenter_hash(model.segmenter)
+    for what, is_same in (
+        ("languages", (codec.src, codec.tgt) == (model.about.src, model.about.tgt)),
+        ("vocabulary", codec.vocab.hash == model.vocab.hash),
+        ("segmenter", segmenters),
+    ):
+        if not is_same:
+            raise UserError(
+                f"{what}: not as in the first model, so the models cannot form an ensemble",
+                at=str(model.path),
+                fix="give models with the same prepared data, or a single model",
+            )

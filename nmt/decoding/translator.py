@@ -5,13 +5,14 @@ from __future__ import annotations
 import contextlib
 import functools
 import itertools
+import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from nmt.decoding import rerank
 from nmt.decoding.batching import read_chunks, without_first
-from nmt.decoding.codec import BLANK, TextCodec, Translation, UnknownPieces
+from nmt.decoding.codec import BLANK, TextCodec, Translation, UnknownPieces, codec_of
 from nmt.decoding.constraints import LineConstraints, require_list, with_constraints
 from nmt.decoding.engine import (
     EncodedPair,
@@ -26,12 +27,13 @@ from nmt.decoding.engine import (
     all_cores,
     check_workers,
     ignore,
+    info_of,
     listed,
 )
 from nmt.decoding.options import SearchOptions, search_options
-from nmt.errors import Diverged, RunError, UserError
+from nmt.errors import Diverged, NmtError, RunError, UserError
 from nmt.runtime.device_names import parse_device
-from nmt.store.model import Model
+from nmt.store.model import WEIGHTS, Model, read_models
 
 if TYPE_CHECKING:
     import numpy as np
@@ -118,47 +120,32 @@ class Translator:
             if engine == "torch":
                 raise UserError("engine torch does not compute in int8", fix="leave one out")
             engine = "ctranslate2"
-        workers, runs = all_cores() if workers is None else workers, listed(run)
-        check_workers(workers)
+        runs = listed(run)
         if not runs:
             raise UserError("no model is given", fix="give one, or several as an ensemble")
-        # report a bad folder before torch is imported, which takes seconds
-        models = [Model.open(folder).require_translation() for folder in runs]
-        back = None
-        if reverse is not None:
-            back = cls.load(reverse, device, precision, workers, None, engine, quantization)
-        obstacle = "" if engine == "torch" else _obstacle_to_ctranslate2(models, device, precision)
-        bare = next((model for model in models if not model.has_weights), None)
-        if bare is not None and (obstacle or engine == "torch"):
-            raise UserError(
-                "this model has no weights for torch" + f", and {obstacle}" * bool(obstacle),
-                at=str(bare.path),
-                fix="pass the run or the model that it was exported from",
-            )
-        if obstacle and engine == "ctranslate2":
-            raise UserError(obstacle, fix="choose engine torch")
+        threads = check_workers(all_cores() if workers is None else workers)
+        parse_device(device, lambda: sys.maxsize, "")  # a wrong name; the engines count the GPUs
 
-        def load_torch() -> tuple[Engine, TextCodec, ModelInfo]:
-            from nmt.decoding.torch_engine import load_engine
-
-            return load_engine(runs, device, precision)
-
-        if not obstacle and engine != "torch":
-            from nmt.export.folder import load_engine
-
+        def read(models: Sequence[Model]) -> Translator:
+            for model in models:
+                model.require_translation()
+            codec, info, back = codec_of(models[0]), info_of(models), None
+            if reverse is not None:
+                back = cls.load(reverse, device, precision, workers, None, engine, quantization)
+            load_torch = functools.partial(_load_torch, models, codec, device, precision)
+            if engine == "torch":
+                return cls(load_torch(), codec, info, back)
+            may_be_torch = engine == "auto" and all(model.has_weights for model in models)
             try:
-                loaded, codec, info = load_engine(runs[0], device, workers, quantization)
-            except (UserError, OSError, RuntimeError) as error:
-                if engine == "ctranslate2" or bare is not None:
+                fast = _load_ctranslate2(models, codec, device, precision, threads, quantization)
+            except (NmtError, OSError, RuntimeError) as error:
+                if not may_be_torch:
                     raise
-                obstacle = error.what if isinstance(error, UserError) else str(error)
-            else:
-                is_free = bare is None and engine == "auto"  # to choose torch later
-                return cls(
-                    loaded, codec, info, back, (lambda: load_torch()[0]) if is_free else None
-                )
-        reference, codec, info = load_torch()
-        return cls(reference, codec, info, back, obstacle=obstacle)
+                obstacle = error.what if isinstance(error, NmtError) else str(error)
+                return cls(load_torch(), codec, info, back, obstacle=obstacle)
+            return cls(fast, codec, info, back, load_torch if may_be_torch else None)
+
+        return read_models(runs, read)
 
     @functools.cached_property
     def torch_engine(self) -> Engine:
@@ -495,14 +482,35 @@ class Translator:
             ) from error
 
 
-def _obstacle_to_ctranslate2(models: Sequence[Model], device: str, precision: str) -> str:
-    """Say why CTranslate2 cannot be the engine of these models; empty if it may be."""
-    if len(models) > 1:
-        return "CTranslate2 does not support ensembles"
-    if precision not in ("fp32", "auto"):
-        return f"CTranslate2 does not compute in {precision}"
+def _load_torch(models: Sequence[Model], codec: TextCodec, device: str, precision: str) -> Engine:
+    for model in models:  # before torch is imported, which takes seconds
+        model.entry(WEIGHTS)
+        if model.is_replaced():
+            what = "a training has replaced this model since it was loaded"
+            raise UserError(what, at=str(model.path), fix="load it again")
+    from nmt.decoding.torch_engine import load_torch_engine
+
+    return load_torch_engine(models, codec, device, precision)
+
+
+def _load_ctranslate2(
+    models: Sequence[Model],
+    codec: TextCodec,
+    device: str,
+    precision: str,
+    workers: int,
+    quantization: str | None,
+) -> Engine:
+    from nmt.export.folder import load_ctranslate2_engine
     from nmt.export.spec import require_ctranslate2
 
-    library = require_ctranslate2()
-    kind, _ = parse_device(device, library.get_cuda_device_count, "CTranslate2")
-    return "torch is faster on a GPU" if kind == "cuda" and models[0].has_weights else ""
+    count, what = require_ctranslate2().get_cuda_device_count, ""
+    if len(models) > 1:
+        what = "CTranslate2 does not support ensembles"
+    elif precision not in ("fp32", "auto"):
+        what = f"CTranslate2 does not compute in {precision}"
+    elif models[0].has_weights and parse_device(device, count, "CTranslate2")[0] == "cuda":
+        what = "torch is faster on a GPU"
+    if what:
+        raise UserError(what, fix="choose engine torch, and models with weights for torch")
+    return load_ctranslate2_engine(models[0], codec, device, workers, quantization)

@@ -19,8 +19,6 @@ import hashlib
 import json
 import shutil
 import sys
-import tempfile
-from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 from string import Template
@@ -31,9 +29,8 @@ from nmt.config.model import model_config
 from nmt.data import unicode
 from nmt.data.languages import base_language
 from nmt.data.segmenters import Segmenter
-from nmt.decoding.codec import TextCodec, codec_of
-from nmt.decoding.ctranslate2_engine import CTranslate2Engine
-from nmt.decoding.engine import ModelInfo, info_of
+from nmt.decoding.codec import TextCodec
+from nmt.decoding.ctranslate2_engine import CTranslate2Engine, temporary_folder
 from nmt.errors import UserError
 from nmt.export.spec import (
     LONGEST_SOURCE,
@@ -47,18 +44,17 @@ from nmt.export.spec import (
     save_model,
 )
 from nmt.runtime.files import LARGE, atomic_folder, file_digest, read_text, write_synced
-from nmt.store.manifest import FileEntry, foreign, read_small, require_verified
+from nmt.store.manifest import MANIFEST, FileEntry, foreign, read_small, require_verified
 from nmt.store.model import (
     Description,
     Model,
     check_output,
     complete,
     output_folder,
-    read_model,
     save_text,
 )
 
-FOLDER, MANIFEST = "ctranslate2", "manifest.json"
+FOLDER = "ctranslate2"
 ENGINE_FILES = ("model.bin", "config.json", "shared_vocabulary.json")
 SETTINGS = "translate.json"
 TEMPLATES = Path(__file__).with_name("templates")
@@ -90,38 +86,23 @@ def _source(about: Description) -> str:
     return hashlib.sha256(json.dumps(values, sort_keys=True).encode()).hexdigest()
 
 
-@contextlib.contextmanager
-def engine_folder(model: Model) -> Iterator[tuple[Path, EngineFiles]]:
-    """Yield the verified folder of a model for CTranslate2, and what its manifest says.
-
-    It is made if it is missing or damaged: in the model, or, where that cannot be written, in a
-    temporary folder.
+def prepare_engine(model: Model) -> EngineFiles:
+    """Verify the folder of a model for CTranslate2, and make it if it is missing or damaged.
 
     Raises:
         UserError: CTranslate2 is not installed or does not support the model, or the folder is
             damaged and the model has no weights.
+        OSError: the folder must be made, and cannot be written.
     """
     folder = model.path / FOLDER
     try:
-        yield_now = folder, _verified(model, folder)
+        return _verified(model, folder)
     except UserError:
         if not model.has_weights:
             raise
-    else:
-        yield yield_now
-        return
-    require_ctranslate2()
-    check_supported(model_config(model.about.model))
-    with contextlib.ExitStack() as temporary:
-        try:
-            with atomic_folder(folder, replace=True) as draft:
-                write_engine(model, model.about, draft)
-        except OSError:
-            parent = temporary.enter_context(tempfile.TemporaryDirectory(prefix="nmt-"))
-            folder = Path(parent) / FOLDER
-            folder.mkdir()
-            write_engine(model, model.about, folder)
-        yield folder, _verified(model, folder)
+    check_supported(model_config(model.about.model))  # before torch is imported
+    with atomic_folder(folder, replace=True) as draft:
+        return write_engine(model, model.about, draft)
 
 
 def _verified(model: Model, folder: Path) -> EngineFiles:
@@ -140,8 +121,8 @@ def _verified(model: Model, folder: Path) -> EngineFiles:
 
 def write_engine(
     model: Model, about: Description, folder: Path, quantization: str | None = None
-) -> None:
-    """Write a model for CTranslate2 into an empty folder.
+) -> EngineFiles:
+    """Write a model for CTranslate2 into an empty folder; return its manifest.
 
     Args:
         about: of the model that the folder is for.
@@ -159,12 +140,15 @@ def write_engine(
     }
     known = EngineFiles(_source(about), quantization, files)
     write_synced(folder / MANIFEST, _ENGINE_FILES.dump_json(known, indent=1) + b"\n")
+    return known
 
 
-def load_engine(
-    path: str | Path, device: str, workers: int, quantization: str | None = None
-) -> tuple[CTranslate2Engine, TextCodec, ModelInfo]:
-    """Load a model, or the best model of a run, for CTranslate2.
+def load_ctranslate2_engine(
+    model: Model, codec: TextCodec, device: str, workers: int, quantization: str | None = None
+) -> CTranslate2Engine:
+    """Load a model for CTranslate2; see ``prepare_engine``.
+
+    If the folder of the model cannot be written, a temporary one is made.
 
     Args:
         device: auto, cpu, cuda or cuda:N, as CTranslate2 numbers them.
@@ -172,39 +156,47 @@ def load_engine(
             ``decode.quantization``.
 
     Raises:
-        UserError: CTranslate2 is not installed or does not support the model, or the folder is no
-            model, or a file of it is missing or damaged.
+        UserError: CTranslate2 is not installed or does not support the model, or a file is missing
+            or damaged.
+        MachineError: no folder can be written.
     """
-
-    def read(model: Model) -> tuple[CTranslate2Engine, TextCodec, ModelInfo]:
-        about, codec = model.require_translation().about, codec_of(model)
-        hidden = hidden_tokens(model.vocab, model.allowed)
-        offset = largest_offset(about.decode, model_config(about.model))
-        with engine_folder(model) as (folder, files):
-            digest = files.files["model.bin"].sha256
-            stored = "default" if files.quantization else about.decode.quantization
-            try:
-                tokens = json.loads(read_text(folder / "shared_vocabulary.json", LARGE))
-                engine = CTranslate2Engine(
-                    folder, codec, hidden, offset, device, workers, digest, quantization or stored
-                )
-                if tokens != engine.tokens:
-                    raise ValueError("vocab.txt and shared_vocabulary.json differ")
-            except (OSError, ValueError, RuntimeError, RecursionError) as error:
-                raise UserError(
-                    f"CTranslate2's model cannot be read: {error}",
-                    at=str(folder),
-                    fix="delete this folder, or export the model again",
-                ) from error
-            if files.quantization:
-                print(
-                    f"note: the weights are stored in {files.quantization}; CTranslate2 computes "
-                    f"in {engine.translator.compute_type} on this {engine.device}",
-                    file=sys.stderr,
-                )
-        return engine, codec, info_of(model)
-
-    return read_model(path, read)
+    decode, config = model.about.decode, model_config(model.about.model)
+    with contextlib.ExitStack() as temporary:
+        folder = model.path / FOLDER
+        try:
+            files = prepare_engine(model)
+        except OSError as error:
+            print(
+                f"note: {folder} cannot be written ({error.strerror}), so each start converts the "
+                "model again; make the folder writable once, or run: nmt-export "
+                f"{model.path} -o DIR",
+                file=sys.stderr,
+            )
+            folder = temporary.enter_context(temporary_folder())
+            files = write_engine(model, model.about, folder)
+        digest = files.files["model.bin"].sha256
+        kind = quantization or ("default" if files.quantization else decode.quantization)
+        offset = largest_offset(decode, config)
+        try:
+            tokens = json.loads(read_text(folder / "shared_vocabulary.json", LARGE))
+            engine = CTranslate2Engine(
+                folder, codec, model.allowed, offset, device, workers, digest, kind
+            )
+            if tokens != engine.tokens:
+                raise ValueError("vocab.txt and shared_vocabulary.json differ")
+        except (OSError, ValueError, RuntimeError, RecursionError) as error:
+            raise UserError(
+                f"CTranslate2's model cannot be read: {error}",
+                at=str(folder),
+                fix="delete this folder, or export the model again",
+            ) from error
+        if files.quantization:
+            print(
+                f"note: the weights are stored in {files.quantization}; CTranslate2 computes in "
+                f"{engine.translator.compute_type} on this {engine.device}",
+                file=sys.stderr,
+            )
+    return engine
 
 
 # --- for other programs -------------------------------------------------------------------------

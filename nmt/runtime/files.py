@@ -30,6 +30,7 @@ REPLACED = ".old-"  # prefix of a folder while another one takes its name
 OTHER_RUN = "choose another run folder with out=PATH"
 RESUME = "run the same command with --resume"
 AGAIN = "run the same command again"
+RESTORE = "restore the file from a copy of its folder"
 _FULL = (errno.ENOSPC, errno.EDQUOT)
 _SLACK = 1 << 20  # bytes that a file system may need in addition to the data
 SMALL = 16 << 20  # bytes that a settings file has at most

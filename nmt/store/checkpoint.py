@@ -63,7 +63,7 @@ from nmt.store.model import (
     complete,
     link,
     output_folder,
-    read_parent,
+    read_provenance,
     save_text,
 )
 from nmt.store.results import as_score
@@ -402,7 +402,7 @@ def write_run_model(
     with disk_errors(run.model_dir, needed), atomic_folder(run.model_dir, replace=True) as draft:
         entry = save_weights(draft, weights, run.checkpoints_dir / name)
         save_text(draft, vocab, segmenter)
-        complete(draft, describe(run, name, state, score), {WEIGHTS: entry})
+        complete(draft, run_description(run, name, state, score), {WEIGHTS: entry})
 
 
 def average(
@@ -432,7 +432,7 @@ def average(
     with output_folder(output, force) as draft:
         save_text(draft, vocab, segmenter)
         entries = {WEIGHTS: write_tensors(draft / WEIGHTS, weights)}
-        complete(draft, describe(run, name, state, score), entries)
+        complete(draft, run_description(run, name, state, score), entries)
 
 
 def save_weights(draft: Path, weights: Mapping[str, Tensor], checkpoint: Path) -> FileEntry:
@@ -445,11 +445,13 @@ def save_weights(draft: Path, weights: Mapping[str, Tensor], checkpoint: Path) -
     return read_manifest(checkpoint).files[MODEL]
 
 
-def describe(run: RunFolder, name: str, state: TrainState, score: float | None) -> Description:
+def run_description(
+    run: RunFolder, name: str, state: TrainState, score: float | None
+) -> Description:
     """Describe a model of a run; see ``write_run_model`` for the arguments."""
     recipe = run.recipe()
     metric = recipe.score.select_by
     known = score is not None and not math.isnan(score)
     scores = {f"dev {metric}": as_score(metric, score)} if known and score is not None else {}
-    parent, origin = read_parent(run)
+    parent, origin = read_provenance(run)
     return Description.of(recipe, name, state.usual_line, scores, origin, parent)

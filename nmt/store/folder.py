@@ -30,7 +30,7 @@ from nmt.runtime.missing import missing_fix
 from nmt.store.lock import FolderLock
 
 CHECKPOINT_NAME = re.compile(r"u(\d{6,12})(-avg\d{1,4})?")
-CONFIG, MODEL_JSON = MARKERS = ("config.yaml", "model.json")
+CONFIG_YAML, MODEL_JSON = MARKERS = ("config.yaml", "model.json")
 
 
 class RunFolder:
@@ -43,7 +43,7 @@ class RunFolder:
     def __init__(self, path: str | Path) -> None:
         self.path = Path(path)
         self.lock = FolderLock(self.path)
-        self.config_file = self.path / CONFIG
+        self.config_file = self.path / CONFIG_YAML
         self.checkpoints_dir = self.path / "checkpoints"
         self.text_dir = self.checkpoints_dir / "text"
         self.model_dir = self.path / "model"
@@ -161,7 +161,7 @@ def wrong_folder(path: Path, wanted: str = "run folder") -> UserError:
         )
         return UserError(f"a model, not a {wanted}", at=str(path), fix=fix)
     inside = [p for p in children(path) if any((p / name).is_file() for name in MARKERS)]
-    parents = [p for p in path.absolute().parents[:2] if (p / CONFIG).is_file()]
+    parents = [p for p in path.absolute().parents[:2] if (p / CONFIG_YAML).is_file()]
     if parents:
         fix = f"did you mean {parents[0]}?"
     elif inside:

@@ -20,7 +20,7 @@ from pydantic import ConfigDict, Field, TypeAdapter, ValidationError
 from nmt.data.sentences import UsualLine
 from nmt.data.text import quantity
 from nmt.errors import UserError
-from nmt.runtime.files import SMALL, disk_errors, file_digest, read_file
+from nmt.runtime.files import RESTORE, SMALL, disk_errors, file_digest, read_file
 from nmt.runtime.memory import require_room
 from nmt.version import __version__
 
@@ -29,7 +29,6 @@ MODEL = "model.safetensors"
 OPTIMIZER = "optimizer.safetensors"
 STATE = "state.json"
 MANIFEST = "manifest.json"
-RESTORE = "restore the file from a copy of its folder"
 SEAL = "sha256"  # key of a file of JSON values: of the others
 _CONFIG = ConfigDict(strict=True, ser_json_inf_nan="constants")
 

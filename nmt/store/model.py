@@ -19,7 +19,7 @@ import hashlib
 import json
 import os
 import shutil
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal, TypeAlias, TypeVar
@@ -36,13 +36,14 @@ from nmt.data.vocab import Vocab
 from nmt.errors import UserError
 from nmt.runtime.files import (
     REPLACED,
+    RESTORE,
     atomic_folder,
     file_digest,
     json_object,
     read_json,
     write_synced,
 )
-from nmt.store.folder import CONFIG, MODEL_JSON, RunFolder, require_translation, wrong_folder
+from nmt.store.folder import CONFIG_YAML, MODEL_JSON, RunFolder, require_translation, wrong_folder
 from nmt.store.manifest import (
     SEAL,
     FileEntry,
@@ -57,7 +58,6 @@ from nmt.version import __version__
 
 FORMAT = 1
 WEIGHTS = "weights.safetensors"
-RESTORE = "copy the folder again, or make the model again"
 T = TypeVar("T")
 Name: TypeAlias = Annotated[str, Field(pattern=r"^[\w-][\w.-]*$")]  # of a file in the folder
 
@@ -254,7 +254,7 @@ class Model:
     def is_replaced(self) -> bool:
         """Return whether another model has taken the place of this one."""
         try:
-            return Model.open(self.path).hash != self.hash
+            return hashlib.sha256(read_small(self.path / MODEL_JSON)).hexdigest() != self.hash
         except UserError:
             return False
 
@@ -273,17 +273,17 @@ class Model:
         require_verified(self.path / name, self.entry(name))
 
 
-def read_model(path: str | Path, read: Callable[[Model], T]) -> T:
-    """Read a model, from the beginning if a training replaces it meanwhile; see ``Model.open``."""
+def read_models(paths: Sequence[str | Path], read: Callable[[Sequence[Model]], T]) -> T:
+    """Open and read models, from the beginning if a training replaces one; see ``Model.open``."""
     while True:
-        model = Model.open(path)
+        models = [Model.open(path) for path in paths]
         try:
-            result = read(model)
+            result = read(models)
         except (UserError, OSError):
-            if not model.is_replaced():
+            if not any(model.is_replaced() for model in models):
                 raise
         else:
-            if not model.is_replaced():
+            if not any(model.is_replaced() for model in models):
                 return result
 
 
@@ -321,7 +321,7 @@ def model_folder(path: Path) -> Path:
     for folder in (path, path / "model", path / f"{REPLACED}model"):
         if is_model(folder):
             return folder
-    if (path / CONFIG).is_file():
+    if (path / CONFIG_YAML).is_file():
         run = RunFolder(path)
         names = [checkpoint.name for checkpoint in run.checkpoints()]
         make = f", or make one: nmt-average {path} --checkpoints {names[-1]} -o MODEL"
@@ -333,7 +333,7 @@ def model_folder(path: Path) -> Path:
     raise wrong_folder(path, "model or run folder")
 
 
-def read_parent(run: RunFolder) -> tuple[str, Origin | None]:
+def read_provenance(run: RunFolder) -> tuple[str, Origin | None]:
     """Return the SHA-256 of the weights that a run started from, and the public model before them.
 
     Without a parent, or if init.json is damaged, they are empty.

@@ -21,7 +21,7 @@ from nmt.data.segmenters import load_segmenter
 from nmt.data.vocab import Vocab
 from nmt.errors import UserError
 from nmt.store.folder import RunFolder
-from nmt.store.model import Description, Model, read_parent
+from nmt.store.model import Description, Model, read_provenance
 
 Differences: TypeAlias = dict[str, tuple[Any, Any]]  # key -> value of the parent, of the recipe
 # keys of ``model`` that do not decide what weights compute or how many there are, and the preset
@@ -96,7 +96,7 @@ def require_same_parent(recipe: Recipe, run: RunFolder) -> None:
     A resumed run does not need its parent, which may be gone if ``init.from`` did not change.
     """
     assert recipe.init.parent is not None
-    before, _ = read_parent(run)
+    before, _ = read_provenance(run)
     if before and Model.open(recipe.init.parent).weights_hash != before:
         raise UserError(
             f"{recipe.init.parent} is not the parent that this run started from",

@@ -20,7 +20,8 @@ from nmt.errors import UserError
 from nmt.model.base import ModelBase
 from nmt.model.language_model import LanguageModel
 from nmt.model.transformer import Transformer
-from nmt.store.manifest import RESTORE, FileEntry, foreign, read_verified
+from nmt.runtime.files import RESTORE
+from nmt.store.manifest import FileEntry, foreign, read_verified
 from nmt.store.model import WEIGHTS, Model
 
 Shapes: TypeAlias = Mapping[str, tuple[torch.Size, torch.dtype]]

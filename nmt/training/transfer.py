@@ -29,7 +29,7 @@ from nmt.data.prepare import GivenText
 from nmt.data.text import SIDES
 from nmt.data.vocab import SPECIALS, TAG_MARK, UNK, Vocab
 from nmt.errors import UserError
-from nmt.store.model import Model, read_model
+from nmt.store.model import Model, read_models
 from nmt.store.parent import open_parent
 from nmt.store.tensors import read_weights
 from nmt.training.freeze import top_level
@@ -133,12 +133,13 @@ def read_parent(recipe: Recipe) -> tuple[Model, dict[str, Tensor]]:
         UserError: it is no model, or a file of it is missing or damaged.
     """
 
-    def read(model: Model) -> tuple[Model, dict[str, Tensor]]:
+    def read(models: Sequence[Model]) -> tuple[Model, dict[str, Tensor]]:
+        (model,) = models
         _ = model.vocab, model.segmenter  # read now, before a training replaces them
         return model, read_weights(model)
 
     open_parent(recipe)
-    return read_model(str(recipe.init.parent), read)
+    return read_models([str(recipe.init.parent)], read)
 
 
 def start_from(
@@ -237,7 +238,9 @@ def parts_of_tags(
 # --- for people ---------------------------------------------------------------------------------
 
 
-def describe(recipe: Recipe, record: Mapping[str, Any], text: GivenText | None) -> list[str]:
+def describe_transfer(
+    recipe: Recipe, record: Mapping[str, Any], text: GivenText | None
+) -> list[str]:
     """Describe in lines what a run takes from its parent; see ``start_from`` for the arguments."""
     rows, share, frozen = record["rows"], record["share"], record["frozen"]
     names = record["loaded"] + record["missing"]
@@ -269,7 +272,7 @@ def describe(recipe: Recipe, record: Mapping[str, Any], text: GivenText | None) 
     if text and text.change:
         before, now = record["parameters"]
         sizes = " -> ".join(f"{count / VALUES_PER_MB:,.1f}" for count in (before, now))
-        lines += adapt.describe(text)
+        lines += adapt.describe_change(text)
         lines.append(f"  parameters: {before:,} -> {now:,}, {sizes} MB in fp32")
     if frozen:
         lines.append(

@@ -15,7 +15,7 @@ import sentencepiece
 from nmt.config.recipe import FastBpeConfig, SentencePieceConfig, WhitespaceConfig
 from nmt.data.segmenters import Segmenter, learn_segmenter, load_segmenter, save_segmenter
 from nmt.data.segmenters.extend import MANY_PIECES, learn_symbols
-from nmt.data.segmenters.sentencepiece import SPACE, SentencePiece, edit_model, read_model
+from nmt.data.segmenters.sentencepiece import SPACE, SentencePiece, edit_model, read_scores
 from nmt.data.tokenizer import Moses
 from nmt.data.vocab import UNK, Vocab
 from nmt.errors import UserError
@@ -313,7 +313,7 @@ def test_unused_pieces_are_not_in_the_alphabet():
 
 def test_an_edited_model_is_the_file_that_sentencepiece_reads():
     model = learned("unigram").files()["spm.model"]
-    _, scores = read_model(model)
+    _, scores = read_scores(model)
     assert edit_model(model, scores.keys(), {}) == model
     changed = edit_model(model, scores.keys() - {"a"}, {"აბ": -1.5})
     processor = sentencepiece.SentencePieceProcessor()

@@ -19,7 +19,7 @@ from nmt.data.encoded import EncodeChunk, EncodedCorpus, EpochPairs, encode_trai
 from nmt.data.segmenters import Segmenter, bpe, learn_segmenter
 from nmt.data.segmenters.bpe import FastBpe, WordSplitter
 from nmt.data.segmenters.noise import MAX_SYMBOLS, POOL, Merges, Noise, Unigram
-from nmt.data.segmenters.sentencepiece import read_model
+from nmt.data.segmenters.sentencepiece import read_scores
 from nmt.data.text import SIDES
 from nmt.data.tokenizer import Moses
 from nmt.data.vocab import UNK
@@ -337,7 +337,7 @@ def test_user_defined_symbols_of_a_model_are_never_split(tmp_path: Path):
         hard_vocab_limit=False,
     )  # fmt: skip
     data = (tmp_path / "m.model").read_bytes()
-    kind, scores = read_model(data)
+    kind, scores = read_scores(data)
     assert kind == "unigram"
     processor = sentencepiece.SentencePieceProcessor(model_proto=data)
     for i in range(processor.get_piece_size()):

@@ -97,13 +97,13 @@ def test_a_calibrated_run_writes_what_to_expect(run, tmp_path, capsys):
     printed = capsys.readouterr()
     stored = json.loads(place.read_text(encoding="utf-8"))
     assert json.loads(printed.out)["calibration"] == stored
-    assert stored["search"]["beam"] == 2
+    assert (stored["search"]["beam"], stored["search"]["precision"]) == (2, "fp32")
 
     assert translate([*argv, "--json"]) == 0
     found = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
     assert translate([*argv, "--json", "--confidence"]) == 0
     both = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
-    calibration = read_calibration([str(run)])
+    calibration = read_calibration([str(run)], stored["model"])
     for plain, line in zip(found, both, strict=True):
         made = Translation(plain["pieces"], plain["text"], plain["score"], plain["log_prob"], True)
         assert line.pop("expected_chrf") == round(calibration.expect(made), 2)
@@ -116,7 +116,9 @@ def test_a_calibrated_run_writes_what_to_expect(run, tmp_path, capsys):
     assert rows[1] == ["100.00", "0.0000", ""]
     assert "note: share of 2 translations" in printed.err
     assert translate([*argv, "--beam", "1", "--confidence"]) == 0
-    assert "the confidence was calibrated with beam=2 (now 1)" in capsys.readouterr().err
+    assert "the confidence was calibrated with beam=2 (now 1), and" in capsys.readouterr().err
+    assert translate([*argv, "--quantization", "int8", "--confidence"]) == 0
+    assert "calibrated with precision=fp32 (now int8), and" in capsys.readouterr().err
 
     other = next(name for name in ("u000004", "u000008", "u000012") if name != best_of(run))
     model = str(tmp_path / "model")

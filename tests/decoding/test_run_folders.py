@@ -9,6 +9,7 @@ import pytest
 
 from nmt.decoding.translator import Translator
 from nmt.errors import UserError
+from nmt.store.model import is_model
 from tests.run_cases import edit_model
 
 FIXTURES = Path(__file__).parents[1] / "fixtures" / "runs"
@@ -35,4 +36,4 @@ def test_models_with_other_pieces_or_languages_are_refused(tmp_path, what):
         edit_model(other, tgt="pt")
     with pytest.raises(UserError, match=what) as refused:
         Translator.load([RUN, other])
-    assert refused.value.at == str(other)
+    assert refused.value.at == str(other if is_model(other) else other / "model")

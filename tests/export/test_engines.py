@@ -18,8 +18,11 @@ from nmt.cli import translate
 from nmt.config.recipe import DecodeConfig
 from nmt.data.vocab import EOS, UNK
 from nmt.decoding import ctranslate2_engine
+from nmt.decoding import translator as translator_module
+from nmt.decoding.codec import TextCodec
 from nmt.decoding.translator import Translator
 from nmt.errors import MachineError, UserError
+from nmt.export import folder as folder_module
 from nmt.export.folder import export
 from nmt.store.model import Model
 from tests.export.cases import made, model_folder, pairs
@@ -160,7 +163,7 @@ def test_a_damaged_model_for_ctranslate2_is_made_again(damage, tmp_path):
     assert Translator.load(model, "cpu", engine="ctranslate2").translate(LINES, beam=1) == expected
 
 
-def test_a_model_that_cannot_be_written_gets_a_temporary_one(tmp_path, monkeypatch):
+def test_a_model_that_cannot_be_written_gets_a_temporary_one(tmp_path, monkeypatch, capsys):
     model = model_folder(made(), tmp_path / "model")
     expected = Translator.load(model, "cpu", engine="torch").translate(LINES, beam=1)
     real = os.mkdir
@@ -174,6 +177,60 @@ def test_a_model_that_cannot_be_written_gets_a_temporary_one(tmp_path, monkeypat
     before = list(model.iterdir())
     assert Translator.load(model, "cpu", engine="ctranslate2").translate(LINES, beam=1) == expected
     assert list(model.iterdir()) == before
+    assert capsys.readouterr().err.count(f"nmt-export {model} -o DIR") == 1
+    monkeypatch.undo()
+    for _ in range(2):  # it is kept once it can be written, and then nothing is said
+        Translator.load(model, "cpu", engine="ctranslate2")
+        assert capsys.readouterr().err == ""
+
+
+def test_without_any_place_for_ctranslate2_torch_searches(tmp_path, monkeypatch):
+    model = model_folder(made(), tmp_path / "model")
+    (model / "ctranslate2").touch()
+
+    def refuse(*_: object, **__: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(folder_module, "write_engine", refuse)
+    assert Translator.load(model, "cpu").engine.name == "torch"
+    with pytest.raises(MachineError) as full:
+        Translator.load(model, "cpu", engine="ctranslate2")
+    assert full.value.at == tempfile.gettempdir()
+
+
+def test_model_json_is_parsed_once_for_each_engine(run, monkeypatch):
+    opened = []
+    real = Model.open
+    monkeypatch.setattr(Model, "open", lambda path: opened.append(path) or real(path))
+    translator = Translator.load(run, "cpu")
+    assert translator.torch_engine.name == "torch"
+    assert opened == [run]
+
+
+@pytest.mark.parametrize("engine", ["auto", "torch"])
+def test_a_model_that_is_replaced_is_loaded_again_or_refused(engine, tmp_path, monkeypatch):
+    """A translator never has two models: torch is loaded late, for what CTranslate2 lacks."""
+    model, other = (model_folder(made(seed=n), tmp_path / str(n)) for n in (1, 2))
+    expected = Translator.load(other, "cpu", engine=engine).translate(LINES, beam=1)
+    real = translator_module.codec_of
+
+    def late(opened: Model) -> TextCodec:
+        monkeypatch.undo()
+        model.rename(tmp_path / "old")
+        shutil.copytree(other, model)
+        return real(opened)
+
+    monkeypatch.setattr(translator_module, "codec_of", late)
+    translator = Translator.load(model, "cpu", engine=engine)
+    assert translator.translate(LINES, beam=1) == expected
+    shutil.rmtree(model)
+    (tmp_path / "old").rename(model)
+    if engine == "torch":
+        assert translator.translate(LINES, sample=True, top_k=1)
+    else:
+        with pytest.raises(UserError) as replaced:
+            translator.translate(LINES, sample=True)
+        assert replaced.value.at == str(model)
 
 
 def test_an_export_can_be_moved_and_names_what_it_does_not_support(run, both, tmp_path):

@@ -19,7 +19,7 @@ from nmt.store import checkpoint as module
 from nmt.store.folder import RunFolder, update_of
 from nmt.store.lifecycle import TrainingFolder
 from nmt.store.metrics_log import MetricsLog
-from nmt.store.model import WEIGHTS, read_model
+from nmt.store.model import WEIGHTS, read_models
 from nmt.store.results import read_summary, write_summary
 from nmt.store.tensors import read_tensors
 from tests.run_cases import (
@@ -352,12 +352,13 @@ def test_a_model_that_is_replaced_while_it_is_read(tmp_path, exchanges, monkeypa
         save(run, 1, best=1)
         read = iter((2, 3))
 
-        def late(model):
+        def late(models):
+            (model,) = models
             if update := next(read, None):
                 save(run, update, best=update)
             return read_tensors(model.path / WEIGHTS, model.entry(WEIGHTS))
 
-        assert same(read_model(run.path, late), weights(3))
+        assert same(read_models([run.path], late), weights(3))
 
 
 def test_metrics_truncated_at_any_byte_are_repaired(tmp_path):

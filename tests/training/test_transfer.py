@@ -32,7 +32,14 @@ from nmt.store.tensors import read_weights
 from nmt.training.freeze import freeze
 from nmt.training.tasks import model_without_memory
 from nmt.training.trainer import Trainer
-from nmt.training.transfer import EMBED, SRC_EMBED, describe, parts_of_tags, start_from, transfer
+from nmt.training.transfer import (
+    EMBED,
+    SRC_EMBED,
+    describe_transfer,
+    parts_of_tags,
+    start_from,
+    transfer,
+)
 from tests.model_cases import build, tiny
 from tests.test_resume import terminate_after
 from tests.text_toy import text_recipe
@@ -227,7 +234,7 @@ def test_what_is_taken_is_recorded_and_shown(digits, letters, tmp_path):
     ):
         assert part in shown  # fmt: skip
     fewer = {**taken, "share": {"src": 0.4}, "unexpected": ["encoder.layers.3.ffn.g"]}
-    shown = "\n".join(describe(training.task.recipe, fewer, None))
+    shown = "\n".join(describe_transfer(training.task.recipe, fewer, None))
     assert "warning: under 50%" in shown
     assert "unexpected (not loaded): encoder.layers.3" in shown
 

@@ -10,10 +10,10 @@ from typing import Any
 import yaml
 
 from nmt.apps.convert.families import Text, family_of
-from nmt.apps.convert.folder import CONFIG, GENERATION, HubFolder
+from nmt.apps.convert.folder import CONFIG_JSON, GENERATION, HubFolder
 from nmt.apps.convert.languages import differ, fitting, group_parts, match_language
 from nmt.apps.convert.weights import (
-    Weights,
+    HubWeights,
     make_vocabulary,
     misfits,
     model_keys,
@@ -21,7 +21,7 @@ from nmt.apps.convert.weights import (
 from nmt.config.load import recipe_from_text
 from nmt.config.model import model_config
 from nmt.config.recipe import DecodeConfig, Recipe
-from nmt.data.segmenters.sentencepiece import read_model
+from nmt.data.segmenters.sentencepiece import read_scores
 from nmt.data.sentences import UsualLine
 from nmt.errors import UserError
 from nmt.runtime.files import AGAIN, disk_errors
@@ -76,7 +76,7 @@ def convert(
     text = family.text(folder)
     entry, langs, notes = choose_languages(folder, text, src, tgt)
     keys = model_keys(family, folder)
-    weights = Weights(folder)
+    weights = HubWeights(folder)
     stated = _PUBLISHED.fullmatch(str(folder.config.get("_name_or_path")))
     name = source or (stated[1] if stated else path.absolute().name)
     recipe = _recipe(text, {**keys, **weights.keys}, entry, langs, name, folder)
@@ -160,7 +160,7 @@ def _recipe(
     folder: HubFolder,
 ) -> Recipe:
     """Return a recipe of the model; its corpora are not at hand."""
-    kind, scores = read_model(text.segmenter.files()["spm.model"])
+    kind, scores = read_scores(text.segmenter.files()["spm.model"])
     segment: dict[str, Any] = {"kind": "sentencepiece", "vocab_size": max(16, len(scores))}
     if kind in MODEL_TYPES:
         segment["model_type"] = kind
@@ -179,7 +179,9 @@ def _recipe(
         "model": dict(keys),
     }
     values["decode"] = _search(folder)
-    return recipe_from_text(yaml.safe_dump(values, allow_unicode=True), str(folder.path / CONFIG))
+    return recipe_from_text(
+        yaml.safe_dump(values, allow_unicode=True), str(folder.path / CONFIG_JSON)
+    )
 
 
 def _search(folder: HubFolder) -> dict[str, Any]:
@@ -191,7 +193,7 @@ def _search(folder: HubFolder) -> dict[str, Any]:
         UserError: the model states values that no search here has.
     """
     settings = folder.read_json(GENERATION)
-    file = GENERATION if settings else CONFIG
+    file = GENERATION if settings else CONFIG_JSON
     names = {"beam": "num_beams", "length_alpha": "length_penalty"}
     stated = {key: (settings or folder.config).get(name) for key, name in names.items()}
     stated = {key: value for key, value in stated.items() if value is not None}

@@ -16,7 +16,7 @@ import re
 from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Any, NamedTuple
 
-from nmt.apps.convert.folder import AGAIN, CONFIG, GENERATION, HubFolder, damaged
+from nmt.apps.convert.folder import CONFIG_JSON, DOWNLOAD, GENERATION, HubFolder, damaged
 from nmt.data.segmenters.sentencepiece import SentencePiece, load_model, make_model
 from nmt.data.tokenizer import Moses
 from nmt.data.vocab import TAG_MARK
@@ -185,7 +185,7 @@ def _fairseq(folder: HubFolder, language: str) -> Text:
     """
     name = PIECES if folder.has(PIECES) else PIECES_JSON
     if not folder.has(name):
-        fix = f"copy {PIECES} from the original model, or " + AGAIN
+        fix = f"copy {PIECES} from the original model, or " + DOWNLOAD
         raise UserError(f"lacks {PIECES}", at=str(folder.path), fix=fix)
     if name == PIECES:
         model = _model(folder, PIECES)
@@ -247,7 +247,7 @@ def _multilingual(folder: HubFolder, model: bytes, side: Side, first: int, langu
     found = {match[1]: row for t, row in tokens.items() if (match := re.fullmatch(language, t))}
     if not found:
         what = "no file of the tokenizer names its languages"
-        fix = f"it needs special_tokens_map.json, as the hub has it; {AGAIN}"
+        fix = f"it needs special_tokens_map.json, as the hub has it; {DOWNLOAD}"
         raise UserError(what, at=str(folder.path), fix=fix)
     tags = {code: f"<{code}>" for code in found}
     side.rows.update({TAG_MARK + tag: found[code] for code, tag in tags.items()})
@@ -305,7 +305,7 @@ def _ids(folder: HubFolder, name: str) -> dict[str, int]:
 
 def _check_ids(folder: HubFolder, name: str, ids: Mapping[str, int]) -> None:
     """Raise UserError if the settings of the model have other ids of specials than a vocabulary."""
-    for file in (CONFIG, GENERATION):
+    for file in (CONFIG_JSON, GENERATION):
         settings = folder.read_json(file)
         for key, token in (("eos_token_id", "</s>"), ("pad_token_id", "<pad>")):
             stated, row = settings.get(key), ids.get(token)

@@ -25,15 +25,15 @@ from nmt.runtime.memory import require_room
 if TYPE_CHECKING:
     from torch import Tensor
 
-CONFIG, GENERATION, README = "config.json", "generation_config.json", "README.md"
-WEIGHTS = ("model.safetensors", "pytorch_model.bin")  # the first that exists is read
-AGAIN = "download the folder again; docs/howto/public-models.md has the command"
+CONFIG_JSON, GENERATION, README = "config.json", "generation_config.json", "README.md"
+WEIGHT_FILES = ("model.safetensors", "pytorch_model.bin")  # the first that exists is read
+DOWNLOAD = "download the folder again; docs/howto/public-models.md has the command"
 _LFS_POINTER = b"version https://git-lfs"
 
 
 def damaged(what: str, path: Path) -> UserError:
     """Return the error of a file or folder that must be downloaded again."""
-    return UserError(what, at=str(path), fix=AGAIN)
+    return UserError(what, at=str(path), fix=DOWNLOAD)
 
 
 class HubFolder:
@@ -52,9 +52,9 @@ class HubFolder:
         if not path.is_dir():
             fix = "download the model first: hf download NAME --local-dir FOLDER"
             raise UserError("no such folder", at=str(path), fix=fix)
-        if not (path / CONFIG).is_file():
-            raise damaged(f"not a model of transformers: it has no {CONFIG}", path)
-        self.config = self.read_json(CONFIG)
+        if not (path / CONFIG_JSON).is_file():
+            raise damaged(f"not a model of transformers: it has no {CONFIG_JSON}", path)
+        self.config = self.read_json(CONFIG_JSON)
 
     def has(self, name: str) -> bool:
         """Return whether the folder has a file."""
@@ -124,7 +124,7 @@ class HubFolder:
         Raises:
             UserError: the folder has none, or one of several is missing or incomplete.
         """
-        for name in WEIGHTS:
+        for name in WEIGHT_FILES:
             index = f"{name}.index.json"
             if self.has(name):
                 names = [name]
@@ -139,7 +139,7 @@ class HubFolder:
             for one in names:
                 self._require_complete(one)
             return names
-        raise damaged(f"has no weights: {' or '.join(WEIGHTS)}", self.path)
+        raise damaged(f"has no weights: {' or '.join(WEIGHT_FILES)}", self.path)
 
     def tensors(self) -> dict[str, Tensor]:
         """Return all tensors by name, in memory only when they are read.
@@ -180,7 +180,7 @@ class HubFolder:
         return UserError(
             "a pointer of git-lfs, not the file itself",
             at=str(self.path / name),
-            fix="in that folder, run: git lfs pull; or " + AGAIN,
+            fix="in that folder, run: git lfs pull; or " + DOWNLOAD,
         )
 
 
@@ -220,7 +220,7 @@ def _read_pickled(path: Path) -> dict[str, Tensor]:
             "has more than tensors, or is damaged; it is not read, because such a file can run any "
             "program",
             at=str(path),
-            fix="use model.safetensors of this model if it exists; else " + AGAIN,
+            fix="use model.safetensors of this model if it exists; else " + DOWNLOAD,
         ) from error
     except MemoryError:
         raise

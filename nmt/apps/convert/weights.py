@@ -16,7 +16,7 @@ from pydantic import BaseModel, ValidationError
 from torch import Tensor
 
 from nmt.apps.convert.families import ACTIVATIONS, Family, Side, Text
-from nmt.apps.convert.folder import CONFIG, GENERATION, HubFolder, damaged
+from nmt.apps.convert.folder import CONFIG_JSON, GENERATION, HubFolder, damaged
 from nmt.apps.share.layers import TensorPair, from_transformers, sines_first, tensor_pairs
 from nmt.config import recipe
 from nmt.config.errors import allowed
@@ -73,7 +73,7 @@ def model_keys(family: Family, folder: HubFolder) -> dict[str, Any]:
     if wrong:
         what = "no model of this toolkit computes the same:\n  " + "\n  ".join(wrong)
         fix = "convert another model"
-        raise UserError(what, at=str(folder.path / CONFIG), fix=fix)
+        raise UserError(what, at=str(folder.path / CONFIG_JSON), fix=fix)
     return {
         **keys,
         **family.keys,
@@ -127,7 +127,7 @@ def make_vocabulary(text: Text, forbidden: Collection[int]) -> Vocab:
     return Vocab(types, np.array(seen, dtype=np.int64))
 
 
-class Weights:
+class HubWeights:
     """The tensors of a folder, and the settings that they decide.
 
     Attributes:
@@ -207,7 +207,7 @@ class Weights:
         start = settings.get("decoder_start_token_id")
         if not (type(start) is int and 0 <= start < len(self._tgt)):
             what = f"decoder_start_token_id is {start!r}, not the id of a token"
-            raise damaged(what, self._folder.path / CONFIG)
+            raise damaged(what, self._folder.path / CONFIG_JSON)
         tgt = self._rows(text.tgt, self._tgt, start, vocab)
         make: dict[str, Callable[[], Tensor]] = {
             name: partial(from_transformers, pairs, self._tensors, order)

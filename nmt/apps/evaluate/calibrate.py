@@ -20,7 +20,6 @@ from nmt.scoring.metrics import sentence_scores
 from nmt.scoring.results import tsv
 from nmt.scoring.systems import from_runs
 from nmt.store.folder import RunFolder
-from nmt.store.model import Model
 
 GOOD = (30, 50, 70)  # chrF that a line should reach
 FEW = 500  # lines of dev; with fewer, a note says so
@@ -119,8 +118,8 @@ def calibrate(folder: str, split: str) -> tuple[Path, Calibration, Quality]:
     half = Calibration.fit(translations[::2], scores.values[::2])
     expected = np.array([half.expect(translation) for translation in translations[1::2]])
     quality = Quality.of(expected, np.array(scores.values[1::2]))
-    model = Model.open(folder).weights_hash
-    fitted = Calibration.fit(translations, scores.values, model, search_settings(options))
+    settings = search_settings(options, translator.engine_for(options).precision)
+    fitted = Calibration.fit(translations, scores.values, translator.info.weights_hash, settings)
     file = RunFolder(folder).confidence_file
     write_atomic(file, fitted.text(), "make room for it", AGAIN)
     return file, fitted, quality

@@ -32,7 +32,7 @@ from nmt.runtime.files import AGAIN, replace_surrogates, write_atomic
 from nmt.runtime.progress import counted
 from nmt.scoring.metrics import METRICS, RESAMPLES
 from nmt.scoring.results import SIGNIFICANCE_LEVEL, Cell, Score, tsv
-from nmt.store.model import read_parent
+from nmt.store.model import read_provenance
 from nmt.store.predictions import different_predictions, not_comparable
 from nmt.version import __version__
 
@@ -163,7 +163,7 @@ def _rows(columns: Sequence[Mapping[str, object]], missing: str) -> dict[str, li
 def _facts(run: ReportedRun) -> dict[str, str | None]:
     recipe, summary = run.recipe, run.summary
     select_by = recipe.score.select_by
-    _, origin = read_parent(run.folder)
+    _, origin = read_provenance(run.folder)
     return {
         "Status": run.status,
         "Reason": summary.get("reason") or None,

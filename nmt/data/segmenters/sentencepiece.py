@@ -176,7 +176,7 @@ class SentencePiece(Segmenter):
                 at=f"segment.{key}",
                 fix=f"remove segment.{key}",
             )
-        kind, scores = read_model(self._model)
+        kind, scores = read_scores(self._model)
         if kind != needed:
             instead = {
                 "unigram": " and set segment.sampling_alpha=0.2",
@@ -191,7 +191,7 @@ class SentencePiece(Segmenter):
         kept = {p: score for p, score in scores.items() if known is None or p in known}
         model: Merges | Unigram
         if config.dropout:
-            merged = scores | read_model(self._model, UNUSED)[1]
+            merged = scores | read_scores(self._model, UNUSED)[1]
             model = Merges(config.dropout, _merges(merged), kept)
         else:
             model = Unigram(config.sampling_alpha, kept)
@@ -217,7 +217,7 @@ class SentencePiece(Segmenter):
             new = learn_symbols(words[side], known, taken, lambda s: s.replace(SPACE, ""), limit)
             added = [symbol for symbol in new.parts if symbol not in taken]
             if kind == "bpe":
-                lowest = min([*scores.values(), *read_model(model, UNUSED)[1].values()])
+                lowest = min([*scores.values(), *read_scores(model, UNUSED)[1].values()])
                 new_scores = {symbol: lowest - rank for rank, symbol in enumerate(added, 1)}
             else:
                 total = sum(len(word) * count for word, count in words[side].items())
@@ -425,7 +425,7 @@ def _single_spaces(line: str) -> str:
 
 def _unigram_or_bpe(model: bytes, key: str, what: str) -> tuple[str, dict[str, float]]:
     """Return type and scores of a model; UserError if it is of another type."""
-    kind, scores = read_model(model)
+    kind, scores = read_scores(model)
     if kind not in ("unigram", "bpe"):
         raise UserError(
             f"the SentencePiece model of the parent is of type {kind}, which cannot be {what}; "
@@ -463,7 +463,7 @@ _CHARSMAP = 2  # field of NormalizerSpec
 _WIDTHS = {1: 8, 5: 4}  # bytes of the wire types of fixed size
 
 
-def read_model(data: bytes, of_type: int = NORMAL) -> tuple[str, dict[str, float]]:
+def read_scores(data: bytes, of_type: int = NORMAL) -> tuple[str, dict[str, float]]:
     """Return the type of a model file, and the scores of its normal pieces, or of another type.
 
     Normal pieces are not special, bytes, unused or user-defined. SentencePiece's Python package
@@ -488,7 +488,7 @@ def edit_model(data: bytes, kept: Collection[str], added: Mapping[str, float]) -
         kept: other normal pieces are removed; those of a BPE model become unused instead.
         added: new pieces with their scores.
     """
-    is_bpe = read_model(data)[0] == "bpe"
+    is_bpe = read_scores(data)[0] == "bpe"
     messages: list[bytes] = []
     for field, value in _fields(data):
         if field == _PIECES:

@@ -16,7 +16,7 @@ from nmt.cli import prepare, train
 from nmt.cli.reference import variants_schema
 from nmt.config.load import dump_recipe, load_recipe, recipe_from_text
 from nmt.config.schedules import InverseSqrt, Linear, NoWarmup
-from nmt.config.variants import Budget, load_sweep, load_variants
+from nmt.config.variants import Budget, load_sweep
 from nmt.errors import UserError
 from tests.toy import toy_corpus, toy_recipe
 
@@ -82,7 +82,7 @@ def write(text: str) -> str:
 
 
 def test_a_variant_is_its_base_with_common_and_its_own_changes(folder):
-    post, flat = load_variants(write(FILE))
+    post, flat = load_sweep(write(FILE)).variants
     assert (post.name, post.about) == ("post", "PostNorm")
     assert post.paper == {"dev": 28.2, "test": "fails"}
     model = post.recipe.model
@@ -98,7 +98,7 @@ def test_a_variant_is_its_base_with_common_and_its_own_changes(folder):
 
 def test_the_kind_of_a_variant_replaces_the_common_kind_and_its_keys(folder):
     text = FILE.replace("common:", "common:\n  schedule: {kind: linear, lr: 1, total_updates: 900}")
-    post, flat = load_variants(write(text))
+    post, flat = load_sweep(write(text)).variants
     assert post.recipe.schedule == Linear(lr=1, total_updates=900, warmup_updates=7)
     assert flat.recipe.schedule == NoWarmup(lr=1)  # lr is a key of both
 
@@ -131,7 +131,7 @@ def test_each_variant_exists_for_each_base(folder):
     text = FILE.replace("base: r.yaml", "base: [r.yaml, q.yaml]").replace(
         "{dev: 28.20, test: fails}", "{dev: {r: 1.5, q: fails}}"
     )
-    variants = load_variants(write(text))
+    variants = load_sweep(write(text)).variants
     assert [v.name for v in variants] == ["r/post", "r/flat", "q/post", "q/flat"]
     assert [v.paper for v in variants] == [{"dev": 1.5}, {}, {"dev": "fails"}, {}]
     assert variants[2].recipe.out == str(Path("runs/v/q/post"))
@@ -159,7 +159,7 @@ def test_bases_and_corpora_multiply(folder):
     text = SWEEP.replace("base: s.yaml", "base: [s.yaml, q.yaml]").replace(
         "{small: 3.5, slovak: fails}", "{q/small: 2}"
     )
-    variants = load_variants(write(text))
+    variants = load_sweep(write(text)).variants
     assert [v.name for v in variants][:5] == [
         "s/small/post", "s/small/pre", "s/slovak/post", "s/slovak/pre", "q/small/post",
     ]  # fmt: skip
@@ -193,8 +193,6 @@ def test_a_recipe_has_no_variants(folder):
     message = "^r.yaml: this is a recipe; it has no variants"
     with pytest.raises(UserError, match=message):
         load_recipe("r.yaml", variant="post")
-    with pytest.raises(UserError, match=message):
-        load_variants("r.yaml")
     with pytest.raises(UserError, match="this is a recipe; a sweep needs a file of variants"):
         load_sweep("r.yaml")
 
@@ -258,7 +256,7 @@ def test_one_error_has_every_fault_of_every_variant(folder):
 @pytest.mark.parametrize("nothing", ["", "~", "none", "{}"])
 def test_an_empty_group_changes_nothing(folder, nothing):
     text = HEAD + f"  a: {{about: x, model: {nothing}}}\n"
-    (variant,) = load_variants(write(text))
+    (variant,) = load_sweep(write(text)).variants
     assert variant.recipe.model.dropout == 0.4
 
 
@@ -323,4 +321,4 @@ variant_shapes = st.dictionaries(st.sampled_from(["about", "paper", "model", "ki
 def test_any_shape_is_variants_or_a_user_error(folder, values):
     """Groups as lists, lists as groups, wrong figures: always a message, never a crash."""
     with contextlib.suppress(UserError):
-        load_variants(write(yaml.safe_dump(values)))
+        load_sweep(write(yaml.safe_dump(values)))
