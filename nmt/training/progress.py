@@ -265,7 +265,8 @@ class LogInterval:
     def close(self, lr: float, norm: Tensor) -> dict[str, Any]:
         """Return the record of the interval for metrics.jsonl, and begin the next one."""
         state, sums, seconds = self.state, self.state.interval, self.elapsed()
-        loss, nll = float(self.smoothed) / sums.tokens, float(self.nll) / sums.tokens
+        tokens = max(1, sums.tokens)  # skipped updates may have none
+        loss, nll = float(self.smoothed) / tokens, float(self.nll) / tokens
         self.lower_of_two, self.last_loss = min(self.last_loss, loss), loss
         sums.lowest_loss = max(min(sums.lowest_loss, loss), SMALLEST_LOSS)
         sums.loss_ratio = loss / sums.lowest_loss
