@@ -446,8 +446,8 @@ class TrainConfig(ConfigBase):
     is used if its dev score is not worse than the best; 0 = off, otherwise at least 2"""
     max_bad_updates: int = key(10, "O", ge=1)
     """an update with an infinite or NaN gradient is skipped and counted; after this many in a row,
-    training continues once from the newest checkpoint with half the learning rate; the next time,
-    or without a checkpoint, it stops with an error"""
+    training returns once to the last validation and continues with half the learning rate; the next
+    time, or before a validation, it stops with an error"""
     log_every: int = key(100, "O", ge=1)
     """updates between log lines"""
     recompute: bool = key(False, "O")

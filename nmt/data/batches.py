@@ -124,6 +124,11 @@ class FlatBatch(ABC):
     def inputs(self) -> tuple[Any, ...]:
         """The arguments of the model's ``forward``."""
 
+    @property
+    @abstractmethod
+    def tokens(self) -> int:
+        """The number of tokens to predict, padding included."""
+
     def map(self: AnyBatch, f: Callable[[Tensor], Tensor]) -> AnyBatch:
         """Return this batch with ``f`` applied to each tensor, in the order of the fields."""
         changed: dict[str, Any] = {}

@@ -282,8 +282,7 @@ class Trainer:
         what += f"{batch.tokens:,} tokens to predict"
         # processes with a part of the model compute in step, so one cannot begin again
         if len(batch.rows) == 1 or isinstance(self.parallel, Sharded):
-            fix = "continue with --resume on a device with more memory, or train in another folder "
-            fix += "(out=PATH) with shorter lines, smaller batches or train.recompute=true"
+            fix = "use --resume on a device with more memory, or out=PATH with train.recompute=true"
             raise MachineError(what, at="data.batch_tokens", fix=fix) from error
         if self.largest_batch == sys.maxsize:
             self.log.text(f"note: {what}; large batches are computed in parts from now on")
@@ -341,12 +340,10 @@ class Trainer:
             f"{', '.join(map(str, rows[:8]))}, ... (metrics.jsonl has all); norms of gradients: "
             + ", ".join(f"{layer} {norm:.3g}" for layer, norm in norms.items())
         )
-        if self._roll_back(what):
-            return
         in_fp32 = "" if self.precision == "fp32" else "continue with precision=fp32 --resume, or "
-        raise Diverged(
-            what, fix=f"{in_fp32}train in another folder (out=PATH) with a lower learning rate"
-        )
+        if not self._roll_back(what):
+            fix = f"{in_fp32}train in another folder (out=PATH) with a lower learning rate"
+            raise Diverged(what, fix=fix)
 
     def _norms_by_layer(self) -> dict[str, float]:
         """Return the L2 norm of the gradients of each layer, and of what is outside of layers."""
@@ -360,8 +357,7 @@ class Trainer:
     def _roll_back(self, why: str) -> bool:
         """Return to the last validation with half the learning rate; False if that is impossible.
 
-        A run is rolled back once. A later checkpoint, which only a stop writes, is not used: so a
-        run that was stopped equals one that was not.
+        A later checkpoint is that of a stop; a run that was not stopped does not have it.
         """
         validated = None
         if self.world.is_main and self.state.history and not self.state.rolled_back:
