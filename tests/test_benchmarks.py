@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 import torch
 
-from benchmarks import gpu_training, time_to_quality
+from benchmarks import gpu_training, memory_limit, scale, time_to_quality
 from benchmarks.eager_loop import EagerLoop, baseline_recipe, random_batches
 from benchmarks.flops import flops_per_token, peak_flops
 from benchmarks.training.contenders import Torch, model_section
@@ -60,6 +60,33 @@ def test_scale_prints_a_row_and_removes_its_files(tmp_path):
     assert len(head.split("|")) == len(rule.split("|")) == len(row.split("|"))
     assert float(row.split("|")[1].replace(",", "")) == 2000
     assert list(tmp_path.iterdir()) == []
+
+
+# ---------------------------------------------------------------- benchmarks.memory_limit
+
+# more than the noise, and less than what a command needs to keep its lines: 2 x 100 bytes each
+NOISE = 16  # MiB, of 90,000 lines
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="memory is read from /proc")
+@pytest.mark.parametrize("command", memory_limit.BOUNDS)
+def test_memory_grows_with_the_lines_no_more_than_is_stated(command, tmp_path, monkeypatch):
+    monkeypatch.setattr(scale, "TYPES", 1000)  # their number has a limit in larger text, too
+    spaces = []
+    for lines in (10_000, 100_000):
+        folder = tmp_path / str(lines)
+        folder.mkdir()
+        _, _, _, space, limit = memory_limit.measure(command, lines, folder)
+        assert 0 < space <= limit
+        spaces.append(space)
+    _, by_line = memory_limit.BOUNDS[command]
+    assert spaces[1] - spaces[0] < by_line * 90_000 / scale.MIB + NOISE
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="memory is read from /proc")
+def test_a_command_that_needs_more_than_the_limit_fails(recipe):
+    with pytest.raises(SystemExit, match="nmt-prepare ended with exit code"):
+        memory_limit.run_limited(["prepare", recipe], 60 * scale.MIB)
 
 
 # ---------------------------------------------------------------- benchmarks.time_to_quality

@@ -71,7 +71,7 @@ class Ours:
 
     def update(self, number: int) -> None:
         batch = collate(self.prepared.train, self.rows[number]).to(self.trainer.device)
-        own = [PlannedBatch(0, number, batch)]
+        own = [PlannedBatch(0, number, batch, batch.rows)]
         self.trainer.update(UpdateBatches(own, batch.tokens, epoch=0, next_batch=number + 1))
 
 

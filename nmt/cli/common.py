@@ -133,7 +133,7 @@ def _is_out_of_memory(error: BaseException) -> bool:
     if isinstance(error, OSError) and error.errno == errno.ENOMEM:
         return True
     known = ("failed to map segment", "annot allocate memory", "can't allocate memory",
-             "can't start new thread", "std::bad_alloc")  # fmt: skip
+             "can't start new thread", "std::bad_alloc", "CUDA out of memory")  # fmt: skip
     return isinstance(error, MemoryError) or any(text in str(error) for text in known)
 
 

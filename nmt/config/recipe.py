@@ -445,8 +445,9 @@ class TrainConfig(ConfigBase):
     """checkpoint averaging: number of newest checkpoints to average when training ends; the average
     is used if its dev score is not worse than the best; 0 = off, otherwise at least 2"""
     max_bad_updates: int = key(10, "O", ge=1)
-    """training stops with an error after this many updates in a row with an infinite or NaN
-    gradient; such an update is skipped and counted"""
+    """an update with an infinite or NaN gradient is skipped and counted; after this many in a row,
+    training returns once to the last validation and continues with half the learning rate; the next
+    time, or before a validation, it stops with an error"""
     log_every: int = key(100, "O", ge=1)
     """updates between log lines"""
     recompute: bool = key(False, "O")

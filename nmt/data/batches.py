@@ -124,6 +124,11 @@ class FlatBatch(ABC):
     def inputs(self) -> tuple[Any, ...]:
         """The arguments of the model's ``forward``."""
 
+    @property
+    @abstractmethod
+    def tokens(self) -> int:
+        """The number of tokens to predict, padding included."""
+
     def map(self: AnyBatch, f: Callable[[Tensor], Tensor]) -> AnyBatch:
         """Return this batch with ``f`` applied to each tensor, in the order of the fields."""
         changed: dict[str, Any] = {}
@@ -209,11 +214,12 @@ def move(tensors: Sequence[Tensor], device: torch.device) -> tuple[Tensor, list[
 
 @dataclass(frozen=True)
 class PlannedBatch:
-    """A batch and its place in training, which determines its dropout masks."""
+    """A batch, its place in training, which determines its dropout masks, and its examples."""
 
     epoch: int
     index: int
     batch: FlatBatch
+    examples: np.ndarray
 
 
 @dataclass(frozen=True)
@@ -348,7 +354,7 @@ def updates(
     stream = numbered_batches()
     while True:
         taken = list(itertools.islice(stream, accumulate * ranks))
-        own = [PlannedBatch(e, i, make(e, examples)) for e, i, examples in taken[rank::ranks]]
+        own = [PlannedBatch(e, i, make(e, ex), ex) for e, i, ex in taken[rank::ranks]]
         last_epoch, last_batch, _ = taken[-1]
         total = sum(tokens(e, examples) for e, _, examples in taken)
         yield UpdateBatches(own, total, last_epoch, last_batch + 1)

@@ -147,8 +147,8 @@ def save_checkpoint(
 ) -> Path:
     """Write a checkpoint, then remove old ones except the ``keep`` newest and the best.
 
-    A checkpoint that a stop wrote between two validations does not count as one of ``keep`` once it
-    is not the newest. So a resumed run keeps, and averages, what an uninterrupted one does.
+    A checkpoint that a stop wrote between two validations does not count as one of ``keep``, and
+    goes with the next one. So a resumed run keeps, and averages, what an uninterrupted one does.
 
     Args:
         run: the locked run folder.
@@ -195,13 +195,13 @@ def _remove_abandoned(run: RunFolder, update: int) -> None:
 
 
 def _rotate(run: RunFolder, keep: int, state: TrainState) -> None:
-    best = checkpoint_name(state.best_update or 0)
+    others = {checkpoint_name(update) for update in (state.best_update or 0, state.update)}
     validated = {checkpoint_name(update) for update, _ in state.history}
     newer = 0
     for folder in reversed(run.checkpoints()):
-        if newer == 0 or (folder.name in validated and newer < keep):
+        if folder.name in validated and newer < keep:
             newer += 1
-        elif folder.name != best:
+        elif folder.name not in others:
             _remove(folder)
 
 

@@ -105,6 +105,7 @@ class TrainState:
         usual_line: of the training data, by which lines are split; None = not known.
         precision: the resolved precision, which ``auto`` keeps in a resumed run.
         skipped_updates: all updates that were skipped for non-finite gradients.
+        rolled_back: whether ``train.max_bad_updates`` has halved the learning rate.
     """
 
     __pydantic_config__: ClassVar[ConfigDict] = _CONFIG
@@ -125,6 +126,7 @@ class TrainState:
     loss_scale_updates: int = 0
     precision: str = ""
     skipped_updates: int = 0
+    rolled_back: bool = False
     recipe: dict[str, Any] = field(default_factory=dict)
     usual_line: UsualLine | None = None
 

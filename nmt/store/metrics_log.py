@@ -33,6 +33,9 @@ class Logger:
     def record(self, values: dict[str, Any]) -> None:
         """Log a record for machines."""
 
+    def rewind(self, update: int, validated: bool = True) -> None:
+        """Remove the records of updates that are made again; see ``MetricsLog``."""
+
 
 class Tracker(Protocol):
     """What draws the records of a run; any method may raise an exception.
@@ -56,7 +59,7 @@ class Tracker(Protocol):
 class MetricsLog(Logger):
     """Log to train.log, metrics.jsonl and the trackers of one run.
 
-    Call ``rewind`` once before the first record. A tracker that fails is dropped with a warning.
+    Call ``rewind`` before the first record. A tracker that fails is dropped with a warning.
 
     Args:
         trackers: from ``trackers_of``.
@@ -67,7 +70,7 @@ class MetricsLog(Logger):
         self, run: RunFolder, trackers: Sequence[Tracker] = (), console: bool = True
     ) -> None:
         self._run, self._console = run, console
-        self._trackers = list(trackers)
+        self._trackers, self._begun = list(trackers), False
         with disk_errors(run.path):
             run.log_file.touch()
             run.metrics_file.touch()
@@ -91,7 +94,7 @@ class MetricsLog(Logger):
         self._track(values)
 
     def rewind(self, update: int, validated: bool = True) -> None:
-        """Remove broken lines and what a resumed run writes again, and start the trackers.
+        """Remove broken lines and what a resumed run writes again; the first call starts trackers.
 
         These are records after ``update``, and the average and the test score of an earlier end.
 
@@ -106,8 +109,9 @@ class MetricsLog(Logger):
         repaired = "".join(line + "\n" for line in kept)
         if repaired != text:
             write_atomic(self._run.metrics_file, repaired)
-        for tracker in self._trackers:
+        for tracker in () if self._begun else self._trackers:
             tracker.begin(update)
+        self._begun = True
 
     def close(self) -> None:
         """Write and upload what the trackers have not written yet."""

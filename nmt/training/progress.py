@@ -265,7 +265,7 @@ class LogInterval:
     def close(self, lr: float, norm: Tensor) -> dict[str, Any]:
         """Return the record of the interval for metrics.jsonl, and begin the next one."""
         state, sums, seconds = self.state, self.state.interval, self.elapsed()
-        loss, nll = float(self.smoothed) / sums.tokens, float(self.nll) / sums.tokens
+        loss, nll = (float(x) / max(1, sums.tokens) for x in (self.smoothed, self.nll))
         self.lower_of_two, self.last_loss = min(self.last_loss, loss), loss
         sums.lowest_loss = max(min(sums.lowest_loss, loss), SMALLEST_LOSS)
         sums.loss_ratio = loss / sums.lowest_loss

@@ -139,7 +139,7 @@ def _require_complete(recipe: Recipe, checkpoint: Checkpoint, types: int) -> Non
     require_fit(checkpoint.model, shapes_of(model.state_dict()), checkpoint.path / MODEL)
     state = checkpoint.state
     # an optimizer has no tensors before its first step, and RAdam makes none in skipped updates
-    skipped = state.bad_updates + (MAX_HALVINGS if state.precision == "fp16" else 0)
+    skipped = state.skipped_updates + (MAX_HALVINGS if state.precision == "fp16" else 0)
     if checkpoint.optimizer or state.update > skipped:
         expected = optimizer_shapes(recipe.optim.kind, model)
         require_fit(checkpoint.optimizer, expected, checkpoint.path / OPTIMIZER)

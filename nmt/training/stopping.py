@@ -12,7 +12,8 @@ from nmt.store.manifest import TrainState
 
 def learning_rate(recipe: Recipe, state: TrainState) -> float:
     """Return the learning rate of the current update."""
-    return recipe.schedule.lr(max(1, state.update), state.history, recipe.model.dim)
+    lr = recipe.schedule.lr(max(1, state.update), state.history, recipe.model.dim)
+    return lr / 2 if state.rolled_back else lr
 
 
 def last_update(recipe: Recipe) -> int:

@@ -8,10 +8,13 @@ from __future__ import annotations
 
 import contextlib
 import math
+import re
+import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -21,7 +24,7 @@ from nmt.data.report import usual_line
 from nmt.data.segmenters import text_hash
 from nmt.data.text import quantity
 from nmt.data.workers import Prefetcher
-from nmt.errors import Diverged
+from nmt.errors import Diverged, MachineError, UserError
 from nmt.model.base import ModelBase
 from nmt.runtime.distributed import World
 from nmt.runtime.memory import cached_products, limit_onednn_cache
@@ -30,6 +33,7 @@ from nmt.store.checkpoint import (
     TrainState,
     checkpoint_name,
     checkpoints_to_keep,
+    read_checkpoint,
     save_checkpoint,
     write_run_model,
 )
@@ -105,34 +109,37 @@ class Trainer:
         choose_trained(model, recipe)
         if recipe.train.recompute:
             model.recompute_activations()
-        if checkpoint is not None:
-            model.load_state_dict(checkpoint.model)
         shard = recipe.train.shard == "full" and world.size > 1
         self.parallel = (Sharded if shard else Replicated)(model, device, world)
         self.model = self.parallel.model
         self.optimizer = make_optimizer(recipe.optim, self.model, precision)
-        self.state = TrainState()
+        self.check_every = 1 if device.type == "cpu" else recipe.train.log_every
+        graphs = recipe.graphs == "auto" and not recipe.train.recompute
+        self._has_cuda_graphs = graphs and device.type == "cuda" and not shard
+        self.largest_batch = sys.maxsize  # tokens to predict that fit in memory, as far as is known
+        self._start_from(checkpoint)
+
+    def _start_from(self, checkpoint: Checkpoint | None) -> None:
+        """Set the state of the run and all that follows from it; None = before the first update."""
+        state = self.state = TrainState() if checkpoint is None else checkpoint.state
         if checkpoint is not None:
-            self.state = checkpoint.state
-            load_optimizer_tensors(
-                self.optimizer, self.model, checkpoint.optimizer, self.parallel.part_of
-            )
+            own, part_of = self.model.state_dict(), self.parallel.part_of
+            self.model.load_state_dict({n: part_of(t, own[n]) for n, t in checkpoint.model.items()})
+            self.optimizer.state.clear()
+            load_optimizer_tensors(self.optimizer, self.model, checkpoint.optimizer, part_of)
         self._describe_run()
-        state = self.state
         self.loss_scaler = LossScaler(
-            device, precision == "fp16", state.loss_scale, state.loss_scale_updates
+            self.device, self.precision == "fp16", state.loss_scale, state.loss_scale_updates
         )
         self._saved = (state.update, len(state.history)) if checkpoint else None
         # counted on the device, because reading a number from a GPU waits for it
-        self.bad_updates = torch.tensor(state.bad_updates, device=device)
-        self.skipped_updates = torch.tensor(state.skipped_updates, device=device)
-        self.check_every = 1 if device.type == "cpu" else recipe.train.log_every
+        self.bad_updates = torch.tensor(state.bad_updates, device=self.device)
+        self.skipped_updates = torch.tensor(state.skipped_updates, device=self.device)
         self.cuda_graphs: CudaGraphs | None = None
-        graphs = recipe.graphs == "auto" and not recipe.train.recompute
-        if graphs and device.type == "cuda" and not shard:
+        if self._has_cuda_graphs:
             self.use_cuda_graphs(CudaCapture())
         self.interval = LogInterval(state)
-        self.progress = Progress(recipe, state, task.has_test)
+        self.progress = Progress(self.recipe, state, self.task.has_test)
         self.started = time.monotonic() - state.seconds
 
     def _describe_run(self) -> None:
@@ -168,23 +175,25 @@ class Trainer:
         """
         self.started = time.monotonic() - self.state.seconds
         self.interval.start_clock(self.state.interval.seconds)
-        with Prefetcher(self.updates()) as prefetched:
-            stream = iter(prefetched)
-            while True:
-                # a resumed run begins with the validation that a stop interrupted
-                if validation_due(self.recipe, self.state) and not self._should_stop():
-                    with contextlib.suppress(Stopped):
-                        self.validate()
-                if self._should_stop():
-                    self.save()
-                    return None
-                if reason := reason_to_end(self.recipe, self.state):
-                    self.save()
-                    self.parallel.copy_to_complete()
-                    self.model = self.parallel.complete
-                    return reason
-                self.update(next(stream))
-                self.view.update()
+        while True:
+            state = self.state
+            with Prefetcher(self.updates()) as prefetched:
+                stream = iter(prefetched)
+                while self.state is state:  # until it is rolled back
+                    # a resumed run begins with the validation that a stop interrupted
+                    if validation_due(self.recipe, state) and not self._should_stop():
+                        with contextlib.suppress(Stopped):
+                            self.validate()
+                    if self._should_stop():
+                        self.save()
+                        return None
+                    if reason := reason_to_end(self.recipe, state):
+                        self.save()
+                        self.parallel.copy_to_complete()
+                        self.model = self.parallel.complete
+                        return reason
+                    self.update(next(stream))
+                    self.view.update()
 
     def _should_stop(self) -> bool:
         """Return whether any process must stop, and set the training time to the longest.
@@ -218,29 +227,66 @@ class Trainer:
         This does not wait for a GPU: what it measures is read when a log line is written.
         """
         self.model.train()
-        self.optimizer.zero_grad(set_to_none=self.cuda_graphs is None)
-        forward_backward = self.cuda_graphs or self.forward_backward
-        losses = torch.zeros(2, device=self.device)
-        for planned in batches.own:
-            self.model.dropout_rng.seed(self.recipe.seed, planned.epoch, planned.index)
-            losses += forward_backward(planned.batch, batches.tokens)
+        losses = self._losses(batches)
         gradients = [p.grad for p in self.model.parameters() if p.grad is not None]
         self.parallel.reduce(gradients, losses)
         self.interval.add(losses[0], losses[1], batches.tokens)
         self.loss_scaler.unscale(self.optimizer)
         norm = self.parallel.total_norm(gradients)
+        if not batches.tokens:  # nothing to predict: the mean is 0/0, and the update is skipped
+            norm = torch.full_like(norm, math.nan)
         self.state.update += 1  # the number of this update, from 1: n of the schedules
         self.state.epoch, self.state.next_batch = batches.epoch, batches.next_batch
         self.state.target_tokens += batches.tokens
         self.progress.pace.step(batches.tokens)
         self.observe(self.state.update, self.model)
         self._step(norm)
+        self.state.seconds = time.monotonic() - self.started
+        logs = self.state.update % self.recipe.train.log_every == 0
+        if logs:
+            self._log_interval(norm)
         if self.state.update % self.check_every == 0:
             self._check_gradients(batches)
-        self.state.seconds = time.monotonic() - self.started
-        if self.state.update % self.recipe.train.log_every == 0:
-            self._log_interval(norm)
+        if logs:
             self._check_divergence()
+
+    def _losses(self, batches: UpdateBatches) -> Tensor:
+        """Call ``forward_backward`` for the batches of an update, in parts that fit in memory."""
+        forward_backward = self.cuda_graphs or self.forward_backward
+        while True:
+            self.optimizer.zero_grad(set_to_none=self.cuda_graphs is None)
+            losses = torch.zeros(2, device=self.device)
+            for part in self._parts(batches):
+                try:
+                    losses += forward_backward(part, batches.tokens)
+                except torch.OutOfMemoryError as error:
+                    self._halve(part, error)
+                    break  # and begin again: some of its gradients may have been added
+            else:
+                return losses
+
+    def _parts(self, batches: UpdateBatches) -> Iterator[FlatBatch]:
+        """Yield the batches of an update, or parts of those that are too large."""
+        for planned in batches.own:
+            self.model.dropout_rng.seed(self.recipe.seed, planned.epoch, planned.index)
+            count = min(-(-planned.batch.tokens // self.largest_batch), len(planned.examples))
+            if count < 2:
+                yield planned.batch
+                continue
+            for examples in np.array_split(planned.examples, count):
+                yield self.task.make_batch(planned.epoch, examples, pad=False)
+
+    def _halve(self, batch: FlatBatch, error: torch.OutOfMemoryError) -> None:
+        """Make later parts at most half as large; MachineError if a batch cannot be divided."""
+        what = f"out of memory on {self.device}: {quantity(len(batch.rows), self.task.unit)} with "
+        what += f"{batch.tokens:,} tokens to predict"
+        # processes with a part of the model compute in step, so one cannot begin again
+        if len(batch.rows) == 1 or isinstance(self.parallel, Sharded):
+            fix = "use --resume on a device with more memory, or out=PATH with train.recompute=true"
+            raise MachineError(what, at="data.batch_tokens", fix=fix) from error
+        if self.largest_batch == sys.maxsize:
+            self.log.text(f"note: {what}; large batches are computed in parts from now on")
+        self.largest_batch = max(1, min(batch.tokens, self.largest_batch) // 2)
 
     def forward_backward(self, batch: FlatBatch, tokens: int | Tensor) -> Tensor:
         """Add the gradients of a batch's smoothed loss, divided by ``tokens`` and scaled.
@@ -280,19 +326,58 @@ class Trainer:
         self.log.text(line, on_console=not self.view.shown or record["skipped_updates"] > 0)
 
     def _check_gradients(self, batches: UpdateBatches) -> None:
-        """Raise Diverged after too many updates in a row without finite gradients."""
+        """Roll back, or raise Diverged, after too many updates in a row with bad gradients."""
         count = self.state.bad_updates = int(self.bad_updates)  # waits for a GPU
         if count < self.recipe.train.max_bad_updates:
             return
-        rows = ", ".join(str(r + 1) for r in batches.own[0].batch.rows[:8])
+        update, norms = self.state.update, self._norms_by_layer()
+        rows = [int(row) + 1 for planned in batches.own for row in planned.batch.rows]
+        self.log.record({"kind": "not_finite", "update": update, "rows": rows, "norms": norms})
         scale = f", with the fp16 loss scale at its minimum of {MIN_LOSS_SCALE:g}"
-        in_fp32 = "" if self.precision == "fp32" else "continue with precision=fp32 --resume, or "
-        raise Diverged(
+        what = (
             f"gradients were not finite for {quantity(count, 'update')} in a row, up to update "
-            f"{self.state.update} (training {self.task.unit}s {rows}, ...)"
-            + (scale if self.precision == "fp16" else ""),
-            fix=f"{in_fp32}train in another folder (out=PATH) with a lower learning rate",
+            f"{update}{scale if self.precision == 'fp16' else ''}; training {self.task.unit}s "
+            f"{', '.join(map(str, rows[:8]))}, ... (metrics.jsonl has all); norms of gradients: "
+            + ", ".join(f"{layer} {norm:.3g}" for layer, norm in norms.items())
         )
+        in_fp32 = "" if self.precision == "fp32" else "continue with precision=fp32 --resume, or "
+        if not self._roll_back(what):
+            fix = f"{in_fp32}train in another folder (out=PATH) with a lower learning rate"
+            raise Diverged(what, fix=fix)
+
+    def _norms_by_layer(self) -> dict[str, float]:
+        """Return the L2 norm of the gradients of each layer, and of what is outside of layers."""
+        layers: dict[str, list[Tensor]] = {}
+        for name, parameter in self.model.named_parameters():
+            if parameter.grad is not None:
+                layer = re.findall(r"^.*layers\.\d+|^\w+", name)[0]
+                layers.setdefault(layer, []).append(parameter.grad)
+        return {name: float(self.parallel.total_norm(grads)) for name, grads in layers.items()}
+
+    def _roll_back(self, why: str) -> bool:
+        """Return to the last validation with half the learning rate; False if that is impossible.
+
+        A later checkpoint is that of a stop; a run that was not stopped does not have it.
+        """
+        validated = None
+        if self.world.is_main and self.state.history and not self.state.rolled_back:
+            name = checkpoint_name(self.state.history[-1][0])
+            with contextlib.suppress(UserError):
+                validated = read_checkpoint(self.run_folder.checkpoints_dir / name)
+        checkpoint: Checkpoint | None = self.world.broadcast(validated)
+        if checkpoint is None:
+            return False
+        state = checkpoint.state
+        self.log.text(f"warning: {why}; back at update {state.update}, with half the learning rate")
+        state.rolled_back, state.bad_updates = True, 0
+        state.seconds, state.skipped_updates = self.state.seconds, int(self.skipped_updates)
+        self._start_from(checkpoint)
+        self.view.end()
+        self.view.begin(self.progress)
+        self.log.rewind(state.update)
+        self._saved = None  # the checkpoint has the state from before
+        self.save()
+        return True
 
     def _check_divergence(self) -> None:
         """Raise Diverged if the loss has exploded; an lr_ramp ends by its own rule then."""

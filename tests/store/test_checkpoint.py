@@ -61,7 +61,7 @@ def test_the_stored_names_of_the_state_stay():
     assert list(stored) == [
         "update", "epoch", "next_batch", "history", "best_update", "seconds", "target_tokens",
         "bad_updates", "content", "interval", "text_fingerprint", "update_batches", "loss_scale",
-        "loss_scale_updates", "precision", "skipped_updates", "recipe",
+        "loss_scale_updates", "precision", "skipped_updates", "rolled_back", "recipe",
         "usual_line",
     ]  # fmt: skip
     assert list(stored["interval"]) == [
@@ -125,6 +125,17 @@ def test_a_checkpoint_between_validations_does_not_count_as_kept(tmp_path):
             save_checkpoint(run, now, weights(update), moments(update), keep=2)
             assert run.checkpoints()[-1].name == f"u{update:06d}"
         assert names(run) == ["u000004", "u000008", "u000012"]
+
+
+def test_the_last_validation_is_kept_besides_the_checkpoint_of_a_stop(tmp_path):
+    """A run that is rolled back returns to it, whether it was stopped or not."""
+    kept = {4: [4], 8: [4, 8], 10: [4, 8, 10], 11: [4, 8, 11], 12: [4, 12]}
+    with TrainingFolder(tmp_path / "run", RECIPE) as run:
+        for update, expected in kept.items():
+            history = [(u, 0.5) for u in (4, 8, 12) if u <= update]
+            now = TrainState(update, history=history, best_update=4)
+            save_checkpoint(run, now, weights(update), moments(update), keep=1)
+            assert names(run) == [f"u{u:06d}" for u in expected]
 
 
 def test_averaging_different_models_is_refused(tmp_path):

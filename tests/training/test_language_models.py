@@ -262,6 +262,18 @@ def test_two_ranks_share_the_updates_of_one_that_accumulates(start, task):
             break
 
 
+@TASKS
+def test_parts_of_a_batch_have_its_gradients(start, task):
+    """Memory that is too small for a batch divides it; the masks stay."""
+    whole, parts = start(task, NO_DROPOUT), start(task, NO_DROPOUT)
+    parts.largest_batch = max(1, next(whole.updates()).tokens // 3)
+    assert len(list(parts._parts(next(parts.updates())))) > 2
+    for trainer in (whole, parts):
+        trainer.update(next(trainer.updates()))
+    for name, gradient in gradients(whole).items():
+        torch.testing.assert_close(gradients(parts)[name], gradient, atol=1e-6, rtol=1e-5)
+
+
 def test_the_lowest_perplexity_is_the_best(start):
     trainer = start("causal_lm", "train.validate_every=1", "train.max_validations=4")
     script_values(trainer, *({"ppl": ppl} for ppl in (9.0, 4.0, 6.0, 4.0)))
