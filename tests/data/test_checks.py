@@ -24,6 +24,7 @@ from nmt.data.report import (
     Finding,
     Lengths,
     Places,
+    describe,
     summary,
     usual_line,
 )
@@ -99,7 +100,7 @@ def test_drops_are_counted_and_the_first_are_listed():
     report = checked(train=[("", "x")] * (MAX_LISTED + 5) + [("a", "b")]).splits["train"]
     lines = [f"train:{n}" for n in range(1, MAX_LISTED + 1)]
     assert report.dropped == {"source blank": Places(MAX_LISTED + 5, lines)}
-    assert report.describe_drops() == f"source blank: {MAX_LISTED + 5}"
+    assert describe(report.dropped) == f"source blank: {MAX_LISTED + 5}"
     assert (report.pairs, report.kept) == (MAX_LISTED + 6, 1)
 
 
