@@ -24,6 +24,7 @@ from typing import Any
 
 import numpy as np
 
+from nmt.config.entries import Direction
 from nmt.config.load import recipe_from_text
 from nmt.config.recipe import Recipe
 from nmt.data.batches import collate, make_batches
@@ -165,7 +166,7 @@ def encode_step(folder: Path) -> dict[str, float]:
     recipe = recipe_of(folder)
     prepared = prepare(recipe, progress=False)
     sides = (folder / "train.xx", folder / "train.yy")
-    corpus = Bitext("scale", sides, (recipe.src, recipe.tgt), None)
+    corpus = Bitext("scale", sides, Direction(recipe.src, recipe.tgt))
     chunk = Chunk.of(corpus, list(itertools.islice(read_pairs(sides), 10_000)))
     work = EncodeChunk(prepared.segmenter, recipe.data.max_pieces)
     work(chunk)

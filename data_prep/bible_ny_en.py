@@ -18,9 +18,10 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from data_prep.command import corpus_command
-from data_prep.pairs import Drops, Pair, empty_side, length, length_ratio, one_line
+from data_prep.pairs import EMPTY_SIDE, Pair, length, length_ratio, one_line
 from data_prep.released import Unsplit
 from data_prep.remote import RemoteFile
+from nmt.data.report import Drops
 
 CHICHEWA = RemoteFile(
     what="the Chichewa Bible",
@@ -75,7 +76,7 @@ def read_pairs(wheels: Sequence[Path], drops: Drops) -> Iterator[Pair]:
         chapter = key // 1_000
         place = f"{chapter // 1_000}:{chapter % 1_000}:{key % 1_000}"
         if sizes[0][chapter] != sizes[1][chapter]:
-            drops.add("chapter with unequal numbers of verses", place)
+            drops["chapter with unequal numbers of verses"].add(place)
         else:
             yield Pair(src[key], tgt[key], place, str(chapter))
 
@@ -85,7 +86,7 @@ CORPUS = Unsplit(
     langs=("ny", "en"),
     files=[CHICHEWA, ENGLISH],
     read=read_pairs,
-    filters=[empty_side(), length(1, 80), length_ratio(2.5)],
+    filters=[EMPTY_SIDE, length(1, 80), length_ratio(2.5)],
     held_out={"dev": 900, "test": 900},
     notes=[
         "A pair is a verse, often more than a sentence. Brackets around supplied words are "

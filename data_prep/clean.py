@@ -8,13 +8,11 @@ is only read.
 from __future__ import annotations
 
 import argparse
-import itertools
 import json
 import math
 import os
 import sys
 import tempfile
-from array import array
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -22,15 +20,15 @@ from typing import TYPE_CHECKING, Any
 
 from data_prep.languages import add_languages, check_choice
 from nmt.cli.parsers import command_parser
-from nmt.data.text import find_side, quantity
+from nmt.data.text import find_side
 from nmt.errors import RunError, UserError
 from nmt.runtime.files import AGAIN, read_text, write_atomic
 
 if TYPE_CHECKING:
     from data_prep.identify import Identify
     from data_prep.pairs import Pair
-    from data_prep.rules import Known, Rule
-    from nmt.data.filters import CorpusFilter
+    from data_prep.rules import Known
+    from nmt.data.filters import CorpusFilter, Rule
 
 EXAMPLES = """\
 examples:
@@ -98,7 +96,7 @@ def parser() -> argparse.ArgumentParser:
 
 def body(args: argparse.Namespace) -> None:
     """Clean the text, write the files and print the counts."""
-    from data_prep.rules import HeldOut, Known, Repeats
+    from data_prep.rules import HeldOut, Known
     from nmt.data.bitext import write_pairs
     from nmt.runtime.files import TEMPORARY, disk_errors, replace_together
     from nmt.store.output import CHOOSE_ANOTHER
@@ -109,27 +107,24 @@ def body(args: argparse.Namespace) -> None:
     sources, outputs = _files(args)
     identify, notes = _identifier(args, rules)
     held_out = HeldOut(_read_all(args.held_out, langs)) if args.held_out else None
-    known = Known(langs, held_out, identify, Repeats(), Repeats())
     with disk_errors(args.output, elsewhere=CHOOSE_ANOTHER):
         args.output.parent.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(prefix=TEMPORARY, dir=args.output.parent) as folder:
             drafts = {path: Path(folder) / path.name for path in outputs}
             *sides, page = drafts.values()
-            checked, lines = _select(sources, rules, known, Path(args.prefix).name)
-            kept = write_pairs(checked.kept(), *sides)
-            if args.models and kept:
-                kept = _keep_best(sides, args, lines, rules, known)
-            total = len(checked.reasons)
-            if not kept:
-                counts = ", ".join(f"{rule.name}: {rule.count:,}" for rule in rules if rule.count)
+            checked = _select(args, sources, rules, Known(held_out, identify))
+            if write_pairs(checked.kept(), *sides) and args.models:
+                rules.append(_keep_best(sides, args, checked))
+            if None not in checked.reasons:
+                reasons = checked.dropped if checked.reasons else "the text is empty"
                 raise RunError(
-                    f"no pair is left ({counts or 'the text is empty'})",
+                    f"no pair is left ({reasons})",
                     at=str(args.output),
                     fix="check --src-lang and --tgt-lang, or turn a rule off: --set RULE=off",
                 )
-            warnings = [*checked.warnings, *_many(rules, total)]
-            manifest = _manifest(args, sources, sides, rules, total, kept)
-            html = _page(args, rules, total, kept, [*notes, *warnings])
+            warnings = [*checked.warnings, *_many(checked)]
+            manifest = _manifest(args, sources, sides, rules, checked)
+            html = _page(args, rules, checked, [*notes, *warnings])
             page.write_text(html, encoding="utf-8", errors="backslashreplace")
             with page.open("rb+") as file:
                 os.fsync(file.fileno())
@@ -137,12 +132,7 @@ def body(args: argparse.Namespace) -> None:
     write_atomic(args.output.with_name(MANIFEST), manifest, CHOOSE_ANOTHER, AGAIN)
     for note in [*notes, *(f"warning: {warning}" for warning in warnings)]:
         print(note, file=sys.stderr)
-    names = " and ".join(map(str, outputs[:2]))
-    print(f"{names}: {kept:,} of {quantity(total, 'pair')} kept ({kept / total:.1%})")
-    width = len(f"{total:,}")
-    for rule in rules:
-        if rule.count:
-            print(f"  {rule.count:>{width},}  {rule.name}")
+    print(checked.summary(outputs[:2]))
     print(f"rules and examples: {outputs[2]}")
 
 
@@ -169,7 +159,7 @@ def chosen_rules(settings: Sequence[str]) -> list[Rule]:
                 fix=f"write, for example, --set {name}={rule.threshold if rule else 1:g}",
             )
         rules[name] = replace(rule, threshold=threshold) if rule and value != "off" else None
-    return [replace(rule) for rule in rules.values() if rule]  # RULES count nothing
+    return list(filter(None, rules.values()))
 
 
 def _check_models(args: argparse.Namespace) -> None:
@@ -257,96 +247,74 @@ def _identifier(
 
 
 def _select(
-    sources: tuple[Path, Path], rules: Sequence[Rule], known: Known, name: str
-) -> tuple[CorpusFilter[Pair], array[int]]:
-    """Return the filter after its first pass, and the lines of the pairs that it keeps, from 1."""
+    args: argparse.Namespace, sources: tuple[Path, Path], rules: Sequence[Rule], known: Known
+) -> CorpusFilter[Pair]:
+    """Return the filter after its first pass."""
     from data_prep.pairs import read_aligned
+    from data_prep.rules import repeats
     from nmt.data.filters import CorpusFilter
-    from nmt.data.near_duplicates import normalized
     from nmt.runtime.progress import counted
 
-    alone = [rule for rule in rules if not rule.in_corpus]
-    compared = [rule for rule in rules if rule.in_corpus]
-    numbers, lines = itertools.count(), array("q")
+    name, langs = Path(args.prefix).name, (args.src, args.tgt)
     total: int | None = None  # known after the first pass
 
     def pairs() -> Iterator[Pair]:
         action = "reading" if total is None else "cleaning"
         return counted(read_aligned(*sources, name), action, "pairs", total)
 
-    def broken(candidates: Sequence[Rule], number: int, pair: Pair) -> str | None:
-        found = (rule.name for rule in candidates if rule.drops(number + 1, pair, known))
-        return next(found, None)
-
-    def reject(pair: Pair) -> str | None:
-        number = next(numbers)
-        if reason := broken(alone, number, pair):
-            return reason
-        known.equal.add(number, pair[:2])
-        words = normalized(pair.src), normalized(pair.tgt)
-        known.similar.add(number, words if any(words) else pair[:2])  # numbers differ
-        return None
-
-    def reject_in_corpus(corpus: CorpusFilter[Pair], number: int, pair: Pair) -> str | None:
-        known.corpus, known.number = corpus, number
-        if reason := broken(compared, number, pair):
-            return reason
-        known.equal.keep(number)
-        known.similar.keep(number)
-        lines.append(number + 1)
-        return None
-
-    checked = CorpusFilter(pairs, reject, reject_in_corpus, known.langs, name)
+    checked = CorpusFilter(pairs, rules, langs, name, repeats=repeats(), known=known)
     total = len(checked.reasons)
-    return checked, lines
+    return checked
 
 
 def _keep_best(
-    sides: Sequence[Path],
-    args: argparse.Namespace,
-    lines: Sequence[int],
-    rules: list[Rule],
-    known: Known,
-) -> int:
-    """Score the pairs of two drafts, and write them again without the worst ones, as a rule."""
+    sides: Sequence[Path], args: argparse.Namespace, checked: CorpusFilter[Pair]
+) -> Rule:
+    """Score the pairs of two drafts, and write them again without those that a rule drops."""
     from data_prep.dual import scores, worst_kept
     from data_prep.pairs import read_aligned
-    from data_prep.rules import Rule
     from nmt.data.bitext import write_pairs
+    from nmt.data.filters import Rule
 
-    values = scores(sides[0], sides[1], args.models, len(lines))
-    limit = worst_kept(values, args.keep)
-    sentence = (
+    numbers = [number for number, reason in enumerate(checked.reasons) if reason is None]
+    values = scores(sides[0], sides[1], args.models, len(numbers))
+    remaining = iter(values)
+    rule = Rule(
+        "cross-entropy",
+        lambda *_: next(remaining),
+        worst_kept(values, args.keep),
         f"The pair is among the worst {1 - args.keep:.0%} of those that are left: its dual "
-        "conditional cross-entropy by the two models is over {:.3g}."
+        "conditional cross-entropy by the two models is over {:.3g}.",
     )
-    rule = Rule("cross-entropy", sentence, limit, lambda _, known: values[known.number])
-    rules.append(rule)
 
     def best() -> Iterator[Pair]:
-        pairs = zip(read_aligned(sides[0], sides[1], "kept"), lines, strict=True)
-        for known.number, (pair, line) in enumerate(pairs):
-            if not rule.drops(line, pair, known):
+        pairs = read_aligned(sides[0], sides[1], "kept")
+        for checked.number, pair in zip(numbers, pairs, strict=True):
+            if not checked.drops(pair, [rule]):
                 yield pair
 
     better = [path.with_name(f"best-{path.name}") for path in sides]
-    kept = write_pairs(best(), *better)
+    write_pairs(best(), *better)
     for draft, path in zip(better, sides, strict=True):
         os.replace(draft, path)
-    return kept
+    return rule
 
 
-def _many(rules: Sequence[Rule], total: int) -> list[str]:
+def _many(checked: CorpusFilter[Pair]) -> list[str]:
     """Return a sentence for each rule that drops a large part of the text."""
+    total = len(checked.reasons)
     return [
-        f"{found.name} drops {found.count / total:.0%} of the pairs: read its examples"
-        for found in rules
-        if found.count > MANY * total
+        f"{name} drops {count / total:.0%} of the pairs: read its examples"
+        for name, count in checked.counts().items()
+        if count > MANY * total
     ]
 
 
 def _page(
-    args: argparse.Namespace, rules: Sequence[Rule], total: int, kept: int, notes: Sequence[str]
+    args: argparse.Namespace,
+    rules: Sequence[Rule],
+    checked: CorpusFilter[Pair],
+    notes: Sequence[str],
 ) -> str:
     from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
@@ -360,9 +328,11 @@ def _page(
     return environment.get_template("clean.html").render(
         title=Path(args.prefix).name,
         langs=(args.src, args.tgt),
-        total=total,
-        kept=kept,
-        findings=rules,
+        total=len(checked.reasons),
+        kept=checked.reasons.count(None),
+        rules=rules,
+        dropped=checked.counts(),
+        examples=checked.examples,
         notes=notes,
     )
 
@@ -372,8 +342,7 @@ def _manifest(
     sources: Sequence[Path],
     sides: Sequence[Path],
     rules: Sequence[Rule],
-    total: int,
-    kept: int,
+    checked: CorpusFilter[Pair],
 ) -> str:
     """Return MANIFEST.json of the output folder with an entry for this text.
 
@@ -391,13 +360,9 @@ def _manifest(
             continue
     entry = {
         "input": {path.name: file_digest(path) for path in sources},
-        "pairs": {"read": total, "kept": kept},
+        "pairs": {"read": len(checked.reasons), "kept": checked.reasons.count(None)},
         "rules": {rule.name: rule.text for rule in rules},
-        "dropped": {
-            rule.name: {"count": rule.count, "first": " ".join(rule.first)}
-            for rule in rules
-            if rule.count
-        },
+        "dropped": checked.dropped.report(),
         "sha256": {path.name: file_digest(path) for path in sides},
     }
     cleaned = {**old.get("cleaned", {}), args.output.name: entry}

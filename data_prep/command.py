@@ -16,14 +16,12 @@ from pathlib import Path
 
 from data_prep.languages import add_languages, check_choice
 from data_prep.pairs import (
+    EMPTY_SIDE,
+    IDENTICAL_SIDES,
     WRONG_SCRIPT,
-    Drops,
-    Filter,
     Pair,
-    apply_filters,
+    apply_rules,
     drop_duplicates,
-    empty_side,
-    identical_sides,
     length,
     length_ratio,
     script_names,
@@ -33,6 +31,8 @@ from data_prep.released import UNALTERED
 from data_prep.remote import RemoteFile
 from data_prep.splits import GROUPS_PER_SPLIT, hold_out
 from data_prep.write import Corpus, Request, check_request, write_corpus
+from nmt.data.filters import Rule
+from nmt.data.report import Drops
 from nmt.data.text import quantity
 from nmt.errors import UserError
 from nmt.runtime.progress import counted
@@ -151,7 +151,7 @@ def write_own_corpus(
     sources: Sequence[RemoteFile] = (),
     notes: Sequence[str] = (),
 ) -> None:
-    """Filter, split and write pairs.
+    """Rule, split and write pairs.
 
     Args:
         pairs: are read after the options are checked.
@@ -161,7 +161,7 @@ def write_own_corpus(
     """
     request = Request(args.output, args.src, args.tgt, args.force)
     check_request(request)
-    pairs = apply_filters(counted(pairs, "reading", "pairs"), filters_from(args), drops)
+    pairs = apply_rules(counted(pairs, "reading", "pairs"), filters_from(args), drops)
     splits: dict[str, Iterable[Pair]]
     if held_out:
         splits = {"train": drop_duplicates(pairs, drops), **held_out}
@@ -187,11 +187,11 @@ def check_held_out(args: argparse.Namespace) -> bool:
     return bool(args.dev)
 
 
-def filters_from(args: argparse.Namespace) -> list[Filter]:
+def filters_from(args: argparse.Namespace) -> list[Rule]:
     """Return the filters of the options, fast ones first."""
-    filters = [empty_side()]
+    filters = [EMPTY_SIDE]
     if not args.keep_identical:
-        filters.append(identical_sides())
+        filters.append(IDENTICAL_SIDES)
     filters += [length(args.min_words, args.max_words), length_ratio(args.max_ratio)]
     if args.script_src or args.script_tgt:
         scripts = script_names()
@@ -211,12 +211,13 @@ def _split(pairs: Sequence[Pair], args: argparse.Namespace, drops: Drops) -> dic
         size = max(GROUPS_PER_SPLIT, len(pairs) // 10)
         smaller = " ".join(f"--{split}-size {size}" for split in sizes)
         fixes = [f"pass smaller sizes, such as {smaller}"] if 4 * size <= len(pairs) else []
-        foreign = drops.counts.get(WRONG_SCRIPT, 0)
-        if foreign > NEARLY_ALL * (len(pairs) + sum(drops.counts.values())):
+        dropped = {reason: places.count for reason, places in drops.items()}
+        foreign = dropped.get(WRONG_SCRIPT, 0)
+        if foreign > NEARLY_ALL * (len(pairs) + sum(dropped.values())):
             fixes.append(
                 "check whether source and target are swapped, and --script-src and --script-tgt"
             )
-        elif drops.counts:
+        elif drops:
             fixes.append("loosen the filters")
         left = f"{quantity(len(pairs), 'pair')} {'is' if len(pairs) == 1 else 'are'}"
         raise UserError(

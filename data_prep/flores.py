@@ -13,9 +13,10 @@ from pathlib import Path, PurePosixPath
 
 from data_prep.command import corpus_command
 from data_prep.languages import match_pair
-from data_prep.pairs import Drops, Pair, member_lines, member_names
+from data_prep.pairs import Pair, member_lines, member_names
 from data_prep.remote import RemoteFile, fetched
 from data_prep.write import Corpus, Request, check_request, write_corpus
+from nmt.data.report import Drops
 
 SOURCE = RemoteFile(
     what="FLORES-200",

@@ -17,9 +17,10 @@ from pathlib import Path
 
 from data_prep.command import corpus_command
 from data_prep.languages import match_pair
-from data_prep.pairs import Drops, Pair, one_line
+from data_prep.pairs import Pair, one_line
 from data_prep.remote import HUB, TOKEN_VARIABLE, DownloadError, RemoteFile, fetched
 from data_prep.write import Corpus, Request, check_request, write_corpus
+from nmt.data.report import Drops
 from nmt.data.text import read_lines
 from nmt.errors import UserError
 
@@ -83,7 +84,7 @@ def read_split(split: str, src: Path, tgt: Path, drops: Drops) -> Iterator[Pair]
         if number in sides[0] and number in sides[1]:
             yield Pair(sides[0][number], sides[1][number], f"{split}:{number}")
         else:
-            drops.add("sentence of one language alone", f"{split}:{number}")
+            drops["sentence of one language alone"].add(f"{split}:{number}")
 
 
 def prepare(request: Request) -> None:

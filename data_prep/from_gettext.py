@@ -20,7 +20,8 @@ from pathlib import Path
 from typing import Any
 
 from data_prep.command import reader_command
-from data_prep.pairs import Drops, Pair, one_line, require_file
+from data_prep.pairs import Pair, one_line, require_file
+from nmt.data.report import Drops
 from nmt.errors import UserError, install_fix
 
 _STRING = re.compile(r'\ufeff?(?:#~)?\s*(?:msg\w+(?:\[\d+\])?\s*)?"')
@@ -109,7 +110,7 @@ def read(args: argparse.Namespace, drops: Drops) -> Iterator[Pair]:
             line = getattr(entry, "linenum", 0)  # of a .po file
             place = f"{path.name}:{line}" if line else f"{path.name}:message {number}"
             if entry.obsolete or "fuzzy" in entry.flags:
-                drops.add("fuzzy or obsolete message", place)
+                drops["fuzzy or obsolete message"].add(place)
                 continue
             for source, translation in _messages(entry):
                 pair = _without_mnemonics(one_line(source), one_line(translation))

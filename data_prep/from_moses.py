@@ -19,7 +19,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from data_prep.command import add_held_out, check_held_out, own_command, write_own_corpus
-from data_prep.pairs import Drops, Pair, clean_training_pairs, read_aligned
+from data_prep.pairs import Pair, clean_training_pairs, read_aligned
+from nmt.data.report import Drops
 from nmt.data.text import find_side
 
 

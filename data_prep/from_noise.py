@@ -18,8 +18,9 @@ import sys
 from pathlib import Path
 
 from data_prep.command import own_command
-from data_prep.pairs import Drops, Pair, read_aligned
+from data_prep.pairs import Pair, read_aligned
 from data_prep.write import Corpus, Request, check_request, write_corpus
+from nmt.data.report import Drops
 from nmt.data.text import find_side, quantity
 
 SEED = 1

@@ -22,8 +22,9 @@ from typing import BinaryIO, TextIO
 
 from data_prep.command import reader_command
 from data_prep.languages import check_choice
-from data_prep.pairs import Drops, Pair, archive_errors, one_line, require_file
+from data_prep.pairs import Pair, archive_errors, one_line, require_file
 from nmt.data.languages import UNSPACED_CHARACTER
+from nmt.data.report import Drops
 from nmt.data.text import OPENERS, type_of
 from nmt.errors import UserError
 
@@ -212,14 +213,14 @@ def read(args: argparse.Namespace, drops: Drops) -> Iterator[Pair]:
         for number, (line, sides) in enumerate(read_units(path), 1):
             place = f"{path.name}:{line} (unit {number})"
             if sides is None:
-                drops.add("unreadable XML", place)
+                drops["unreadable XML"].add(place)
                 damaged = damaged or f"{path}:{line}"
                 continue
             seen |= sides.keys()
             if all(lang in sides for lang in wanted):
                 yield Pair(sides[wanted[0]], sides[wanted[1]], place, str(path))
             else:
-                drops.add("unit lacks a language", place)
+                drops["unit lacks a language"].add(place)
         if not seen:
             raise UserError(
                 f"no translation unit is well-formed XML with at most {_MAX_DEPTH} nested tags"

@@ -24,10 +24,11 @@ import regex
 
 from data_prep.command import reader_command
 from data_prep.languages import check_choice, iso639_3
-from data_prep.pairs import Drops, Pair, one_line
+from data_prep.pairs import Pair, one_line
 from data_prep.tables import SAMPLE, Format, Row, read_rows
 from nmt.data.languages import LETTERS, UNSPACED_CHARACTER, language_name, standard_code
 from nmt.data.near_duplicates import PLACEHOLDER
+from nmt.data.report import Drops
 from nmt.data.text import quantity
 from nmt.errors import UserError
 
@@ -132,7 +133,7 @@ def read(args: argparse.Namespace, drops: Drops) -> Iterator[Pair]:
         src, tgt, *group = numbers = _numbers(columns, header, path)
         if sample and not named and args.header is None and _is_header(sample, args, path):
             header = sample[0][1]
-            drops.add("names of columns", f"{path.name}:{sample[0][0]}")
+            drops["names of columns"].add(f"{path.name}:{sample[0][0]}")
         sample = sample[bool(header) :]
         needed, good, widest = max(numbers), 0, 0
         _check_words([cells for _, cells in sample if len(cells) >= needed], (src, tgt), path)
@@ -142,7 +143,7 @@ def read(args: argparse.Namespace, drops: Drops) -> Iterator[Pair]:
             place = f"{path.name}:{number}"
             if len(cells) < needed:
                 narrow.append(f"{path}:{number} ({quantity(len(cells), 'column')})")
-                drops.add(f"fewer than {needed} columns", place)
+                drops[f"fewer than {needed} columns"].add(place)
                 continue
             good += 1
             name = cells[group[0] - 1] if group else str(path)

@@ -42,10 +42,11 @@ from data_prep.command import (
 )
 from data_prep.from_tmx import read_units
 from data_prep.languages import check_choice, language_group
-from data_prep.pairs import Drops, Pair, archive_errors, clean_training_pairs, one_line
+from data_prep.pairs import Pair, archive_errors, clean_training_pairs, one_line
 from data_prep.remote import HUB, RemoteFile, cache_folder, fetched
 from data_prep.write import Request, check_request
 from nmt.data.download import LONGEST_LICENSE
+from nmt.data.report import Drops
 from nmt.data.text import OPENERS, quantity, read_lines
 from nmt.errors import MachineError, UserError, install_fix
 from nmt.runtime.files import file_digest, human_bytes
@@ -249,7 +250,7 @@ def read_corpus(did: str, record: Record, files: Sequence[Path], drops: Drops) -
             for number, row in enumerate(rows, 1):
                 pair = Pair(one_line(row[0] or ""), one_line(row[1] or ""), f"{did}:{number}", did)
                 if "\ufffd" in pair.src or "\ufffd" in pair.tgt:
-                    drops.add("not UTF-8", pair.place)
+                    drops["not UTF-8"].add(pair.place)
                 else:
                     yield pair
         except UserError as error:  # it names a file that is about to be deleted
@@ -262,7 +263,7 @@ def _table(path: Path, columns: Sequence[int], did: str, drops: Drops) -> Iterat
         if len(cells) > max(columns):
             yield cells[columns[0]], cells[columns[1]]
         else:
-            drops.add(f"fewer than {max(columns) + 1} columns", f"{did}:{number}")
+            drops[f"fewer than {max(columns) + 1} columns"].add(f"{did}:{number}")
 
 
 def _tmx(did: str, texts: Sequence[Path], drops: Drops) -> Iterator[Sequence[str]]:
@@ -274,7 +275,7 @@ def _tmx(did: str, texts: Sequence[Path], drops: Drops) -> Iterator[Sequence[str
                 yield by_group[groups[0]], by_group[groups[1]]
             else:
                 reason = "unreadable XML" if sides is None else "unit lacks a language"
-                drops.add(reason, f"{did}:{line}")
+                drops[reason].add(f"{did}:{line}")
 
 
 def _by_mtdata(record: Record, texts: Sequence[Path], kind: str) -> Iterator[Sequence[str]]:

@@ -15,9 +15,10 @@ from pathlib import Path, PurePosixPath
 
 from data_prep.command import corpus_command
 from data_prep.languages import match_pair
-from data_prep.pairs import Drops, Pair, archive_errors, decode_lines, member_lines
+from data_prep.pairs import Pair, archive_errors, decode_lines, member_lines
 from data_prep.remote import RemoteFile, check_tree, fetched
 from data_prep.write import Corpus, Request, check_request, write_corpus
+from nmt.data.report import Drops
 from nmt.errors import UserError
 
 _COMMIT = "8561f6a622db9edad1217683e5c83daefd8bb2bf"

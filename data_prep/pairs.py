@@ -1,4 +1,4 @@
-"""Sentence pairs: reading them from files and archives, and filters that count what they drop."""
+"""Sentence pairs: reading them from files and archives, and rules that drop some."""
 
 from __future__ import annotations
 
@@ -7,19 +7,19 @@ import tarfile
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple
 
 from nmt.data.bitext import read_pairs
+from nmt.data.filters import Rule
 from nmt.data.languages import MIN_SCRIPT_SHARE, script_of_letter, script_share
+from nmt.data.report import Drops
 from nmt.data.text import length_ratio as ratio
 from nmt.data.text import quantity
 from nmt.errors import UserError
 from nmt.runtime.missing import missing_fix
 
 WRONG_SCRIPT = "wrong script"  # reason of a drop
-MAX_PLACES = 50  # places per filter in MANIFEST.json; the count is always exact
 
 
 class Pair(NamedTuple):
@@ -42,37 +42,9 @@ class Pair(NamedTuple):
         return self._replace(src=self.tgt, tgt=self.src)
 
 
-@dataclass
-class Drops:
-    """The number of pairs that each filter dropped, and the first ``MAX_PLACES`` places."""
-
-    counts: dict[str, int] = field(default_factory=dict)
-    places: dict[str, list[str]] = field(default_factory=dict)
-
-    def add(self, reason: str, place: str) -> None:
-        """Count one dropped pair."""
-        self.counts[reason] = self.counts.get(reason, 0) + 1
-        places = self.places.setdefault(reason, [])
-        if place and len(places) < MAX_PLACES:
-            places.append(place)
-
-    def report(self) -> dict[str, dict[str, object]]:
-        """Return reason -> count and first places, for MANIFEST.json."""
-        return {
-            reason: {"count": count, "first": " ".join(self.places[reason])}
-            for reason, count in self.counts.items()
-        }
-
-    def __str__(self) -> str:
-        return ", ".join(f"{reason}: {n:,}" for reason, n in self.counts.items()) or "none"
-
-
-@dataclass(frozen=True)
-class Filter:
-    """A reason to drop a pair, and the test for it."""
-
-    reason: str
-    drops: Callable[[Pair], bool]
+EMPTY_SIDE = Rule("empty side", lambda pair, _: not pair.src.strip() or not pair.tgt.strip())
+# probably not translated
+IDENTICAL_SIDES = Rule("identical sides", lambda pair, _: pair.src.strip() == pair.tgt.strip())
 
 
 def one_line(text: str) -> str:
@@ -99,7 +71,7 @@ def read_aligned(
 def clean_training_pairs(pairs: Iterable[Pair], drops: Drops) -> Iterator[Pair]:
     """Yield pairs with single spaces between words, without those that have an empty side."""
     tidy = (pair._replace(src=one_line(pair.src), tgt=one_line(pair.tgt)) for pair in pairs)
-    return apply_filters(tidy, [empty_side()], drops)
+    return apply_rules(tidy, [EMPTY_SIDE], drops)
 
 
 def require_file(path: Path) -> None:
@@ -166,14 +138,14 @@ def decode_lines(lines: Iterable[bytes], name: str) -> Iterator[str]:
         yield text.rstrip("\r\n")
 
 
-def apply_filters(pairs: Iterable[Pair], filters: Sequence[Filter], drops: Drops) -> Iterator[Pair]:
-    """Yield the pairs that no filter drops; count each other pair under its first filter."""
+def apply_rules(pairs: Iterable[Pair], rules: Sequence[Rule], drops: Drops) -> Iterator[Pair]:
+    """Yield the pairs that no rule drops; count each other pair under its first rule."""
     for pair in pairs:
-        reason = next((f.reason for f in filters if f.drops(pair)), None)
-        if reason is None:
+        broken = (rule.name for rule in rules if rule.measure(pair, None) > rule.threshold)
+        if (reason := next(broken, None)) is None:
             yield pair
         else:
-            drops.add(reason, pair.place)
+            drops[reason].add(pair.place)
 
 
 def drop_duplicates(pairs: Iterable[Pair], drops: Drops) -> Iterator[Pair]:
@@ -181,41 +153,31 @@ def drop_duplicates(pairs: Iterable[Pair], drops: Drops) -> Iterator[Pair]:
     seen: set[tuple[str, str]] = set()
     for pair in pairs:
         if (pair.src, pair.tgt) in seen:
-            drops.add("duplicate pair", pair.place)
+            drops["duplicate pair"].add(pair.place)
         else:
             seen.add((pair.src, pair.tgt))
             yield pair
 
 
-def empty_side() -> Filter:
-    """Drop pairs with a side that is empty or white space."""
-    return Filter("empty side", lambda p: not p.src.strip() or not p.tgt.strip())
-
-
-def identical_sides() -> Filter:
-    """Drop pairs whose sides are the same text, which is probably not translated."""
-    return Filter("identical sides", lambda p: p.src.strip() == p.tgt.strip())
-
-
-def length(min_words: int, max_words: int) -> Filter:
+def length(min_words: int, max_words: int) -> Rule:
     """Drop pairs with a side of fewer than ``min_words`` or more than ``max_words`` words."""
 
-    def drops(pair: Pair) -> bool:
+    def outside(pair: Pair, _: object) -> bool:
         return any(not min_words <= len(side.split()) <= max_words for side in pair[:2])
 
-    return Filter(f"not {min_words} to {quantity(max_words, 'word')}", drops)
+    return Rule(f"not {min_words} to {quantity(max_words, 'word')}", outside)
 
 
-def length_ratio(max_ratio: float) -> Filter:
+def length_ratio(max_ratio: float) -> Rule:
     """Drop pairs if one side has over ``max_ratio`` times the characters of the other, plus ten.
 
     The ten characters are for short labels, whose lengths differ more than those of sentences.
     """
     reason = f"length ratio over {max_ratio:g}"
-    return Filter(reason, lambda pair: ratio(pair.src, pair.tgt) > max_ratio)
+    return Rule(reason, lambda pair, _: ratio(pair.src, pair.tgt), max_ratio)
 
 
-def wrong_script(src: str | None, tgt: str | None) -> Filter:
+def wrong_script(src: str | None, tgt: str | None) -> Rule:
     """Drop pairs if less than MIN_SCRIPT_SHARE of a side's letters are in its script.
 
     Args:
@@ -228,7 +190,7 @@ def wrong_script(src: str | None, tgt: str | None) -> Filter:
             return False
         return script_share(text, script.replace(",", " ")) < MIN_SCRIPT_SHARE
 
-    return Filter(WRONG_SCRIPT, lambda p: is_foreign(p.src, src) or is_foreign(p.tgt, tgt))
+    return Rule(WRONG_SCRIPT, lambda p, _: is_foreign(p.src, src) or is_foreign(p.tgt, tgt))
 
 
 def script_names() -> set[str]:

@@ -7,10 +7,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from data_prep.languages import match_pair
-from data_prep.pairs import Drops, Filter, Pair, apply_filters, clean_training_pairs, read_aligned
+from data_prep.pairs import Pair, apply_rules, clean_training_pairs, read_aligned
 from data_prep.remote import RemoteFile, fetched
 from data_prep.splits import hold_out
 from data_prep.write import Corpus, Request, check_request, write_corpus
+from nmt.data.filters import Rule
+from nmt.data.report import Drops
 
 UNALTERED = "Lines of dev and test are as released, including blank sides and unusual spaces."
 
@@ -63,9 +65,9 @@ class Unsplit:
     langs: tuple[str, str]
     files: Sequence[RemoteFile]
     read: Callable[[Sequence[Path], Drops], Iterable[Pair]]
-    filters: Sequence[Filter]
+    filters: Sequence[Rule]
     held_out: Mapping[str, int]
-    held_out_filters: Sequence[Filter] = ()
+    held_out_filters: Sequence[Rule] = ()
     notes: list[str] = field(default_factory=list)
 
     def prepare(self, request: Request) -> None:
@@ -74,7 +76,7 @@ class Unsplit:
         src, _ = match_pair(request.src, request.tgt, self.langs, self.name)
         drops = Drops()
         with fetched(self.files, request.local) as paths:
-            pairs = list(apply_filters(self.read(paths, drops), self.filters, drops))
+            pairs = list(apply_rules(self.read(paths, drops), self.filters, drops))
         if src != self.langs[0]:
             pairs = [pair.swapped() for pair in pairs]
         splits = hold_out(pairs, self.held_out, drops, self.held_out_filters)

@@ -9,8 +9,10 @@ import hashlib
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 
-from data_prep.pairs import Drops, Filter, Pair, apply_filters, drop_duplicates
+from data_prep.pairs import Pair, apply_rules, drop_duplicates
+from nmt.data.filters import Rule
 from nmt.data.near_duplicates import NearIndex
+from nmt.data.report import Drops
 from nmt.runtime.progress import counted
 
 GROUPS_PER_SPLIT = 10  # at least; a larger group stays in train
@@ -33,7 +35,7 @@ def hold_out(
     pairs: Sequence[Pair],
     sizes: Mapping[str, int],
     drops: Drops,
-    held_out_filters: Sequence[Filter] = (),
+    held_out_filters: Sequence[Rule] = (),
 ) -> dict[str, list[Pair]]:
     """Split pairs by group, and drop near-duplicates from the held-out splits.
 
@@ -53,12 +55,12 @@ def hold_out(
     }
     earlier = ["train"]
     for split in sizes:
-        kept = list(apply_filters(splits[split], held_out_filters, drops))
+        kept = list(apply_rules(splits[split], held_out_filters, drops))
         others = [pair for name in earlier for pair in splits[name]]
         action = f"looking for near-duplicates of {split}"
         duplicates = near_duplicates(kept, counted(others, action, "pairs", len(others)))
         for i in sorted(duplicates):
-            drops.add(f"{split}: near-duplicate in {' or '.join(earlier)}", kept[i].place)
+            drops[f"{split}: near-duplicate in {' or '.join(earlier)}"].add(kept[i].place)
         splits[split] = [pair for i, pair in enumerate(kept) if i not in duplicates]
         earlier.append(split)
     return splits

@@ -15,10 +15,11 @@ from pathlib import Path
 
 from data_prep.command import corpus_command
 from data_prep.languages import iso639_3, match_language
-from data_prep.pairs import Drops, Pair, apply_filters, empty_side, identical_sides, one_line
+from data_prep.pairs import EMPTY_SIDE, IDENTICAL_SIDES, Pair, apply_rules, one_line
 from data_prep.remote import RemoteFile, fetched
 from data_prep.splits import hold_out
 from data_prep.write import Corpus, Request, check_request, write_corpus
+from nmt.data.report import Drops
 from nmt.data.text import quantity, read_lines
 from nmt.errors import UserError
 from nmt.runtime.files import file_digest
@@ -92,7 +93,7 @@ def read_pairs(links: Path, src: Path, tgt: Path, drops: Drops) -> Iterator[Pair
     for one, other in numbers:
         place = f"{one}-{other}"
         if one not in texts[0] or other not in texts[1]:
-            drops.add("a linked sentence is missing", place)
+            drops["a linked sentence is missing"].add(place)
             continue
         credit = " & ".join(
             f"#{number} ({author if author != chr(92) + 'N' else 'unknown'})"
@@ -112,7 +113,7 @@ def prepare(request: Request) -> None:
             replace(file, sha256=file_digest(path)) for file, path in zip(files, paths, strict=True)
         ]
         pairs = counted(read_pairs(paths[0], paths[1], paths[2], drops), "reading", "pairs")
-        kept = list(apply_filters(pairs, [empty_side(), identical_sides()], drops))
+        kept = list(apply_rules(pairs, [EMPTY_SIDE, IDENTICAL_SIDES], drops))
     splits = hold_out(kept, HELD_OUT, drops)
     name = f"tatoeba-{request.src}-{request.tgt}"
     write_corpus(Corpus(name, splits, drops, found, NOTES), request)

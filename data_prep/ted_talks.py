@@ -15,9 +15,10 @@ from pathlib import Path
 
 from data_prep.command import corpus_command
 from data_prep.languages import match_pair
-from data_prep.pairs import Drops, Pair, member_lines, one_line
+from data_prep.pairs import Pair, member_lines, one_line
 from data_prep.remote import RemoteFile, fetched
 from data_prep.write import Corpus, Request, check_request, write_corpus
+from nmt.data.report import Drops
 from nmt.data.text import is_blank
 
 SOURCE = RemoteFile(
@@ -56,13 +57,13 @@ def read_split(archive: Path, split: str, request: Request, drops: Drops) -> Ite
     for number, row in enumerate(rows, 2):
         place = f"{split}:{number}"
         if len(row) != len(header):
-            drops.add("row with another number of columns", place)
+            drops["row with another number of columns"].add(place)
             continue
         one, other = (tidy(sentence(row[column])) for column in columns)
         if one and other:
             yield Pair(one, other, place, row[0])
         elif one or other:
-            drops.add("the talk lacks one side", place)
+            drops["the talk lacks one side"].add(place)
 
 
 def prepare(request: Request) -> None:

@@ -18,18 +18,11 @@ from pathlib import Path
 from typing import Any
 
 from data_prep.command import corpus_command
-from data_prep.pairs import (
-    Drops,
-    Filter,
-    Pair,
-    empty_side,
-    identical_sides,
-    length,
-    length_ratio,
-    one_line,
-)
+from data_prep.pairs import EMPTY_SIDE, IDENTICAL_SIDES, Pair, length, length_ratio, one_line
 from data_prep.released import Unsplit
 from data_prep.remote import RemoteFile
+from nmt.data.filters import Rule
+from nmt.data.report import Drops
 
 _FILE = re.compile(r"homeassistant/components/([^/]+)/translations/sk\.json")
 _LINK = re.compile(r"\[([^\]]*)\]\([^)]*\)")
@@ -63,7 +56,7 @@ def read_pairs(wheels: Sequence[Path], drops: Drops) -> Iterator[Pair]:
             for key in [key for key in tgt if key in src]:
                 sides = _paragraphs(src[key]), _paragraphs(tgt[key])
                 if len(sides[0]) != len(sides[1]):
-                    drops.add("unequal numbers of paragraphs", key)
+                    drops["unequal numbers of paragraphs"].add(key)
                     continue
                 for one, other in zip(*sides, strict=True):
                     yield Pair(one, other, key, group)
@@ -83,10 +76,10 @@ CORPUS = Unsplit(
         )
     ],
     read=read_pairs,
-    filters=[empty_side(), identical_sides(), length(1, 80), length_ratio(2.5)],
+    filters=[EMPTY_SIDE, IDENTICAL_SIDES, length(1, 80), length_ratio(2.5)],
     # two thirds are near-duplicates or labels and are dropped
     held_out={"dev": 2800, "test": 2800},
-    held_out_filters=[Filter("under 3 words in dev or test", length(3, 80).drops)],
+    held_out_filters=[Rule("under 3 words in dev or test", length(3, 80).measure)],
     notes=[
         "Pairs are joined by key; Markdown links keep their text, placeholders such as {name} "
         "stay.",

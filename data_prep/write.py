@@ -12,8 +12,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import BinaryIO, NamedTuple
 
-from data_prep.pairs import Drops, Pair
+from data_prep.pairs import Pair
 from data_prep.remote import RemoteFile
+from nmt.data.report import Drops
 from nmt.data.text import quantity
 from nmt.errors import UserError
 from nmt.runtime.files import atomic_folder, disk_errors, file_digest
@@ -142,7 +143,7 @@ def write_corpus(corpus: Corpus, request: Request) -> None:
     counts = [f"{split} {other.pairs:,}" for split, other in others]
     counts.append(f"{last} {quantity(part.pairs, unit)}")
     lines = [f"{corpus.name} ({'-'.join(request.langs)}): {', '.join(counts)} in {request.out}"]
-    lines += [f"  dropped {n:>9,}  {reason}" for reason, n in corpus.drops.counts.items()]
+    lines += [f"  dropped {p.count:>9,}  {reason}" for reason, p in corpus.drops.items()]
     print("\n".join([*lines, f"  details: {request.out / 'MANIFEST.json'}"]), file=sys.stderr)
 
 

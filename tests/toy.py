@@ -9,6 +9,7 @@ from typing import Any
 
 import yaml
 
+from nmt.config.entries import Direction
 from nmt.data.bitext import Bitext, Chunk, CorpusPair
 from nmt.data.workers import in_chunks
 
@@ -28,7 +29,7 @@ RECIPE: dict[str, Any] = {
 }
 
 
-CORPUS = Bitext("toy", (), ("gl", "en"), None)
+CORPUS = Bitext("toy", (), Direction("gl", "en"))
 
 
 def one_corpus(pairs: Sequence[tuple[str, str]]) -> list[Chunk]:

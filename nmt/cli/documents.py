@@ -191,8 +191,7 @@ class Documents:
         from nmt.apps.documents.model import from_translator
         from nmt.runtime.progress import progress_bar
 
-        tgt = translator.codec.for_tag(options.target_tag).tgt
-        langs = (options.src or translator.codec.src, tgt)
+        langs = translator.codec.langs(options)
         translate = from_translator(translator, options)
         with progress_bar(path.name, "segments") as bar:
 

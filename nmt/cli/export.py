@@ -122,8 +122,7 @@ def _print_dev_scores(run: str, output: Path, quantization: str) -> None:
     recipe = RunFolder(run).recipe()
     for split, entry in held_out_entries(recipe, "dev").items():
         dev = from_runs([run], split, sources=True)
-        options = dict(zip(("tag", "tgt_tag"), entry.tags(recipe), strict=True))
-        options |= {"src": recipe.src_option(entry), "split": "line"}
+        options = {**recipe.options_for(entry), "split": "line"}
         for name, path, kind in (("float32", run, "fp32"), (quantization, output, None)):
             translator = Translator.load(path, "cpu", engine="ctranslate2", quantization=kind)
             texts = translator.translate(dev.sources, **options)

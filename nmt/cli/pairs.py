@@ -88,13 +88,14 @@ def _check_options(args: argparse.Namespace) -> None:
 
 
 def _languages(args: argparse.Namespace) -> tuple[str, str]:
+    from nmt.decoding.options import SearchOptions
     from nmt.store.model import Model
 
     trained = Model.open(args.run[0]).about.trained
     src = args.src or trained.src
-    tags = {"tag": args.tag, "tgt_tag": args.tgt_tag}
-    tags = {name: tag or trained.default_tags.get(name) for name, tag in tags.items()}
-    tgt = trained.tag_targets.get(tags["tgt_tag"] or tags["tag"] or "", trained.tgt)
+    given = SearchOptions(tag=args.tag, tgt_tag=args.tgt_tag)
+    tag = given.with_default_tags(trained.default_tags).target_tag
+    tgt = trained.tag_targets.get(tag, trained.tgt)
     if src == tgt:
         raise UserError(
             f"the text and its translations are both {src}",

@@ -150,8 +150,8 @@ def _check_glossary(translators: Sequence[Translator]) -> None:
     pairs = {
         (src, tgt)
         for t in translators
-        for src in t.info.trained.sources or [t.codec.src]
-        for tgt in (t.codec.tgt, *t.codec.tag_targets.values())
+        for src in t.codec.directions.sources
+        for tgt in (t.codec.tgt, *t.codec.directions.tag_targets.values())
     }
     if len(pairs) > 1:
         raise UserError(

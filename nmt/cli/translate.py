@@ -432,7 +432,7 @@ def _note(text: str) -> None:
 
 def _note_tags(translator: Translator, options: SearchOptions) -> None:
     """Print that a model which always saw a tag gets input without one."""
-    if options.tag is None and translator.info.trained.always_tagged:
+    if options.tag is None and translator.codec.directions.always_tagged:
         tags = ", ".join(f'"{tag}"' for tag in translator.codec.vocab.tags)
         _note(
             "all training data of this model had a tag before the source, and this input has "

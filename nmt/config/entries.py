@@ -48,6 +48,21 @@ class Direction:
     tag: str | None = None
     tgt_tag: str | None = None
 
+    @property
+    def langs(self) -> tuple[str, str]:
+        """The source and the target language."""
+        return self.src, self.tgt
+
+    @property
+    def tags(self) -> tuple[str | None, str | None]:
+        """The tag of sources and that of targets."""
+        return self.tag, self.tgt_tag
+
+    @property
+    def options(self) -> dict[str, str]:
+        """The search options that choose this direction."""
+        return {name: value for name in ("src", *TAG_KEYS) if (value := getattr(self, name))}
+
 
 @dataclass(frozen=True)
 class Directions:
@@ -65,7 +80,7 @@ class Directions:
     @property
     def sources(self) -> list[str]:
         """The source languages."""
-        return list(dict.fromkeys(direction.src for direction in self.trained))
+        return list(dict.fromkeys(direction.src for direction in self.trained)) or [self.src]
 
     @property
     def always_tagged(self) -> bool:
@@ -145,14 +160,15 @@ class Entry(ConfigBase):
         src = self.src or recipe.src
         return src, self.tgt or recipe.tgt or src
 
-    def tags(self, recipe: Recipe) -> tuple[str | None, str | None]:
-        """Return the tag of sources and of targets in a recipe; None = none.
+    def direction(self, recipe: Recipe) -> Direction:
+        """Return the languages and tags in a recipe.
 
         An entry without a tag has the tag that all entries of ``data.train`` share, if they share
         one; so has the input of nmt-translate.
         """
         default = recipe.directions.default_tags
-        return self.tag or default.get("tag"), self.tgt_tag or default.get("tgt_tag")
+        tags = (getattr(self, name) or default.get(name) for name in TAG_KEYS)
+        return Direction(*self.langs(recipe), *tags)
 
     def is_tokenized(self, data: DataConfig) -> bool:
         """Return whether the files are Moses-tokenized, in a recipe with this group ``data``."""

@@ -623,10 +623,12 @@ class Recipe(ConfigBase):
         )
         return Directions(self.src, self.tgt, tuple(dict.fromkeys(trained)))
 
-    def src_option(self, entry: HeldOutEntry) -> str | None:
-        """Return the ``--src-lang`` that translates the source of an entry; None = not needed."""
-        lang, _ = entry.langs(self)
-        return lang if lang != self.src and lang in self.directions.sources else None
+    def options_for(self, entry: HeldOutEntry) -> dict[str, str]:
+        """Return the search options that translate the source of an entry, without defaults."""
+        options = Direction(*entry.langs(self), entry.tag, entry.tgt_tag).options
+        if options["src"] == self.src or options["src"] not in self.directions.sources:
+            del options["src"]
+        return options
 
     @property
     def stacks(self) -> tuple[str, ...]:
@@ -752,7 +754,7 @@ class Recipe(ConfigBase):
 
     def _tag_rules(self, at: str, entry: Entry) -> Iterator[str]:
         """Yield what is wrong with the tags of a dev or test set."""
-        for name, tag in zip(TAG_KEYS, entry.tags(self), strict=True):
+        for name, tag in zip(TAG_KEYS, entry.direction(self).tags, strict=True):
             tags = sorted({getattr(train, name) or "" for train in self.data.train} - {""})
             known = f"the {name}s of data.train are {', '.join(tags)}"
             if tag not in (None, *tags):

@@ -34,7 +34,7 @@ from nmt.runtime.missing import missing_fix
 from nmt.runtime.progress import progress_bar
 
 if TYPE_CHECKING:
-    from nmt.config.entries import CorpusEntry, HeldOutEntry
+    from nmt.config.entries import CorpusEntry, Direction, HeldOutEntry
     from nmt.config.recipe import Recipe
 
 Split: TypeAlias = Literal["dev", "test"]
@@ -55,8 +55,7 @@ class Bitext:
     Attributes:
         name: short name for messages.
         sides: source file and target file; a table is both.
-        langs: source and target language.
-        tag, tgt_tag: of the sources and of the targets; None = none.
+        direction: its languages and tags.
         tokenized: whether the files are Moses-tokenized.
         weight: of a training corpus.
         other_refs: files with further references of a dev or test set.
@@ -65,13 +64,16 @@ class Bitext:
 
     name: str
     sides: Sides
-    langs: tuple[str, str]
-    tag: str | None
+    direction: Direction
     tokenized: bool = False
     weight: float = 1.0
     other_refs: tuple[Path, ...] = ()
-    tgt_tag: str | None = None
     table: bool = False
+
+    @property
+    def langs(self) -> tuple[str, str]:
+        """The source and the target language."""
+        return self.direction.langs
 
     @property
     def monolingual(self) -> bool:
@@ -170,16 +172,13 @@ class RecipeFiles:
 
         def bitext(name: str, entry: CorpusEntry | HeldOutEntry) -> Bitext:
             sides = located[entry.path, entry.langs(recipe)]
-            tag, tgt_tag = entry.tags(recipe)
             return Bitext(
                 name,
                 tuple(side for side in sides if isinstance(side, Path)),
-                entry.langs(recipe),
-                tag,
+                entry.direction(recipe),
                 entry.is_tokenized(recipe.data),
                 getattr(entry, "weight", 1.0),
                 tuple(map(Path, getattr(entry, "other_refs", ()))),
-                tgt_tag,
                 entry.table,
             )
 

@@ -79,7 +79,9 @@ def _entry_parts(recipe: Recipe, learned: bool) -> dict[str, Any]:
     data = recipe.data
     parts: dict[str, Any] = {}
     entries = {
-        role: [[*e.langs(recipe), e.tags(recipe)[0], e.is_tokenized(data)] for e in role_entries]
+        role: [
+            [*e.langs(recipe), e.direction(recipe).tag, e.is_tokenized(data)] for e in role_entries
+        ]
         for role, role_entries in data.entries.items()
     }
     plain = [recipe.src, recipe.tgt, None, data.tokenized]
@@ -87,7 +89,7 @@ def _entry_parts(recipe: Recipe, learned: bool) -> dict[str, Any]:
         parts["entries"] = entries
     if any(entry.tgt_tag for entry in data.train):
         parts["tgt_tags"] = {
-            role: [entry.tags(recipe)[1] for entry in role_entries]
+            role: [entry.direction(recipe).tgt_tag for entry in role_entries]
             for role, role_entries in data.entries.items()
         }
     dev, test = list(held_out_entries(recipe, "dev")), list(held_out_entries(recipe, "test"))

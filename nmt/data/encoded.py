@@ -278,7 +278,7 @@ class EncodeChunk:
             del plain[i]
         pieces: dict[Side, Pieces] = {}
         for i, side in enumerate(SIDES):
-            first = tag_piece((corpus.tag, corpus.tgt_tag)[i])
+            first = tag_piece(corpus.direction.tags[i])
             tagged = [first + pair[i] for pair in plain]
             drawn = tagged if versions is plain else [first + pair[i] for pair in versions]
             pieces[side] = Pieces.of(tagged, drawn)
@@ -380,7 +380,7 @@ def encode_training(
         for side in SIDES:
             sides[side].add(pieces[side])
     for corpus in text.corpora:
-        new = [*new, *tag_piece(corpus.tag), *tag_piece(corpus.tgt_tag)]
+        new = [*new, *chain.from_iterable(map(tag_piece, corpus.direction.tags))]
     src, tgt = (Counter({p: n or 1 for p, n in sides[side].counts.items()}) for side in SIDES)
     if fixed is None:
         vocab = Vocab.build(src, tgt, min_count, [*encode_chunk.segmenter.alphabet(), *new])
@@ -417,7 +417,7 @@ def encode_held_out(
     """
     encoded: list[Ragged] = []
     coverage: dict[str, Coverage] = {}
-    tags = tag_piece(corpus.tag), tag_piece(corpus.tgt_tag)
+    tags = map(tag_piece, corpus.direction.tags)
     for side, lines, lang, tag in zip(
         SIDES, zip(*pairs, strict=True), corpus.langs, tags, strict=True
     ):

@@ -1,20 +1,22 @@
-"""Filter parallel text: measures of a pair, and two passes over a corpus.
+"""Filter parallel text by rules: measures of a pair, and two passes over a corpus.
 
-A measure is a number that a threshold is compared with. ``CorpusFilter`` reads a corpus twice: what
-is typical of it is known after the first pass, and pairs are compared with that in the second one.
-``nmt-translate --pairs`` and ``data_prep.clean`` use both.
+A rule compares a measure with a threshold. ``CorpusFilter`` reads a corpus twice: what is typical
+of it is known after the first pass, and pairs are compared with that in the second one.
+``nmt-translate --pairs`` and ``nmt clean`` use it; ``nmt import`` applies rules in one pass.
 """
 
 from __future__ import annotations
 
 import functools
 import html
-import sys
 from array import array
-from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from math import log
-from typing import Generic, TypeAlias, TypeVar
+from pathlib import Path
+from random import Random
+from typing import Any, Generic, NamedTuple, TypeAlias, TypeVar
 
 import numpy as np
 import regex
@@ -29,7 +31,9 @@ from nmt.data.languages import (
     script_share,
 )
 from nmt.data.near_duplicates import PLACEHOLDER, Words
+from nmt.data.report import Drops
 from nmt.data.scan import Limits
+from nmt.data.text import quantity
 
 # Of 10,000 pairs of each of nine corpora, at most 2 have a phrase four times in a row more often
 # than on the other side.
@@ -50,6 +54,7 @@ _MISREAD = regex.compile("[\xc2-\xf4][^\\x00-\\x7f]")  # begins a character of U
 _MARKS = regex.compile(
     r"(?V1)[[\p{P}\p{S}]--[\p{Extended_Pictographic}\p{Emoji_Modifier}\p{Regional_Indicator}]]"
 )
+SHOWN = 3  # examples of each rule
 Reason: TypeAlias = str | None  # why a pair is dropped; None = it is kept
 PairT = TypeVar("PairT", bound="tuple[object, ...]")  # its first two items are source and target
 
@@ -143,23 +148,88 @@ class LanguageOdds:
         return sum(count * self._log_odds.get(pair, 0.0) for pair, count in profile.pairs.items())
 
 
-# ---------------------------------------------------------------- a corpus
+# ---------------------------------------------------------------- rules
+
+
+@dataclass(frozen=True)
+class Rule:
+    """A reason to drop a pair: a measure of it is over a threshold.
+
+    Attributes:
+        name: the reason, for counts and options.
+        measure: of a pair, and of the ``CorpusFilter`` that reads its corpus, if one does.
+        sentence: what is wrong with a dropped pair; ``{}`` is the threshold.
+        in_corpus: the measure compares the pair with the corpus, in the second pass.
+    """
+
+    name: str
+    measure: Callable[[Any, Any], float]
+    threshold: float = 0
+    sentence: str = ""
+    in_corpus: bool = False
+
+    @property
+    def text(self) -> str:
+        """The sentence with the threshold."""
+        return self.sentence.format(self.threshold)
+
+
+class Repeats:
+    """Find what is in a corpus again. Memory: 8 bytes a pair.
+
+    Args:
+        key: returns what equal pairs have in common.
+    """
+
+    def __init__(self, key: Callable[[Any], object]) -> None:
+        self._key = key
+        self._hashes = array("q")
+        self._repeated: set[int] | None = None
+        self._kept: set[int] = set()
+
+    def add(self, number: int, pair: object) -> None:
+        """Note the pair of a number, from 0; numbers may be left out."""
+        self._hashes.extend([0] * (number - len(self._hashes)))
+        self._hashes.append(hash(self._key(pair)))
+
+    def is_repeated(self, number: int) -> bool:
+        """Return whether an equal pair was kept."""
+        if self._repeated is None:
+            values, counts = np.unique(np.frombuffer(self._hashes, np.int64), return_counts=True)
+            self._repeated = set(values[counts > 1].tolist())
+        return self._hashes[number] in self._kept
+
+    def keep(self, number: int) -> None:
+        """Note that a pair is kept."""
+        if self._repeated is not None and self._hashes[number] in self._repeated:
+            self._kept.add(self._hashes[number])
+
+
+class Example(NamedTuple):
+    """A dropped pair, its line, and its measure."""
+
+    line: int
+    src: str
+    tgt: str
+    measure: float
 
 
 class CorpusFilter(Generic[PairT]):
-    """Decide which pairs of a corpus are kept.
+    """Decide which pairs of a corpus are kept: those that no rule drops.
 
     Args:
         pairs: returns an iterator over the pairs at each call; it is called twice.
-        reject: returns why a pair is dropped, by the pair alone.
-        reject_in_corpus: returns why a pair is dropped by what the first pass found; it gets this
-            filter and the number of the pair, from 0.
+        rules: a pair is dropped under the first one; those with ``in_corpus`` are the last.
         langs: source and target language.
         name: of the corpus, for messages.
-        reasons: for each pair, why it is dropped already; empty = none is.
+        skipped: for each pair, why it is dropped already; empty = none is.
+        repeats: for rules about repeated pairs.
+        known: what rules know besides the corpus.
 
     Attributes:
+        number: of the current pair, from 0.
         reasons: for each pair, why it is dropped; complete after ``kept``.
+        examples: of each rule, some dropped pairs, chosen at random.
         typical_ratio: median of the characters of a translation for each character of its source.
         warnings: about the languages of the corpus, one sentence each.
         odds: of the source's language against the target's; None with too little text.
@@ -168,26 +238,31 @@ class CorpusFilter(Generic[PairT]):
     def __init__(
         self,
         pairs: Callable[[], Iterable[PairT]],
-        reject: Callable[[PairT], Reason],
-        reject_in_corpus: Callable[[CorpusFilter[PairT], int, PairT], Reason],
+        rules: Sequence[Rule],
         langs: tuple[str, str],
         name: str,
-        reasons: Iterable[Reason] = (),
+        skipped: Iterable[Reason] = (),
+        repeats: Sequence[Repeats] = (),
+        known: Any = None,
     ) -> None:
-        self._pairs, self._reject_in_corpus = pairs, reject_in_corpus
-        self.reasons = list(reasons)
-        known = len(self.reasons)
+        self._pairs, self.langs, self.repeats, self.known = pairs, langs, repeats, known
+        self._in_corpus = [rule for rule in rules if rule.in_corpus]
+        self.reasons = list(skipped)
+        self.examples: defaultdict[str, list[Example]] = defaultdict(list)
+        self._counts: Counter[str] = Counter()
+        self._random = Random(1)  # the same input gives the same examples
+        alone = [rule for rule in rules if not rule.in_corpus]
         profiles = LanguageProfile(), LanguageProfile()
         ratios, profiled = array("f"), 0
         for number, pair in enumerate(pairs()):
-            if number >= known:
+            self.number = number
+            if number == len(self.reasons):
                 self.reasons.append(None)
-            if self.reasons[number] is None:
-                reason = reject(pair)
-                self.reasons[number] = sys.intern(reason) if reason else None
-            if self.reasons[number] is None:
+            if self.reasons[number] is None and not self.drops(pair, alone):
                 src, tgt = str(pair[0]), str(pair[1])
                 ratios.append(len(tgt) / max(1, len(src)))
+                for seen in repeats:
+                    seen.add(number, pair)
                 if profiled < PROFILED_LINES:
                     profiled += 1
                     for profile, line in zip(profiles, (src, tgt), strict=True):
@@ -204,15 +279,47 @@ class CorpusFilter(Generic[PairT]):
         # the two languages can be told apart only if there is enough text of both
         self.odds = LanguageOdds(*profiles) if all(p.enough for p in profiles) else None
 
+    def drops(self, pair: PairT, rules: Iterable[Rule]) -> bool:
+        """Return whether a rule drops the pair of ``number``, and note it if so."""
+        for rule in rules:
+            if (measure := rule.measure(pair, self)) > rule.threshold:
+                self.reasons[self.number] = rule.name
+                self._counts[rule.name] += 1
+                # each dropped pair has the same chance to become an example
+                count = self._counts[rule.name]
+                place = count - 1 if count <= SHOWN else self._random.randrange(count)
+                if place < SHOWN:
+                    example = Example(self.number + 1, str(pair[0]), str(pair[1]), measure)
+                    self.examples[rule.name][place : place + 1] = [example]
+                return True
+        return False
+
     def kept(self) -> Iterator[PairT]:
         """Yield the pairs that are kept."""
-        for number, pair in enumerate(self._pairs()):
-            if self.reasons[number] is None:
-                reason = self._reject_in_corpus(self, number, pair)
-                self.reasons[number] = sys.intern(reason) if reason else None
-                if reason is None:
-                    yield pair
+        for number, (pair, reason) in enumerate(zip(self._pairs(), self.reasons, strict=False)):
+            self.number = number
+            if reason is None and not self.drops(pair, self._in_corpus):
+                for seen in self.repeats:
+                    seen.keep(number)
+                yield pair
 
-    def dropped(self) -> dict[str, int]:
+    @property
+    def dropped(self) -> Drops:
+        """How many pairs were dropped for each reason, and their first lines."""
+        dropped = Drops()
+        for line, reason in enumerate(self.reasons, 1):
+            if reason is not None:
+                dropped[reason].add(str(line))
+        return dropped
+
+    def counts(self) -> dict[str, int]:
         """Return how many pairs were dropped for each reason, the most frequent first."""
-        return dict(Counter(reason for reason in self.reasons if reason is not None).most_common())
+        return dict(Counter(filter(None, self.reasons)).most_common())
+
+    def summary(self, sides: Iterable[Path]) -> str:
+        """Return for people how many pairs these files have, and what was dropped."""
+        kept, total = self.reasons.count(None), len(self.reasons)
+        names, width = " and ".join(map(str, sides)), len(f"{total:,}")
+        rows = [f"{names}: {kept:,} of {quantity(total, 'pair')} kept ({kept / total:.1%})"]
+        rows += [f"  {count:>{width},}  {reason}" for reason, count in self.counts().items()]
+        return "\n".join(rows)

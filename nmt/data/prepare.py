@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from nmt.config.entries import Direction
 from nmt.config.recipe import Recipe
 from nmt.data.augment import Augmenter
 from nmt.data.bitext import Bitext, Chunk, InputFiles, RecipeFiles, TrainingText, read_in_form
@@ -46,18 +47,16 @@ class EvalSet:
             language model, the references are empty.
         corpus: ids; a blank side has length 0.
         name: "dev" or "test"; "dev.NAME" of several sets.
-        langs: source and target language.
+        direction: its languages and tags.
         other_refs: the lines of each further reference, in the form of ``ref_lines``.
-        tgt_tag: what each target of the corpus begins with; None = no tag.
     """
 
     src_lines: list[str]
     ref_lines: list[str]
     corpus: EncodedCorpus
     name: str
-    langs: tuple[str, str]
+    direction: Direction
     other_refs: list[list[str]] = field(default_factory=list)
-    tgt_tag: str | None = None
 
 
 @dataclass(frozen=True)
@@ -283,7 +282,7 @@ def _eval_set(name: str, bitext: Bitext, encoded: EncodedCorpus, recipe: Recipe)
                 at=str(path),
                 fix="line n of each reference must be the translation of line n of the source",
             )
-    return EvalSet(src, first, encoded, name, bitext.langs, others, bitext.tgt_tag)
+    return EvalSet(src, first, encoded, name, bitext.direction, others)
 
 
 def _lengths(corpus: EncodedCorpus) -> dict[str, Lengths]:
@@ -296,6 +295,6 @@ def _draw(bitext: Bitext, pairs: str, weight: float) -> str:
     times = "once"
     if weight != 1:
         times = f"{weight:,.0f} times" if weight >= 100 else f"{weight:.3g} times"
-    tag = f", with the tag {bitext.tag}" if bitext.tag else ""
-    tgt_tag = f", with the target tag {bitext.tgt_tag}" if bitext.tgt_tag else ""
-    return f"{bitext.name}: {pairs}, each {times} an epoch{tag}{tgt_tag}"
+    tags = zip(("tag", "target tag"), bitext.direction.tags, strict=True)
+    shown = "".join(f", with the {kind} {tag}" for kind, tag in tags if tag)
+    return f"{bitext.name}: {pairs}, each {times} an epoch{shown}"

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections import Counter
+from collections import Counter, defaultdict
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -53,10 +54,32 @@ class Places:
     lines: list[str] = field(default_factory=list)
 
     def add(self, place: str) -> None:
-        """Count one more."""
+        """Count one more; an empty place is not listed."""
         self.count += 1
-        if len(self.lines) < MAX_LISTED:
+        if place and len(self.lines) < MAX_LISTED:
             self.lines.append(place)
+
+
+class Drops(defaultdict[str, Places]):
+    """What was dropped, by the reason."""
+
+    def __init__(self) -> None:
+        super().__init__(Places)
+
+    def __str__(self) -> str:
+        return describe(self) or "none"
+
+    def report(self) -> dict[str, dict[str, object]]:
+        """Return reason -> count and first places, for MANIFEST.json."""
+        return {
+            reason: {"count": places.count, "first": " ".join(places.lines)}
+            for reason, places in self.items()
+        }
+
+
+def describe(dropped: Mapping[str, Places]) -> str:
+    """Return the reasons and how many pairs each dropped, as text."""
+    return ", ".join(f"{reason}: {places.count:,}" for reason, places in dropped.items())
 
 
 @dataclass
@@ -123,14 +146,10 @@ class SplitReport:
             self.kept -= pairs.count
             self.dropped[reason] = pairs
 
-    def describe_drops(self) -> str:
-        """Return the filters and how many pairs each dropped, as text."""
-        return ", ".join(f"{reason}: {f.count:,}" for reason, f in self.dropped.items())
-
     def why_empty(self) -> str:
         """Return why no pair with text is left."""
         empty = "all lines are blank" if self.blank else "the files are empty"
-        return self.describe_drops() or empty
+        return describe(self.dropped) or empty
 
 
 @dataclass
@@ -275,10 +294,9 @@ def summary(report: CorpusReport) -> str:
         if split.blank:
             parts.append(f"{split.blank:,} blank, which separate documents")
         if split.dropped:
-            drops = split.describe_drops()
             count = sum(places.count for places in split.dropped.values())
             fate = "dropped" if name == "train" else "with a blank side, kept for scoring"
-            parts.append(f"{count:,} {fate} ({drops})")
+            parts.append(f"{count:,} {fate} ({describe(split.dropped)})")
         parts += [f"{kind} in {quantity(n, 'line')}" for kind, n in split.normalized.items()]
         for found in report.findings:
             start = f"{name}: {found.text}"

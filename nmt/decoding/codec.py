@@ -8,11 +8,12 @@ from __future__ import annotations
 import functools
 import itertools
 import sys
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
+from nmt.config.entries import Directions
 from nmt.data.glossary import Term
 from nmt.data.languages import base_language
 from nmt.data.segmenters import Segmenter
@@ -102,9 +103,8 @@ class TextCodec:
     """Converts between text and ids for one pair of languages.
 
     Args:
+        directions: those of the model.
         usual: what the lines of the training data are like.
-        tag_targets: target language of the tags (``SearchOptions.target_tag``) for which it is not
-            ``tgt``; "" = no tag.
 
     Attributes:
         unknown: counts over all source text so far.
@@ -114,29 +114,32 @@ class TextCodec:
         self,
         segmenter: Segmenter,
         vocab: Vocab,
-        src: str,
-        tgt: str,
+        directions: Directions,
         usual: UsualLine = UsualLine(),  # noqa: B008  it cannot change
-        tag_targets: Mapping[str, str] = {},
     ) -> None:
-        self.segmenter, self.vocab, self.src, self.tgt = segmenter, vocab, src, tgt
-        self.usual, self.tag_targets = usual, tag_targets
+        self.segmenter, self.vocab, self.usual = segmenter, vocab, usual
+        self.directions, self.src, self.tgt = directions, directions.src, directions.tgt
         self.unknown = UnknownPieces()
         self._others: dict[str, TextCodec] = {}  # of other target languages
 
     def for_tag(self, tag: str | None) -> TextCodec:
         """Select the codec of the target language of a tag; None = no tag."""
-        return self.for_target(self.tag_targets.get(tag or "", self.tgt))
+        return self.for_target(self.directions.tag_targets.get(tag or "", self.tgt))
 
     def for_target(self, tgt: str) -> TextCodec:
         """Select the codec of a target language; all codecs share ``unknown``."""
         if tgt == self.tgt:
             return self
         if tgt not in self._others:
-            self._others[tgt] = TextCodec(self.segmenter, self.vocab, self.src, tgt)
+            directions = replace(self.directions, tgt=tgt)
+            self._others[tgt] = TextCodec(self.segmenter, self.vocab, directions)
         other = self._others[tgt]
         other.unknown, other.usual = self.unknown, self.usual
         return other
+
+    def langs(self, options: SearchOptions) -> tuple[str, str]:
+        """Return the source and target language of a call with these options."""
+        return options.src or self.src, self.for_tag(options.target_tag).tgt
 
     @functools.cached_property
     def strings(self) -> PieceStrings:
@@ -405,9 +408,7 @@ def _check_size(name: str, pieces: int, at: str) -> None:
 
 def codec_of(model: Model) -> TextCodec:
     """Make the codec of a model."""
-    about = model.about
-    targets = about.trained.tag_targets
-    return TextCodec(model.segmenter, model.vocab, about.src, about.tgt, about.usual_line, targets)
+    return TextCodec(model.segmenter, model.vocab, model.about.trained, model.about.usual_line)
 
 
 # ---------------------------------------------------------------- parts of a long sentence

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 import numpy as np
 
-from nmt.config.entries import Directions
 from nmt.decoding.constraints import TargetPieces
 from nmt.decoding.options import SearchOptions
 from nmt.errors import UserError
@@ -138,13 +137,11 @@ class ModelInfo:
     Attributes:
         decode: defaults of the search options.
         source: origin of the weights, for errors; None = a model in training.
-        trained: the directions of the training data, and what follows from them.
         weights_hash: SHA-256 of the weights; empty = in training, an export or an ensemble.
     """
 
     decode: DecodeConfig
     source: str | None = None
-    trained: Directions = Directions()  # noqa: RUF009  it cannot change
     weights_hash: str = ""
 
 
@@ -153,7 +150,7 @@ def info_of(models: Sequence[Model]) -> ModelInfo:
     about, is_one = models[0].about, len(models) == 1
     source = ", ".join(str(model.path) for model in models)
     weights_hash = models[0].weights_hash if is_one and models[0].has_weights else ""
-    return ModelInfo(about.decode, source, about.trained, weights_hash)
+    return ModelInfo(about.decode, source, weights_hash)
 
 
 class Engine(Protocol):

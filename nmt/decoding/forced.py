@@ -17,6 +17,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from nmt.config.entries import Direction
 from nmt.data.batches import Batch, collate
 from nmt.data.vocab import EOS, UNK
 from nmt.decoding.batching import HalvingBatcher
@@ -127,21 +128,20 @@ def attention_maps(
     model: Transformer,
     codec: TextCodec,
     pairs: Sequence[tuple[str, str]],
-    tag: str | None,
-    src: str | None,
-    tgt_tag: str | None = None,
+    direction: Direction,
 ) -> list[AttentionMap]:
     """Compute the cross-attention of given pairs, at the layer that word alignments use.
 
     Args:
         model: in eval mode.
         pairs: source and target, plain text; not blank.
-        tag, src, tgt_tag: as in ``SearchOptions``; there is no row for ``tgt_tag``.
+        direction: of the pairs; there is no row for its ``tgt_tag``.
     """
-    mark, start = codec.tag_ids(tag), codec.tag_ids(tgt_tag, "tgt")
+    mark, start = codec.tag_ids(direction.tag), codec.tag_ids(direction.tgt_tag, "tgt")
     maps = []
     for number, (source, target) in enumerate(pairs, 1):
-        src_pieces, tgt_pieces = codec.source_pieces(source, src), codec.target_pieces(target)
+        src_pieces = codec.source_pieces(source, direction.src)
+        tgt_pieces = codec.target_pieces(target)
         src_ids = np.concatenate([mark, codec.source_ids(number, src_pieces)])
         tgt_ids = np.append(start, np.array(codec.vocab.ids(tgt_pieces), np.int64))
         batch = collate(_Pairs([(src_ids, tgt_ids, number)]), np.zeros(1, dtype=np.int64))
@@ -149,7 +149,7 @@ def attention_maps(
             model(*batch.to(model.allowed.device).inputs)
         weights = torch.stack(attention).mean(0)[0, len(start) :].float().cpu().numpy()
         eos = codec.vocab.pieces([EOS])
-        marked = [*([tag] if tag else []), *src_pieces, *eos]
+        marked = [*filter(None, [direction.tag]), *src_pieces, *eos]
         maps.append(AttentionMap(marked, [*tgt_pieces, *eos], weights))
     return maps
 

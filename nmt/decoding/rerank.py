@@ -18,7 +18,7 @@ import numpy as np
 from nmt.data.languages import base_language
 from nmt.data.text import too_long
 from nmt.decoding.codec import MAX_SOURCE_PIECES, TextCodec, Translation
-from nmt.decoding.engine import EncodedPair, ModelInfo, SearchInput
+from nmt.decoding.engine import EncodedPair, SearchInput
 from nmt.decoding.options import SearchOptions
 from nmt.errors import UserError
 
@@ -82,13 +82,14 @@ def _encode(
 
 
 def check_reverse(
-    reverse: TextCodec, info: ModelInfo, codec: TextCodec, options: SearchOptions
+    reverse: TextCodec, codec: TextCodec, options: SearchOptions, source: str | None
 ) -> None:
     """Check the languages, the tags and the text of a reverse model.
 
     Args:
-        reverse, info: of the reverse model.
+        reverse: of the reverse model.
         codec: of the model that translates, for the target language.
+        source: origin of the weights of the reverse model, for errors.
 
     Raises:
         UserError: it translates other languages, lacks a tag or needs one, or only one of both
@@ -96,7 +97,7 @@ def check_reverse(
     """
     tag, tgt_tag, src = options.reverse_tag, options.reverse_tgt_tag, options.src or codec.src
     tags, tgt_tags = (", ".join(x) or "none" for x in (reverse.vocab.tags, reverse.vocab.tgt_tags))
-    known = set(map(base_language, [reverse.src, *info.trained.sources]))
+    known = set(map(base_language, [reverse.src, *reverse.directions.sources]))
     target = reverse.for_tag(tgt_tag or tag).tgt
     fits = base_language(codec.tgt) in known and base_language(target) == base_language(src)
     for is_problem, what, fix in (
@@ -106,7 +107,7 @@ def check_reverse(
             "choose one of its tags, or leave reverse_tag out",
         ),
         (
-            tag is None and info.trained.always_tagged,
+            tag is None and reverse.directions.always_tagged,
             f"the reverse model always saw a tag before its source; its tags: {tags}",
             f"choose the tag for {src} with reverse_tag, --reverse-tag on the command line",
         ),
@@ -116,7 +117,7 @@ def check_reverse(
             "choose one of its target tags, or leave reverse_tgt_tag out",
         ),
         (
-            tgt_tag is None and info.trained.tgt_tag_required,
+            tgt_tag is None and reverse.directions.tgt_tag_required,
             f"the reverse model always saw a target tag; its target tags: {tgt_tags}",
             f"choose the one for {src} with reverse_tgt_tag, --reverse-tgt-tag on the command line",
         ),
@@ -134,4 +135,4 @@ def check_reverse(
         ),
     ):
         if is_problem:
-            raise UserError(what, at=info.source, fix=fix)
+            raise UserError(what, at=source, fix=fix)

@@ -434,7 +434,7 @@ class Translator:
         if not isinstance(given, SearchOptions):
             reranks = self.reverse is not None and "targets" not in others
             given = search_options(given, others | {"reverse"} if reranks else others)
-        trained, sources = self.info.trained, self.info.trained.sources
+        trained = self.codec.directions
         options = given.with_defaults(self.info.decode).with_default_tags(trained.default_tags)
         self.codec.tag_ids(options.tag)  # an unknown one is an error
         self.codec.tag_ids(options.tgt_tag, "tgt")
@@ -445,20 +445,19 @@ class Translator:
                 at="tgt_tag",
                 fix="choose one with tgt_tag, --tgt-tag on the command line",
             )
-        if sources and options.src not in (None, *sources):
+        if trained.trained and options.src not in (None, *trained.sources):
             raise UserError(
                 f"the model was not trained to translate {options.src}; its source languages are "
-                f"{', '.join(sources)}",
+                f"{', '.join(trained.sources)}",
                 at="src",
                 fix="choose one of these, or leave src out",
             )
         if options.reranks:
             assert self.reverse is not None, "search_options requires it"
-            info = self.reverse.info
-            defaults = {f"reverse_{name}": tag for name, tag in info.trained.default_tags.items()}
-            options = options.with_default_tags(defaults)
-            codec = self.codec.for_tag(options.target_tag)
-            rerank.check_reverse(self.reverse.codec, info, codec, options)
+            reverse, codec = self.reverse.codec, self.codec.for_tag(options.target_tag)
+            tags = reverse.directions.default_tags
+            options = options.with_default_tags({f"reverse_{key}": tags[key] for key in tags})
+            rerank.check_reverse(reverse, codec, options, self.reverse.info.source)
         self.require_supported(options)
         return options
 

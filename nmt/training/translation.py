@@ -112,7 +112,7 @@ class Translation(Task[Transformer, Batch]):
             if stop_requested():
                 raise Stopped
 
-        recipe, corpus, tgt = self.recipe, held_out.corpus, held_out.langs[1]
+        recipe, corpus, tgt = self.recipe, held_out.corpus, held_out.direction.tgt
         translator = self._translator(model)
         segmenter, moses = translator.codec.segmenter, translator.codec.segmenter.moses
         rows = np.flatnonzero((corpus.src_len > 0) & (corpus.tgt_len > 0))  # no blank line
@@ -123,7 +123,8 @@ class Translation(Task[Transformer, Batch]):
         sources = [corpus.src(row) for row in range(len(corpus))]
         with self.autocast():
             losses = self.held_out_loss(model, batches, stop_requested)
-            hypotheses = translator.translate_ids(sources, check, tgt, tgt_tag=held_out.tgt_tag)
+            tag = held_out.direction.tgt_tag
+            hypotheses = translator.translate_ids(sources, check, tgt, tgt_tag=tag)
         texts = [h.text for h in hypotheses]
         words = [
             moses.words_to_score(h.text, segmenter.decode_tokenized(h.pieces, tgt), tgt)
@@ -163,7 +164,7 @@ class Translation(Task[Transformer, Batch]):
 
     def examples(self, held_out: EvalSet, result: Evaluation) -> list[str]:
         """Return some sources with hypothesis and reference."""
-        src, tgt = held_out.langs
+        src, tgt = held_out.direction.langs
         lines = ["examples"]
         step = max(1, len(result.texts) // EXAMPLES)
         for row in range(0, len(result.texts), step)[:EXAMPLES]:
@@ -175,10 +176,9 @@ class Translation(Task[Transformer, Batch]):
     def commands(self, folder: str) -> list[str]:
         """Return the commands that translate, and that serve a page."""
         source, entry = next(iter(self.prepared.dev[0].src_lines), ""), self.recipe.data.dev[0]
-        options = f" --tag {shlex.quote(entry.tag)}" if entry.tag else ""
-        options += f" --tgt-tag {shlex.quote(entry.tgt_tag)}" if entry.tgt_tag else ""
-        if lang := self.recipe.src_option(entry):
-            options += f" --src-lang {lang}"
+        flags = {"tag": "--tag", "tgt_tag": "--tgt-tag", "src": "--src-lang"}
+        given = self.recipe.options_for(entry)
+        options = "".join(f" {flags[name]} {shlex.quote(value)}" for name, value in given.items())
         return [
             f"translate:  echo {shlex.quote(source)} | nmt-translate {folder}{options}",
             f"browser:    nmt-serve {folder}",
@@ -187,7 +187,7 @@ class Translation(Task[Transformer, Batch]):
     def _translator(self, model: Transformer) -> Translator:
         """Return a translator of this model: with CTranslate2 on a CPU, where it is possible."""
         recipe, prepared = self.recipe, self.prepared
-        codec = TextCodec(prepared.segmenter, prepared.vocab, recipe.src, recipe.tgt)
+        codec = TextCodec(prepared.segmenter, prepared.vocab, recipe.directions)
         engine: Engine = self._torch_engine(model, codec)
         if self.device.type == "cpu":
             with contextlib.suppress(UserError):

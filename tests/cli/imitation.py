@@ -10,6 +10,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+from nmt.config.entries import Directions
 from nmt.config.recipe import DecodeConfig
 from nmt.data.sentences import UsualLine
 from nmt.decoding.codec import Translation, UnknownPieces
@@ -25,7 +26,7 @@ class Imitation:
     )
     info = ModelInfo(DecodeConfig(), "run/checkpoints/u000001")
     unknown = UnknownPieces()
-    codec: Any = SimpleNamespace(usual=UsualLine())
+    codec: Any = SimpleNamespace(usual=UsualLine(), directions=Directions())
 
     def check_options(self, options: SearchOptions) -> SearchOptions:
         return options.with_defaults(DecodeConfig())

@@ -120,9 +120,9 @@ def test_the_tags_that_all_training_data_has_are_those_of_dev_sets():
     ):
         recipe = read(f"  train: [{train}]\n  dev: b\n")
         assert recipe.directions.default_tags == default
-        assert recipe.data.dev[0].tags(recipe) == dev_tags
+        assert recipe.data.dev[0].direction(recipe).tags == dev_tags
     recipe = read(f"  train: [{one}]\n  dev: [{{path: b, tgt_tag: <y>, name: n}}]\n")
-    assert recipe.data.dev[0].tags(recipe) == ("<x>", "<y>")
+    assert recipe.data.dev[0].direction(recipe).tags == ("<x>", "<y>")
 
 
 def test_the_tag_of_the_target_decides_the_target_language():
@@ -137,6 +137,18 @@ def test_the_tag_of_the_target_decides_the_target_language():
     recipe = read(f"  train: [{', '.join(entries)}]\n  dev: b\n")
     assert recipe.directions.tag_targets == {"<fr>": "fr", "<es>": "es", "<2pt>": "pt"}
     assert not recipe.directions.tgt_tag_required
+
+
+def test_the_options_for_a_set_leave_out_what_is_the_default():
+    train = "[a, {path: b, src: pt, tag: <x>}]"
+    for entry, options in (
+        ("d", {}),
+        ("{path: d, src: gl}", {}),
+        ("{path: d, src: pt, tag: <x>}", {"src": "pt", "tag": "<x>"}),
+        ("{path: d, src: es}", {}),  # which the model was not trained on
+    ):
+        recipe = read(f"  train: {train}\n  dev: {entry}\n")
+        assert recipe.options_for(recipe.data.dev[0]) == options
 
 
 def test_what_changed_in_entries_besides_their_paths():

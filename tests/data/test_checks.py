@@ -7,6 +7,7 @@ import re
 
 import pytest
 
+from nmt.config.entries import Direction
 from nmt.config.recipe import DataConfig, FastBpeConfig, SentencePieceConfig
 from nmt.data.bitext import Bitext, first_misaligned
 from nmt.data.checks import (
@@ -23,6 +24,7 @@ from nmt.data.report import (
     Finding,
     Lengths,
     Places,
+    describe,
     summary,
     usual_line,
 )
@@ -42,7 +44,7 @@ def data(**keys) -> DataConfig:
 
 def add(scan: Scan, split: str, pairs, tokenized: bool = False, name: str = "") -> list[int]:
     """Check pairs; return the lines of those that passed."""
-    corpus = Bitext(name or split, (), ("glg", "en"), None, tokenized)
+    corpus = Bitext(name or split, (), Direction("glg", "en"), tokenized)
     if split != "train":
         scan.scanned.held_out[split] = pairs
     return [passed.number for passed in scan.filter(split, corpus, numbered(pairs))]
@@ -98,7 +100,7 @@ def test_drops_are_counted_and_the_first_are_listed():
     report = checked(train=[("", "x")] * (MAX_LISTED + 5) + [("a", "b")]).splits["train"]
     lines = [f"train:{n}" for n in range(1, MAX_LISTED + 1)]
     assert report.dropped == {"source blank": Places(MAX_LISTED + 5, lines)}
-    assert report.describe_drops() == f"source blank: {MAX_LISTED + 5}"
+    assert describe(report.dropped) == f"source blank: {MAX_LISTED + 5}"
     assert (report.pairs, report.kept) == (MAX_LISTED + 6, 1)
 
 
@@ -189,7 +191,7 @@ def test_an_entry_in_another_form_than_it_says_is_an_error_if_others_are_right()
     def found(*entries) -> tuple[list[str], list[str]]:
         scan = Scan(data(), monolingual=False)
         for number, pairs in enumerate(entries):
-            corpus = Bitext(f"c{number}", (), ("gl", "en"), None)
+            corpus = Bitext(f"c{number}", (), Direction("gl", "en"))
             list(scan.filter("train", corpus, numbered(pairs), f"data.train[{number}] (c{number})"))
         report = scan.report()
         return failures(report), warnings(report)

@@ -82,7 +82,7 @@ def test_a_raw_dev_set_of_a_tokenized_recipe_is_converted(tmp_path: Path):
     dev = es(tmp_path)
     p = prepared(tmp_path, [str(tmp_path / "gl"), es(tmp_path)], dev=dev, max_overlap=0.99)
     assert p.dev[0].ref_lines[3] == "The cat &apos;s 3 says : &lt; bt &gt; yes ."
-    assert p.dev[0].langs == ("es", "en")
+    assert p.dev[0].direction.langs == ("es", "en")
     assert p.report.found(HeldOutPairs.name, "dev").count == 40  # both are compared in one form
 
 

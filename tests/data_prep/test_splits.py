@@ -4,9 +4,11 @@ import itertools
 
 import pytest
 
-from data_prep.pairs import Drops, Filter, Pair
+from data_prep.pairs import Pair
 from data_prep.splits import hold_out, near_duplicates, split_by_group
+from nmt.data.filters import Rule
 from nmt.data.near_duplicates import NearIndex, normalized
+from nmt.data.report import Drops
 
 
 def test_normalized_leaves_words_only():
@@ -73,14 +75,14 @@ def test_hold_out_drops_what_recurs_and_train_keeps_it():
     seen = [{normalized(p.src) for p in part} for part in splits.values()]
     assert all(not a & b for a, b in itertools.combinations(seen, 2))
     assert len(splits["train"]) == 480
-    dropped = sum(n for reason, n in drops.counts.items() if "near-duplicate" in reason)
+    dropped = sum(found.count for reason, found in drops.items() if "near-duplicate" in reason)
     assert dropped == 120 - len(splits["dev"]) - len(splits["test"]) > 0
 
 
 def test_held_out_filters_do_not_apply_to_train():
     pairs = [Pair(w, w, "", str(i)) for i, w in enumerate(words(200))]
     drops = Drops()
-    splits = hold_out(pairs, {"dev": 50}, drops, [Filter("odd", lambda p: int(p.group) % 2 == 1)])
+    splits = hold_out(pairs, {"dev": 50}, drops, [Rule("odd", lambda p, _: int(p.group) % 2 == 1)])
     assert all(int(p.group) % 2 == 0 for p in splits["dev"])
     assert any(int(p.group) % 2 == 1 for p in splits["train"])
-    assert drops.counts["odd"] == 50 - len(splits["dev"])
+    assert drops["odd"].count == 50 - len(splits["dev"])

@@ -8,9 +8,9 @@ import json
 import pytest
 
 from data_prep import released, ui_sk_en
-from data_prep.pairs import Drops
 from data_prep.write import Request
 from nmt.data.near_duplicates import normalized
+from nmt.data.report import Drops
 from nmt.errors import UserError
 from tests.data_prep.archives import zipped
 
@@ -79,7 +79,7 @@ def test_paragraphs_and_markdown(tmp_path):
         ("Jeden odkaz tu.", "One link here."),
         ("Druhý odsek {n}.", "Second paragraph {n}."),
     ]
-    assert drops.places["unequal numbers of paragraphs"] == ["c.b"]
+    assert drops["unequal numbers of paragraphs"].lines == ["c.b"]
 
 
 def test_existing_output_is_refused_before_downloading(tmp_path, monkeypatch):

@@ -5,14 +5,15 @@ import json
 
 import pytest
 
-from data_prep.pairs import Drops, Pair
+from data_prep.pairs import Pair
 from data_prep.write import Corpus, Request, write_corpus
+from nmt.data.report import Drops
 from nmt.errors import MachineError, UserError
 
 
 def corpus(**splits):
     drops = Drops()
-    drops.add("empty side", "train:7")
+    drops["empty side"].add("train:7")
     splits = splits or {"train": [Pair("ä b", "c")], "dev": iter([Pair("d", "e f")])}
     return Corpus("toy", splits, drops)
 

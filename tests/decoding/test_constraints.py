@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from nmt.config.entries import Directions
 from nmt.config.recipe import SentencePieceConfig
 from nmt.data.segmenters.sentencepiece import SentencePiece
 from nmt.data.tokenizer import Moses
@@ -200,7 +201,7 @@ def test_the_space_sign_of_sentencepiece_is_an_error(translator):
         SentencePieceConfig(vocab_size=30), Moses(False), one_corpus(text)
     )
     vocab = Vocab(["a"], np.ones((1, 2), dtype=np.int64))
-    codec = TextCodec(segmenter, vocab, "gl", "en")
+    codec = TextCodec(segmenter, vocab, Directions("gl", "en"))
     for constraints in (LineConstraints(prefix="a▁b"), LineConstraints(require=["▁"])):
         with pytest.raises(UserError, match=r"line 7: .*▁.*U\+2581"):
             codec.encode_line(7, "a cat", constraints, SearchOptions())

@@ -107,8 +107,7 @@ def test_a_line_with_a_prefix_or_a_required_phrase_is_not_split():
 
 def test_each_sentence_is_ranked_by_a_reverse_model():
     both = translator()
-    both.reverse = untrained(seed=4)
-    both.reverse.codec.src, both.reverse.codec.tgt = "en", "gl"
+    both.reverse = untrained(seed=4, langs=("en", "gl"))
     options: dict[str, Any] = {"reverse_weight": 3.0, "candidates": 6}
     alone = [best[0] for best in both.stream(SENTENCES, **options)]
     assert both.translate([LINE], **options) == [joined(alone)]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +17,7 @@ from nmt.errors import UserError
 from tests.decoding.untrained import LINES, PAIRS, learned, untrained
 from tests.export.cases import model_folder
 
-TAGGED = Directions(trained=tuple(Direction("en", "gl", tag) for tag in ("<2gl>", "<2es>")))
+TAGGED = Directions("en", "gl", tuple(Direction("en", "gl", tag) for tag in ("<2gl>", "<2es>")))
 
 
 def model(
@@ -106,7 +105,7 @@ def test_a_sentence_in_parts_keeps_the_order_of_the_search(plain, both, capsys, 
 
 def test_given_translations_have_scores_that_do_not_need_the_reverse_model(plain):
     both, back = model("gl", "en", 3), model("en", "gl", 4)
-    back.info = replace(back.info, trained=TAGGED)
+    back.codec.directions = TAGGED
     both.reverse = back
     assert both.score(["o can"], ["the dog"]) == plain.score(["o can"], ["the dog"])
 
@@ -141,7 +140,8 @@ def test_tokenized_text_reaches_the_reverse_model_as_tokens():
 
 def test_a_tag_chooses_the_language_of_the_reverse_model(plain):
     back = model("en", "es", 7, tags=("<2gl>",))
-    back.codec.tag_targets = {"<2gl>": "gl"}
+    directions = Direction("en", "gl", "<2gl>"), Direction("en", "es")
+    back.codec.directions = Directions("en", "es", directions)
     both = model("gl", "en", seed=3)
     both.reverse = back
     with pytest.raises(UserError, match="translates en to es, but it must translate en to gl"):
@@ -165,10 +165,9 @@ def test_a_tag_chooses_the_language_of_the_reverse_model(plain):
     ],
 )
 def test_a_reverse_model_or_options_that_do_not_fit_are_errors(change, options, message):
-    both, back = model("gl", "en", 3), model("en", "gl", 4)
-    for name, value in change.items():
-        setattr(back.codec, name, value)
-    back.info = replace(back.info, trained=TAGGED if "always saw" in message else Directions())
+    both, back = model("gl", "en", 3), model(**{"src": "en", "tgt": "gl", **change}, seed=4)
+    if "always saw" in message:
+        back.codec.directions = TAGGED
     both.reverse = back
     with pytest.raises(UserError, match=message) as caught:
         both.stream(LINES, **options)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -135,8 +134,8 @@ def test_the_longest_output_of_an_export_has_positions(tmp_path):
 def test_attention_has_no_row_for_the_tag(translator):
     model, codec = translator.transformer, translator.codec
     pair = ("o can bebe auga", "the dog eats")
-    [with_tag] = attention_maps(model, codec, [pair], SRC, None, ES)
-    [without] = attention_maps(model, codec, [pair], SRC, None)
+    [with_tag] = attention_maps(model, codec, [pair], Direction("gl", "en", SRC, ES))
+    [without] = attention_maps(model, codec, [pair], Direction("gl", "en", SRC))
     assert with_tag.weights.shape == (len(with_tag.target), len(with_tag.source))
     assert with_tag.weights.shape == without.weights.shape
     assert with_tag.target == without.target
@@ -168,7 +167,12 @@ def test_a_tag_of_the_other_side_or_an_unknown_one_is_an_error(translator, optio
 
 
 def trained(*tags: tuple[str | None, str | None]) -> Directions:
-    return Directions(trained=tuple(Direction("gl", "en", *pair) for pair in tags))
+    return Directions("gl", "en", tuple(Direction("gl", "en", *pair) for pair in tags))
+
+
+def backward(*targets: str) -> Directions:
+    """Return the directions of a model from English, with a target tag for each language."""
+    return Directions("en", "es", tuple(Direction("en", t, None, f"<{t}>") for t in targets))
 
 
 def test_the_only_tag_is_the_default_and_one_of_several_is_required():
@@ -176,12 +180,11 @@ def test_the_only_tag_is_the_default_and_one_of_several_is_required():
     expected = translator.translate(LINES, tag=SRC, tgt_tag=FR)
     scored = translator.score(LINES, LINES, tag=SRC, tgt_tag=FR)
     other = translator.translate(LINES, tag=SRC, tgt_tag=ES)
-    plain = translator.info
-    translator.info = replace(plain, trained=trained((SRC, FR)))
+    translator.codec.directions = trained((SRC, FR))
     assert translator.translate(LINES) == expected
     assert translator.score(LINES, LINES) == scored
     assert translator.translate(LINES, tgt_tag=ES) == other
-    translator.info = replace(plain, trained=trained((None, ES), (None, FR)))
+    translator.codec.directions = trained((None, ES), (None, FR))
     for call in (translator.translate, lambda lines: translator.score(lines, lines)):
         with pytest.raises(UserError, match="its target tags are <es>, <fr>") as caught:
             call(LINES)
@@ -190,7 +193,8 @@ def test_the_only_tag_is_the_default_and_one_of_several_is_required():
 
 def test_the_target_tag_decides_the_rules_of_the_language():
     translator = tagged()
-    translator.codec.tag_targets = {FR: "fr", SRC: "it"}
+    directions = Direction("gl", "fr", None, FR), Direction("gl", "it", SRC)
+    translator.codec.directions = Directions("gl", "en", directions)
     assert translator.codec.for_tag(FR).tgt == "fr"
     for options, language in (
         ({"tgt_tag": FR}, "fr"),
@@ -208,7 +212,7 @@ def test_the_target_tag_decides_the_rules_of_the_language():
 @pytest.mark.parametrize("default", [False, True])
 def test_the_reverse_model_has_a_target_tag_of_its_own(default):
     back = tagged(7, "en", "es", tags=("<gl>", "<pt>"))
-    back.codec.tag_targets = {"<gl>": "gl", "<pt>": "pt"}
+    back.codec.directions = backward("gl", "pt")
     both = tagged()
     (candidates,) = both.n_best([LINES[0]], 4, tgt_tag=ES)
     sums = [
@@ -217,7 +221,7 @@ def test_the_reverse_model_has_a_target_tag_of_its_own(default):
     ]
     options: dict[str, Any] = {"tgt_tag": ES, "candidates": 4, "reverse_weight": 3}
     if default:
-        back.info = replace(back.info, trained=trained((None, "<gl>")))
+        back.codec.directions = backward("gl")
     else:
         options["reverse_tgt_tag"] = "<gl>"
     both.reverse = back
@@ -234,8 +238,7 @@ def test_the_reverse_model_has_a_target_tag_of_its_own(default):
 )
 def test_a_reverse_model_that_does_not_fit_is_an_error(options, message):
     both, back = tagged(), tagged(7, "en", "gl", tags=("<gl>", "<pt>"))
-    back.codec.tag_targets = {"<pt>": "pt"}
-    back.info = replace(back.info, trained=trained((None, "<gl>"), (None, "<pt>")))
+    back.codec.directions = backward("gl", "pt")
     both.reverse = back
     with pytest.raises(UserError) as caught:
         both.stream(LINES, tgt_tag=ES, **options)

@@ -8,6 +8,7 @@ from typing import Any
 
 import torch
 
+from nmt.config.entries import Directions
 from nmt.config.recipe import DecodeConfig, FastBpeConfig
 from nmt.data.segmenters import Segmenter, learn_segmenter
 from nmt.data.vocab import EOS, Vocab, tag_piece
@@ -79,7 +80,7 @@ def untrained(
             parameter += 0.8 * torch.randn(parameter.shape, generator=generator)
         transformer.out_bias[EOS] += eos_bias
     settings = DecodeConfig(**{"max_len_offset": 4, **decode})
-    return translator_of(transformer, TextCodec(segmenter, vocab, *langs), settings)
+    return translator_of(transformer, TextCodec(segmenter, vocab, Directions(*langs)), settings)
 
 
 def translator_of(

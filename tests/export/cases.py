@@ -14,6 +14,7 @@ import torch
 import yaml
 
 from nmt.config import recipe
+from nmt.config.entries import Directions
 from nmt.config.load import recipe_from_text
 from nmt.config.model import model_config
 from nmt.config.recipe import DecodeConfig, FastBpeConfig
@@ -105,7 +106,7 @@ def made(seed: int = 1, words: tuple[Segmenter, Vocab] | None = None, **keys: An
             parameter *= 3
         if model.out_bias is not None:
             model.out_bias[EOS] += 5
-    codec = TextCodec(segmenter, vocab, "gl", "en")
+    codec = TextCodec(segmenter, vocab, Directions("gl", "en"))
     return translator_of(model.eval(), codec, DecodeConfig(max_len_offset=4))
 
 

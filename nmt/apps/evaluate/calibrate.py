@@ -96,7 +96,8 @@ def calibrate(folder: str, split: str) -> tuple[Path, Calibration, Quality]:
         UserError: the run has no such set, or it has too few lines.
     """
     systems = from_runs([folder], split, sources=True)
-    entry = held_out_entries(RunFolder(folder).recipe(), "dev")[split]
+    recipe = RunFolder(folder).recipe()
+    entry = held_out_entries(recipe, "dev")[split]
     lines = [n for n, source in enumerate(systems.sources) if not is_blank(source)]
     if len(lines) < _LEAST:
         raise UserError(
@@ -105,8 +106,7 @@ def calibrate(folder: str, split: str) -> tuple[Path, Calibration, Quality]:
             fix="train with a larger dev set; some hundred lines are needed for a good fit",
         )
     translator = Translator.load(folder)
-    tag, tgt_tag = entry.tags(RunFolder(folder).recipe())
-    options = translator.check_options({"tag": tag, "tgt_tag": tgt_tag})
+    options = translator.check_options(recipe.options_for(entry))
     sources = [systems.sources[n] for n in lines]
     with progress_bar("translating", "lines", len(lines)) as bar:
         given: dict[str, Any] = {"progress": bar.update, "checked": options}

@@ -76,12 +76,11 @@ def _translate(run: RunFolder, split: str, glossary: Sequence[Term]) -> tuple[li
     src, tgt = entry.langs(recipe)
     file, tokenized = find_side(entry.path, src), recipe.data.tokenized
     lines = read_in_form(file, src, entry.is_tokenized(recipe.data), tokenized)
-    tag, tgt_tag = entry.tags(recipe)
     translator = Translator.load(run.path)
     segmenter = translator.codec.segmenter
     moses, texts, words = segmenter.moses, [], []
-    options: dict[str, Any] = {"tag": tag, "tgt_tag": tgt_tag, "src": recipe.src_option(entry)}
-    options |= {"split": "line", "glossary": glossary}  # validations use whole lines
+    options: dict[str, Any] = {"split": "line", "glossary": glossary}  # as in validations
+    options |= recipe.options_for(entry)
     with progress_bar("translating", "lines", len(lines)) as bar:
         options["progress"] = bar.update
         for best, *_ in translator.stream(lines, **options):

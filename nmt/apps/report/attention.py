@@ -58,20 +58,19 @@ def heat_maps(
     """
     from nmt.decoding.forced import attention_maps
 
-    src, tgt = outputs.langs(run)
-    codec = translator.codec.for_target(tgt)
+    direction = outputs.direction(run)
+    codec = translator.codec.for_target(direction.tgt)
     try:
         chosen, pairs = [], []
         for example in examples:
             row = example.line - 1
             source, target = outputs.source_lines(run)[row], outputs.output_line(run, row)
-            sizes = len(codec.source_pieces(source, src)), len(codec.target_pieces(target))
+            pieces = codec.source_pieces(source, direction.src), codec.target_pieces(target)
             blank = is_blank(source) or is_blank(target)
-            if not blank and all(0 < size <= MAX_PIECES for size in sizes):
+            if not blank and all(0 < len(side) <= MAX_PIECES for side in pieces):
                 chosen.append(example)
                 pairs.append((source, target))
-        tag, tgt_tag = outputs.tags(run)
-        maps = attention_maps(translator.transformer, codec, pairs[:SENTENCES], tag, src, tgt_tag)
+        maps = attention_maps(translator.transformer, codec, pairs[:SENTENCES], direction)
     except NmtError as error:
         return [], error.summary
     if not maps:

@@ -26,6 +26,7 @@ from nmt.apps.evaluate.buckets import (
     training_counts,
 )
 from nmt.apps.report.runs import ReportedRun
+from nmt.config.entries import Direction
 from nmt.data.bitext import Split, held_out_entries, read_in_form
 from nmt.data.languages import UNSPACED_CHARACTER
 from nmt.data.text import OPENERS, find_side, is_blank
@@ -109,20 +110,17 @@ class Outputs:
         role: Split = "dev" if split.startswith("dev") else "test"
         self._entries = {run.name: held_out_entries(run.recipe, role)[split] for run in runs}
         self._source_lines: dict[str, list[str]] = {}
-        self.src_lang, self.tgt_lang = self.langs(runs[0])
+        self.src_lang, self.tgt_lang = self.direction(runs[0]).langs
 
-    def langs(self, run: ReportedRun) -> tuple[str, str]:
-        """Return the languages of a run on this set."""
-        return self._entries[run.name].langs(run.recipe)
-
-    def tags(self, run: ReportedRun) -> tuple[str | None, str | None]:
-        """Return the tags that each source and each target of a run begins with, if any."""
-        return self._entries[run.name].tags(run.recipe)
+    def direction(self, run: ReportedRun) -> Direction:
+        """Return the languages and tags of a run on this set."""
+        return self._entries[run.name].direction(run.recipe)
 
     def source_lines(self, run: ReportedRun) -> list[str]:
         """Return the source lines of a run in the form of its recipe, tokenized or plain."""
         if run.name not in self._source_lines:
-            data, entry, (lang, _) = run.recipe.data, self._entries[run.name], self.langs(run)
+            data, entry = run.recipe.data, self._entries[run.name]
+            lang = self.direction(run).src
             file = find_side(entry.path, lang)
             lines = read_in_form(file, lang, entry.is_tokenized(data), data.tokenized)
             check_lines(lines, self.systems.refs, entry.path)

@@ -271,8 +271,10 @@ class Service:
             self._lines([text])
         if is_blank(given.q) or is_blank(given.s):
             raise Refused(422, "bad_request", "a text is blank", "send q and s with text")
-        found = libretranslate.find_direction(self.models, given.source, given.target, given.model)
-        row = [*texts, found.source, found.target, found.model.name]
+        model, direction = libretranslate.find_direction(
+            self.models, given.source, given.target, given.model
+        )
+        row = [*texts, *direction.langs, model.name]
         try:
             await asyncio.to_thread(self.corrections.append, row)
         except (UserError, MachineError) as error:
@@ -287,8 +289,7 @@ class Service:
         model = self._model(given.model)
         chosen = given.model_dump(include={"tgt_tag", "glossary"}, exclude_none=True)
         options = self.complete(model, chosen)
-        langs = model.translator.codec.src, model.target(options)
-        name = await self._add(given.file, model, langs, options, request)
+        name = await self._add(given.file, model, options, request)
         document = self.documents.get(name)
         return reply({"id": name, **document.description()}, 202)
 
@@ -313,10 +314,11 @@ class Service:
         try:
             deadline = time.monotonic() + self.limits.seconds
             given = read(LibreTranslateFile, await read_fields(request))
-            chosen = libretranslate.find_direction(self.models, given.source, given.target)
-            langs = chosen.source, chosen.target
-            options = self.complete(chosen.model, chosen.options)
-            name = await self._add(given.file, chosen.model, langs, options, request)
+            model, direction = libretranslate.find_direction(
+                self.models, given.source, given.target
+            )
+            options = self.complete(model, direction.options)
+            name = await self._add(given.file, model, options, request)
             document = self.documents.get(name)
             try:
                 await self.wait(document.done, request, deadline)
@@ -330,17 +332,12 @@ class Service:
             return answer(refused, as_text=True)
 
     async def _add(
-        self,
-        file: Any,
-        model: ServedModel,
-        langs: tuple[str, str],
-        options: SearchOptions,
-        request: Request,
+        self, file: Any, model: ServedModel, options: SearchOptions, request: Request
     ) -> str:
         if not isinstance(file, UploadFile):
             what, fix = "file: not a file", "send a form with the file as multipart/form-data"
             raise Refused(400, "bad_request", what, fix)
-        document = Document(file.filename or "", await file.read(), model, langs, options)
+        document = Document(file.filename or "", await file.read(), model, options)
         deadline = time.monotonic() + self.limits.seconds
         return await self.wait(self.documents.add(document, deadline), request, deadline)
 
@@ -373,10 +370,11 @@ class Service:
             self.metrics.requests.labels(name, str(status)).inc()
             if status == 200:
                 self.metrics.seconds.labels(name).observe(seconds)
+        src, tgt = model.translator.codec.langs(options)
         return {
             "model": name,
-            "src": options.src or model.translator.codec.src,
-            "tgt": model.target(options),
+            "src": src,
+            "tgt": tgt,
             "seconds": seconds,
             "lines": results,
         }

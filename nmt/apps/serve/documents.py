@@ -54,7 +54,6 @@ class Document:
     name: str
     data: bytes
     model: ServedModel
-    langs: tuple[str, str]
     options: SearchOptions
     segments: int = 0
     lines: int = 0
@@ -64,6 +63,11 @@ class Document:
     asked: float = field(default_factory=time.monotonic)
     unwanted: bool = False
     done: Future[None] = field(default_factory=Future)
+
+    @property
+    def langs(self) -> tuple[str, str]:
+        """Its language and that of the translation."""
+        return self.model.translator.codec.langs(self.options)
 
     def description(self) -> dict[str, Any]:
         """Return what a client needs to know, as JSON values."""

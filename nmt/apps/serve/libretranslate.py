@@ -7,9 +7,10 @@ identify languages: ``auto`` stands for the only source language that is transla
 
 from __future__ import annotations
 
+import itertools
 import time
-from collections.abc import Callable, Coroutine, Iterator
-from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple, TypeAlias
+from collections.abc import Callable, Coroutine
+from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias
 
 from fastapi import Request
 from fastapi.responses import Response
@@ -21,6 +22,7 @@ from nmt.apps.serve.form import answer, bad_option, read, read_fields, reply
 from nmt.apps.serve.limits import Refused
 from nmt.apps.serve.model import ServedModel
 from nmt.apps.serve.schema import Texts, TranslateRequest
+from nmt.config.entries import Direction
 from nmt.data.languages import language_name, standard_code
 from nmt.data.text import is_blank
 from nmt.errors import UserError
@@ -83,28 +85,12 @@ class Success(BaseModel):
     success: bool
 
 
-class Direction(NamedTuple):
-    """A model that translates from a language to another, and the options that it needs for it."""
-
-    model: ServedModel
-    options: dict[str, str]
-    source: str
-    target: str
-
-
-def directions(models: dict[str, ServedModel]) -> Iterator[Direction]:
-    """Yield each direction of each model, the models in their order."""
-    for model in models.values():
-        for (source, target), options in model.directions().items():
-            yield Direction(model, options, source, target)
-
-
 def languages(models: dict[str, ServedModel]) -> list[dict[str, Any]]:
     """Return the source languages with their targets, as GET /languages lists them."""
     targets: dict[str, list[str]] = {}
-    for one in directions(models):
-        found = targets.setdefault(standard_code(one.source), [])
-        if (target := standard_code(one.target)) not in found:
+    for one in itertools.chain.from_iterable(model.directions() for model in models.values()):
+        found = targets.setdefault(standard_code(one.src), [])
+        if (target := standard_code(one.tgt)) not in found:
             found.append(target)
     return [
         {"code": code, "name": language_name(code), "targets": names}
@@ -114,8 +100,8 @@ def languages(models: dict[str, ServedModel]) -> list[dict[str, Any]]:
 
 def find_direction(
     models: dict[str, ServedModel], source: str, target: str, name: str | None = None
-) -> Direction:
-    """Return the first direction from one language to another.
+) -> tuple[ServedModel, Direction]:
+    """Return the first model that translates from one language to another, and its direction.
 
     Args:
         source: a code in any form, or ``auto``.
@@ -125,16 +111,17 @@ def find_direction(
         Refused: there is none, or the source language is not clear.
     """
     found = [
-        one
-        for one in directions(models)
-        if source == AUTO or standard_code(one.source) == standard_code(source)
-        if standard_code(one.target) == standard_code(target)
-        if name in (None, one.model.name)
+        (model, one)
+        for model in models.values()
+        if name in (None, model.name)
+        for one in model.directions()
+        if source == AUTO or standard_code(one.src) == standard_code(source)
+        if standard_code(one.tgt) == standard_code(target)
     ]
     if not found:
         what = f"no model translates from {source} to {target}"
         raise Refused(400, "no_such_language", what, "choose languages of GET /languages")
-    if len(sources := {one.source for one in found}) > 1:
+    if len(sources := {one.src for _, one in found}) > 1:
         what = "the server does not identify languages"
         fix = f"choose a source of: {', '.join(sorted(sources))}"
         raise Refused(400, "no_such_language", what, fix)
@@ -183,7 +170,7 @@ async def _values(service: Service, fields: dict[str, Any], request: Request) ->
             values["alternatives"] = [list(of_text) for of_text in zip(*others, strict=True)]
     if asked.source == AUTO:
         # not identified, so without confidence
-        language = {"confidence": 0, "language": standard_code(chosen.source)}
+        language = {"confidence": 0, "language": standard_code(chosen[1].src)}
         values["detectedLanguage"] = [language] * len(texts)
     if isinstance(asked.q, list):
         return values
@@ -194,16 +181,16 @@ async def _plain(
     service: Service,
     texts: list[str],
     asked: LibreTranslateRequest,
-    chosen: Direction,
+    chosen: tuple[ServedModel, Direction],
     request: Request,
 ) -> list[list[str]]:
     """Return the best translation of each text, then the second best, and so on."""
-    lines = [text.split("\n") for text in texts]
+    lines, (model, direction) = [text.split("\n") for text in texts], chosen
     given: dict[str, Any] = {
         "text": [line for of_text in lines for line in of_text],
-        "model": chosen.model.name,
+        "model": model.name,
         "n_best": 1 + asked.alternatives,
-        **chosen.options,
+        **direction.options,
     }
     results = iter((await service.results(TranslateRequest(**given), request))["lines"])
     found = [[next(results)["translations"] for _ in of_text] for of_text in lines]
@@ -220,15 +207,16 @@ async def _html(
     service: Service,
     texts: list[str],
     asked: LibreTranslateRequest,
-    chosen: Direction,
+    chosen: tuple[ServedModel, Direction],
     request: Request,
 ) -> list[str]:
     if asked.alternatives:
         what = "format: html has no alternatives"
         raise Refused(400, "bad_request", what, "leave out alternatives, or send plain text")
-    langs, options = (chosen.source, chosen.target), service.complete(chosen.model, chosen.options)
+    model, direction = chosen
+    options = service.complete(model, direction.options)
     pages = {  # of texts that are not blank; with a mark, no tag decides the encoding
-        text: Document("q.html", text.encode("utf-8-sig", "replace"), chosen.model, langs, options)
+        text: Document("q.html", text.encode("utf-8-sig", "replace"), model, options)
         for text in texts
         if not is_blank(text)
     }

@@ -11,6 +11,7 @@ from nmt.apps.documents.lines import Phrases
 from nmt.apps.documents.model import source_words, target_words
 from nmt.apps.serve.batcher import Batcher
 from nmt.apps.serve.limits import Limits
+from nmt.config.entries import Direction
 from nmt.data.languages import language_name, script_of, script_share
 from nmt.data.text import is_blank
 from nmt.decoding.codec import Translation
@@ -40,7 +41,7 @@ class ServedModel:
 
     def description(self) -> dict[str, Any]:
         """Return what a client needs to know of the model."""
-        codec, info = self.translator.codec, self.translator.info
+        codec = self.translator.codec
         return {
             "name": self.name,
             "src": codec.src,
@@ -51,38 +52,31 @@ class ServedModel:
             "why_torch": self.translator.obstacle,
             "device": str(self.translator.engine.device),
             "precision": self.translator.engine.precision,
-            "beam": info.decode.beam,
+            "beam": self.translator.info.decode.beam,
             "tags": codec.vocab.tags,
             "tgt_tags": codec.vocab.tgt_tags,
-            "tgt_tag_required": info.trained.tgt_tag_required,
+            "tgt_tag_required": codec.directions.tgt_tag_required,
             "tgt_names": {
                 tag: language_name(codec.for_tag(tag).tgt) for tag in ("", *codec.vocab.tgt_tags)
             },
         }
 
-    def directions(self) -> dict[tuple[str, str], dict[str, str]]:
-        """Return the pairs of languages that the model translates, with the options for each."""
-        codec, trained = self.translator.codec, self.translator.info.trained
-        sources = {lang: {"src": lang} for lang in trained.sources}
-        if len(sources) < 2:
-            sources = {codec.src: {}}
+    def directions(self) -> list[Direction]:
+        """Return one direction for each pair of languages that the model translates."""
+        vocab, trained = self.translator.codec.vocab, self.translator.codec.directions
         tagged = trained.always_tagged or trained.tgt_tag_required
         tags: list[dict[str, str]] = [] if tagged else [{}]
-        tags += [{"tgt_tag": tag} for tag in codec.vocab.tgt_tags]
-        tags += [{"tag": tag} for tag in codec.vocab.tags]
+        tags += [{"tgt_tag": tag} for tag in vocab.tgt_tags] + [{"tag": tag} for tag in vocab.tags]
         targets: dict[str, dict[str, str]] = {}
         for options in tags:
-            targets.setdefault(self.target(self.translator.check_options(options)), options)
-        return {
-            (source, target): {**src, **tag}
-            for source, src in sources.items()
-            for target, tag in targets.items()
+            _, target = self.translator.codec.langs(self.translator.check_options(options))
+            targets.setdefault(target, options)
+        return [
+            Direction(source, target, **options)
+            for source in trained.sources
+            for target, options in targets.items()
             if source != target
-        }
-
-    def target(self, options: SearchOptions) -> str:
-        """Return the target language of a request with these options."""
-        return self.translator.codec.for_tag(options.target_tag).tgt
+        ]
 
     def submit(
         self, lines: Sequence[str], options: SearchOptions, require: Phrases = None
@@ -154,9 +148,7 @@ class ServedModel:
 
     def _other_script(self, line: str, src: str | None) -> float:
         """Return the share of letters that no source language is written with; 0 = not known."""
-        languages = (
-            [src] if src else self.translator.info.trained.sources or [self.translator.codec.src]
-        )
+        languages = [src] if src else self.translator.codec.directions.sources
         scripts = [script_of(language) for language in languages]
         found = [script for script in scripts if script is not None]
         return 1 - script_share(line, " ".join(found)) if len(found) == len(scripts) else 0.0

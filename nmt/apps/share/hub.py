@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from nmt.apps.share.card import Corpus, Facts, model_card
+from nmt.config.entries import Direction
 from nmt.config.model import model_config
 from nmt.data.download import licenses_of
 from nmt.data.text import find_side, read_lines
@@ -68,13 +69,11 @@ def export_hub(
     check_supported(model_config(about.model))
     check_output(output, force)
     lines = example_lines(run) if examples is None else examples
-    first = about.directions[0]
-    given = {"tag": first.tag, "tgt_tag": first.tgt_tag}
-    if run is not None:
+    if run is None:
+        options = Direction("", "", *about.directions[0].tags).options
+    else:
         recipe = run.recipe()
-        entry = recipe.data.dev[0]
-        given = {"tag": entry.tag, "tgt_tag": entry.tgt_tag, "src": recipe.src_option(entry)}
-    options = {name: value for name, value in given.items() if value}
+        options = recipe.options_for(recipe.data.dev[0])
     with output_folder(output, force) as folder:
         write_export(model, folder, quantization)
         (folder / "README.md").rename(folder / "USAGE.md")

@@ -14,6 +14,7 @@ from pathlib import Path
 import numpy as np
 
 from nmt.apps.suggest.corpus import CorpusPaths
+from nmt.config.entries import Direction
 from nmt.config.recipe import Recipe, SegmentConfig, SentencePieceConfig
 from nmt.data.bitext import Bitext, Chunk, RecipeFiles, read_pairs
 from nmt.data.checks import AlreadyTokenized, Escapes, NotTokenized
@@ -199,7 +200,7 @@ class EncodedSample:
         twenty, and makes 4 % more pieces of TED talks with the same number of types.
         """
         config = SentencePieceConfig(vocab_size=types, byte_fallback=byte_fallback)
-        corpus = Bitext("sample", (), (facts.src.lang, facts.tgt.lang), None)
+        corpus = Bitext("sample", (), Direction(facts.src.lang, facts.tgt.lang))
         text = Chunk.of(corpus, facts.sample)
         segmenter = learn_segmenter(config, facts.tokenized, "none", [text])
         return cls(facts, config, segmenter)

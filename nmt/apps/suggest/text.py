@@ -17,6 +17,7 @@ from nmt.apps.suggest.facts import CorpusFacts, SideFacts, script_name
 from nmt.apps.suggest.scoreboard import nearest
 from nmt.apps.suggest.speed import Setting
 from nmt.data.checks import HeldOutPairs
+from nmt.data.report import describe
 from nmt.data.text import quantity
 
 WIDTH = 100
@@ -99,7 +100,7 @@ def _corpus_lines(paths: CorpusPaths, facts: CorpusFacts) -> Iterator[str]:
     train = report.splits["train"]
     parts = [f"train: {quantity(train.pairs, 'pair')}"]
     if train.dropped:
-        parts.append(f"{train.pairs - train.kept:,} dropped ({train.describe_drops()})")
+        parts.append(f"{train.pairs - train.kept:,} dropped ({describe(train.dropped)})")
     yield ", ".join([*parts, quantity(report.found("duplicates", "train").count, "duplicate")])
     for side in (facts.src, facts.tgt):
         yield f"{side.lang}: {_describe_side(side)}"

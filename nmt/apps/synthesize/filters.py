@@ -1,19 +1,14 @@
-"""Filter synthetic pairs: a text and its translations by a model, which can be wrong.
+"""The rules of synthetic pairs: a text and its translations by a model, which can be wrong.
 
-Every function decides about one pair or one line, and names the reason to drop it.
-``nmt.data.filters`` has the measures. Lengths and languages are compared with those of the corpus.
+``nmt.data.filters`` has the measures, and compares lengths and languages with those of the corpus.
 """
 
 from __future__ import annotations
 
 import re
-import sys
-from array import array
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import NamedTuple
-
-import numpy as np
 
 from nmt.data.filters import (
     LIMITS,
@@ -21,13 +16,14 @@ from nmt.data.filters import (
     MIN_LOG_ODDS,
     CorpusFilter,
     Reason,
+    Repeats,
+    Rule,
     copied_share,
     foreign_share,
 )
 from nmt.data.languages import MIN_SCRIPT_SHARE
 from nmt.data.letters import repetitions
-from nmt.data.scan import reason_to_drop
-from nmt.data.text import length_ratio
+from nmt.data.text import is_blank, length_ratio, quantity
 
 _SURROGATE = re.compile("[\ud800-\udfff]")
 
@@ -57,81 +53,86 @@ class Thresholds:
     max_copied: float = 0.5
 
 
-def reason_to_skip(line: str, lang: str) -> Reason:
+def source_rules(lang: str) -> list[Rule]:
     """Return why a line of a monolingual text is not translated; it may have surrogates."""
-    if _SURROGATE.search(line):
-        return "source not UTF-8"
-    if reason := reason_to_drop(line, "x", LIMITS):  # "x": the translation, which is not known yet
-        return f"source {reason.removeprefix('source ')}"
-    return _reason_of_script(line, lang, "source")
+    return [
+        Rule("source not UTF-8", lambda pair, _: _SURROGATE.search(pair.src) is not None),
+        *_rules_of_side(0, lang),
+        Rule("source duplicated", _repeated, in_corpus=True),
+    ]
 
 
-def reason_to_reject(pair: Candidate, lang: str, max_copied: float) -> Reason:
-    """Return why a translation is dropped, by the pair alone.
-
-    Args:
-        lang: language of the translation.
-        max_copied: maximum ``copied_share``; 1 = any.
-    """
-    if reason := reason_to_drop(pair.src, pair.tgt, None):
-        return reason
-    if not pair.finished:
-        return "target cut at the length limit"
-    if reason := reason_to_drop("x", pair.tgt, LIMITS):
-        return f"target {reason}"
-    if copied_share(pair.src, pair.tgt) > max_copied:
-        return "target copied from the source"
-    if (times := repetitions(pair.tgt)) > MAX_REPETITIONS and times > repetitions(pair.src):
-        return "target with a repetition loop"
-    return _reason_of_script(pair.tgt, lang, "target")
-
-
-def _reason_of_script(line: str, lang: str, side: str) -> Reason:
-    if foreign_share(line, lang) > 1 - MIN_SCRIPT_SHARE:
-        return f"{side} not in the script of {lang}"
-    return None
+def target_rules(lang: str, thresholds: Thresholds) -> list[Rule]:
+    """Return why a translation to a language is dropped."""
+    return [
+        Rule("target cut at the length limit", lambda pair, _: not pair.finished),
+        Rule(
+            "target copied from the source",
+            lambda pair, _: copied_share(pair.src, pair.tgt),
+            thresholds.max_copied,
+        ),
+        *_rules_of_side(1, lang),
+        Rule("target with a repetition loop", _repetitions, MAX_REPETITIONS),
+        Rule(
+            f"length ratio over {thresholds.max_ratio:g}",
+            lambda pair, corpus: length_ratio(pair.src, pair.tgt, corpus.typical_ratio),
+            thresholds.max_ratio,
+            in_corpus=True,
+        ),
+        Rule("target in the language of the source", _swapped, MIN_LOG_ODDS, in_corpus=True),
+    ]
 
 
-def reasons_to_skip(lines: Iterable[str], lang: str) -> list[Reason]:
+def _rules_of_side(side: int, lang: str) -> list[Rule]:
+    name = ("source", "target")[side]
+    longer = f"{name} longer than"
+    return [
+        Rule(f"{name} blank", lambda pair, _: is_blank(pair[side])),
+        Rule(
+            f"{longer} {quantity(LIMITS.words, 'word')}",
+            lambda pair, _: len(pair[side].split()),
+            LIMITS.words,
+        ),
+        Rule(
+            f"{longer} {quantity(LIMITS.characters, 'character')}",
+            lambda pair, _: len(pair[side]),
+            LIMITS.characters,
+        ),
+        Rule(
+            f"{name} not in the script of {lang}",
+            lambda pair, _: foreign_share(pair[side], lang),
+            1 - MIN_SCRIPT_SHARE,
+        ),
+    ]
+
+
+def _repetitions(pair: Candidate, _: object) -> int:
+    times = repetitions(pair.tgt)
+    return times if times > MAX_REPETITIONS and times > repetitions(pair.src) else 0
+
+
+def _repeated(_: Candidate, corpus: CorpusFilter[Candidate]) -> bool:
+    return corpus.repeats[0].is_repeated(corpus.number)
+
+
+def _swapped(pair: Candidate, corpus: CorpusFilter[Candidate]) -> float:
+    return corpus.odds.log_odds(pair.tgt) if corpus.odds else 0.0
+
+
+def reasons_to_skip(lines: Callable[[], Iterable[str]], lang: str) -> list[Reason]:
     """Return for each line of a monolingual text why it is not translated, None if it is.
 
-    Of equal lines, the first one is translated. Memory: 40 bytes a line.
-    """
-    reasons: list[Reason] = []
-    hashes = array("q")
-    for line in lines:
-        reason = reason_to_skip(line, lang)
-        reasons.append(sys.intern(reason) if reason else None)
-        hashes.append(hash(line))  # differs between processes, which is enough here
-    is_first = np.zeros(len(reasons), np.bool_)
-    is_first[np.unique(np.frombuffer(hashes, np.int64), return_index=True)[1]] = True
-    for number in np.flatnonzero(~is_first):
-        reasons[number] = reasons[number] or "source duplicated"
-    return reasons
-
-
-def corpus_filter(
-    pairs: Callable[[], Iterable[Candidate]],
-    skipped: Sequence[Reason],
-    langs: tuple[str, str],
-    thresholds: Thresholds,
-    name: str,
-) -> CorpusFilter[Candidate]:
-    """Return the filter of a synthetic corpus.
+    Of equal lines, the first one is translated.
 
     Args:
-        pairs: returns an iterator over the pairs at each call; it is called twice.
-        skipped: for each pair, why its line was not translated, None if it was.
+        lines: returns an iterator over the lines at each call; it is called twice.
     """
 
-    def reject(pair: Candidate) -> Reason:
-        return reason_to_reject(pair, langs[1], thresholds.max_copied)
+    def pairs() -> Iterator[Candidate]:
+        return (Candidate(line, "") for line in lines())
 
-    def reject_in_corpus(corpus: CorpusFilter[Candidate], _: int, pair: Candidate) -> Reason:
-        if length_ratio(pair.src, pair.tgt, corpus.typical_ratio) > thresholds.max_ratio:
-            return f"length ratio over {thresholds.max_ratio:g}"
-        if corpus.odds is not None and corpus.odds.log_odds(pair.tgt) > MIN_LOG_ODDS:
-            return "target in the language of the source"
-        return None
-
-    return CorpusFilter(pairs, reject, reject_in_corpus, langs, name, skipped)
+    repeats = [Repeats(lambda pair: pair.src)]
+    checked = CorpusFilter(pairs, source_rules(lang), (lang, ""), "", repeats=repeats)
+    for _ in checked.kept():
+        pass
+    return checked.reasons

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from nmt.data.bitext import write_pairs
-from nmt.data.text import clean_line, quantity, read_lines
+from nmt.data.text import clean_line, read_lines
 from nmt.errors import RunError, UserError
 from nmt.runtime.files import (
     RESUME,
@@ -77,14 +77,14 @@ class SyntheticCorpus:
     def read_input(self) -> tuple[Iterator[str], int]:
         """Return the lines of the text and their number; those not to be translated are blank.
 
-        The text is read once in advance, to decide which lines are translated.
+        The text is read twice in advance, to decide which lines are translated.
 
         Raises:
             UserError: the text cannot be read, or no line can be translated.
         """
         from nmt.apps.synthesize.filters import reasons_to_skip
 
-        self.skipped = reasons_to_skip(self._read_text(), self.langs[0])
+        self.skipped = reasons_to_skip(self._read_text, self.langs[0])
         self.text_state = self._state_of_text()
         if all(self.skipped):  # also if there are none
             reasons = ", ".join(dict.fromkeys(filter(None, self.skipped)))
@@ -154,7 +154,8 @@ class SyntheticCorpus:
         """
         from tqdm import tqdm
 
-        from nmt.apps.synthesize.filters import corpus_filter
+        from nmt.apps.synthesize.filters import target_rules
+        from nmt.data.filters import CorpusFilter
 
         if self._state_of_text() != self.text_state:
             fix = "restore it and add --resume, or start over with --force"
@@ -168,12 +169,12 @@ class SyntheticCorpus:
                     bar.update()
                     yield pair
 
-            name = self.prefix.name
-            checked = corpus_filter(pairs, self.skipped, self.langs, self.thresholds, name)
+            rules = target_rules(self.langs[1], self.thresholds)
+            checked = CorpusFilter(pairs, rules, self.langs, self.prefix.name, self.skipped)
             try:
                 with disk_errors(self.prefix, elsewhere=CHOOSE_ANOTHER):
-                    kept = self._write_sides(checked, *drafts[:2])
-                    report = self._report(checked, kept, drafts, settings)
+                    self._write_sides(checked, *drafts[:2])
+                    report = self._report(checked, drafts, settings)
                     # a path that is not UTF-8 is written with the escapes of JSON
                     with open(drafts[2], "w", encoding="utf-8", errors="backslashreplace") as file:
                         file.write(report)
@@ -186,7 +187,7 @@ class SyntheticCorpus:
         partial.unlink()
         for warning in checked.warnings:
             print(f"warning: {warning}", file=sys.stderr)
-        print(self._summary(kept, checked.dropped()), file=sys.stderr)
+        print(checked.summary(self.files[:2]), file=sys.stderr)
 
     def _read_text(self) -> Iterator[str]:
         return read_lines(self.text, clean=False, errors="surrogateescape")
@@ -203,34 +204,28 @@ class SyntheticCorpus:
             state = self.text.stat()
         return state.st_size, state.st_mtime_ns
 
-    def _write_sides(self, checked: CorpusFilter[Candidate], src: Path, tgt: Path) -> int:
-        """Write the pairs that are kept; return their number."""
-        kept = write_pairs(checked.kept(), src, tgt)
-        if not kept:
-            dropped = checked.dropped()
+    def _write_sides(self, checked: CorpusFilter[Candidate], src: Path, tgt: Path) -> None:
+        """Write the pairs that are kept."""
+        if not write_pairs(checked.kept(), src, tgt):
             steps = [
                 step
                 for start, step in REMEDIES.items()
-                if any(reason.startswith(start) for reason in dropped)
+                if any(reason.startswith(start) for reason in checked.counts())
             ]
             raise RunError(
-                f"no pair is left ({_describe(dropped)})",
+                f"no pair is left ({checked.dropped})",
                 at=self.name,
                 fix=f"read the translations in {self.name}.part; then "
                 + ", or ".join([*steps, "add --force and use a better model"]),
             )
-        return kept
 
     def _report(
-        self,
-        checked: CorpusFilter[Candidate],
-        kept: int,
-        drafts: list[Path],
-        settings: dict[str, Any],
+        self, checked: CorpusFilter[Candidate], drafts: list[Path], settings: dict[str, Any]
     ) -> str:
+        kept = checked.reasons.count(None)
         sides = zip(self.files[:2], drafts, strict=False)
         report = {
-            "pairs": {"read": len(self.skipped), "kept": kept, "dropped": checked.dropped()},
+            "pairs": {"read": len(self.skipped), "kept": kept, "dropped": checked.counts()},
             "typical_ratio": round(checked.typical_ratio, 3),
             "warnings": checked.warnings,
             "filters": dataclasses.asdict(self.thresholds),
@@ -253,18 +248,6 @@ class SyntheticCorpus:
                 raise _exists(path)
         replace_together(dict(zip(self.files, drafts, strict=True)))
 
-    def _summary(self, kept: int, dropped: dict[str, int]) -> str:
-        total = len(self.skipped)
-        names = " and ".join(map(str, self.files[:2]))
-        rows = [f"{names}: {kept:,} of {quantity(total, 'pair')} kept ({kept / total:.1%})"]
-        width = len(f"{total:,}")
-        rows += [f"  {count:>{width},}  {reason}" for reason, count in dropped.items()]
-        return "\n".join(rows)
-
 
 def _exists(path: Path) -> UserError:
     return UserError("exists already", at=str(path), fix=f"rename or delete it, then {RESUME}")
-
-
-def _describe(dropped: dict[str, int]) -> str:
-    return ", ".join(f"{reason}: {count:,}" for reason, count in dropped.items())

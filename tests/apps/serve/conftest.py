@@ -28,9 +28,7 @@ Make = Callable[..., tuple[Service, Any]]
 
 def both_ways() -> dict[str, tuple[Translator, str]]:
     """Return a model from Galician to English, and one that calls itself the reverse of it."""
-    reverse = untrained(5)
-    reverse.codec.src, reverse.codec.tgt = "en", "gl"
-    return {"gl-en": untrained(), "en-gl": reverse}
+    return {"gl-en": untrained(), "en-gl": untrained(5, langs=("en", "gl"))}
 
 
 @pytest.fixture

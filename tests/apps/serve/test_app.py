@@ -14,6 +14,7 @@ import pytest
 
 import tests.apps.serve.conftest  # noqa: F401, skips without the extra
 from nmt.apps.serve import app, guard
+from nmt.config.entries import Direction, Directions
 from nmt.config.schema import meanings
 from nmt.data.sentences import UsualLine
 from nmt.decoding.options import SearchOptions
@@ -86,7 +87,9 @@ def test_a_text_is_translated_line_by_line_by_the_named_model(service, client):
     answer = client.post("/translate", json={"text": "o can\r\n\na gata", "model": "two"})
     assert texts(answer) == [[t] for t in untrained(seed=5).translate(["o can", "", "a gata"])]
     assert [answer.json()[key] for key in ("model", "src", "tgt")] == ["two", "gl", "en"]
-    service.models["one"].translator.codec.tag_targets = {"": "fr"}  # of text without a tag
+    service.models["one"].translator.codec.directions = Directions(
+        "gl", "en", tuple(Direction(src, "fr") for src in ("gl", "pt"))
+    )
     answer = client.post("/translate", json={"text": "o can", "src": "pt"}).json()
     assert (answer["src"], answer["tgt"]) == ("pt", "fr")
 

@@ -96,11 +96,10 @@ def test_names_of_models_are_different(run: Path, tmp_path: Path) -> None:
 
 
 def test_a_glossary_is_for_one_pair_of_languages(refused, tmp_path):
-    terms, other = tmp_path / "terms.tsv", untrained()
+    terms, other = tmp_path / "terms.tsv", untrained(langs=("pt", "en"))
     terms.write_text("pan\tloaf\tnote\tmore\n", encoding="utf-8")
     assert f"{terms}:1: 4 columns" in refused("--glossary", str(terms))
     terms.write_text("pan\tloaf\n", encoding="utf-8")
-    other.codec.src = "pt"
     folder = str(model_folder(other, tmp_path / "pt"))
     error = refused(folder, "--glossary", str(terms), "--port", "0")
     assert "--glossary: a glossary is for one source and one target language" in error

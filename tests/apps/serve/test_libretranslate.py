@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import json
 import os
 import signal
@@ -72,14 +71,10 @@ def test_languages_are_listed_once_with_names_and_targets(client: Any) -> None:
 def test_a_model_of_several_languages_gets_its_options(make: Make) -> None:
     translator = untrained()
     translator.codec.vocab.tgt_tags[:] = []
-    translator.info = dataclasses.replace(
-        translator.info,
-        trained=Directions("gl", "en", (Direction("gl", "en"), Direction("pt", "en"))),
-    )
+    directions = [Direction("gl", "en"), Direction("pt", "en")]
+    translator.codec.directions = Directions("gl", "en", tuple(directions))
     service, client = make({"one": translator})
-    assert service.models["one"].directions() == {
-        ("gl", "en"): {"src": "gl"}, ("pt", "en"): {"src": "pt"}
-    }  # fmt: skip
+    assert service.models["one"].directions() == directions
     body = {"q": "pan", "source": "auto", "target": "en"}
     error = client.post("/translate", json=body).json()["error"]
     assert error == "the server does not identify languages: choose a source of: gl, pt"

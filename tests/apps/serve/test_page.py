@@ -20,6 +20,7 @@ from nmt.apps.serve.app import Service
 from nmt.apps.serve.corrections import CorrectionsFile
 from nmt.apps.serve.limits import Refused
 from nmt.apps.serve.server import Server, listen
+from nmt.config.entries import Direction, Directions
 from nmt.data.corrections import read_corrections
 from nmt.data.languages import language_name
 from nmt.decoding.codec import Translation
@@ -387,7 +388,8 @@ def test_a_line_over_the_limit_is_translated_in_parts(page: Page) -> None:
 
 def test_the_language_of_a_tag_is_chosen_by_its_name(driver: Any) -> None:
     translator, other = (untrained(tgt_tags=["<es>", "<formal>"]) for _ in range(2))
-    translator.codec.tag_targets = {"<es>": "es"}
+    spanish = Direction("gl", "es", None, "<es>")
+    translator.codec.directions = Directions("gl", "en", (Direction("gl", "en"), spanish))
     expected = other.translate(["pan"], tgt_tag="<es>")
     with opened(driver, Service({"one": translator}, LIMITS)) as page:
         page.until(lambda: page.all(".box"))

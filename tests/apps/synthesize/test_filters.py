@@ -10,10 +10,8 @@ import pytest
 from nmt.apps.synthesize.filters import (
     Candidate,
     Thresholds,
-    corpus_filter,
-    reason_to_reject,
-    reason_to_skip,
     reasons_to_skip,
+    target_rules,
 )
 from nmt.data.filters import LIMITS, CorpusFilter, Reason
 from nmt.data.languages import script_of, script_share
@@ -35,7 +33,7 @@ from nmt.data.languages import script_of, script_share
     ],
 )
 def test_lines_that_are_not_translated(line: str, lang: str, reason: Reason) -> None:
-    assert reason_to_skip(line, lang) == reason
+    assert reasons_to_skip(lambda: [line], lang) == [reason]
 
 
 @pytest.mark.parametrize(
@@ -55,16 +53,17 @@ def test_lines_that_are_not_translated(line: str, lang: str, reason: Reason) -> 
     ],
 )
 def test_translations_that_are_dropped(pair: Candidate, reason: Reason) -> None:
-    assert reason_to_reject(pair, "gl", 0.5) == reason
+    checked, _ = filtered([pair])
+    assert checked.reasons == [reason]
 
 
 def test_the_first_of_equal_lines_is_translated() -> None:
     lines = ["b", "a", "", "b", "a", "", "b"]
-    assert reasons_to_skip(lines, "en") == [
+    assert reasons_to_skip(lambda: lines, "en") == [
         None, None, "source blank", "source duplicated", "source duplicated", "source blank",
         "source duplicated",
     ]  # fmt: skip
-    assert reasons_to_skip([], "en") == []
+    assert reasons_to_skip(list, "en") == []
 
 
 def test_share_of_a_script() -> None:
@@ -91,9 +90,8 @@ def filtered(
     pairs: list[Candidate], skipped: list[Reason] | None = None, **thresholds: float
 ) -> tuple[CorpusFilter[Candidate], list[Candidate]]:
     calls: Callable[[], Iterator[Candidate]] = lambda: iter(pairs)  # noqa: E731
-    checked = corpus_filter(
-        calls, skipped or [None] * len(pairs), ("en", "gl"), Thresholds(**thresholds), "bt"
-    )
+    rules = target_rules("gl", Thresholds(**thresholds))
+    checked = CorpusFilter(calls, rules, ("en", "gl"), "bt", skipped or [])
     return checked, list(checked.kept())
 
 
@@ -102,10 +100,10 @@ def test_lines_in_the_language_of_the_source_are_dropped() -> None:
     pairs = [Candidate(words("abcde", i, 9), words("efghi", -i, 9)) for i in range(1, 99)]
     checked, kept = filtered([*pairs, Candidate(words("abcde", 0, 9), words("abcde", 200, 9))])
     assert kept == pairs
-    assert checked.dropped() == {"target in the language of the source": 1}
+    assert checked.counts() == {"target in the language of the source": 1}
     few, kept = filtered([*pairs[:3], Candidate("abcd", "bcda bcda bcda")])
     assert len(kept) == 4  # too little text to know the languages
-    assert few.dropped() == {}
+    assert few.counts() == {}
 
 
 def test_the_typical_ratio_is_the_median() -> None:
@@ -113,7 +111,7 @@ def test_the_typical_ratio_is_the_median() -> None:
     checked, kept = filtered([*pairs, Candidate("b" * 53, "x" * 63), Candidate("c" * 53, "x" * 62)])
     assert checked.typical_ratio == pytest.approx(26 / 53)
     assert kept == [*pairs, Candidate("c" * 53, "x" * 62)]  # at most 2 x 26 + 10
-    assert checked.dropped() == {"length ratio over 2": 1}
+    assert checked.counts() == {"length ratio over 2": 1}
     assert len(filtered([*pairs, Candidate("b" * 53, "x" * 63)], max_ratio=3.0)[1]) == 10
 
 
@@ -133,9 +131,9 @@ def test_counts_add_up() -> None:
         )
         for _ in range(500)
     ]
-    skipped = reasons_to_skip([pair.src for pair in pairs], "en")
+    skipped = reasons_to_skip(lambda: [pair.src for pair in pairs], "en")
     checked, kept = filtered(pairs, skipped)
-    dropped = checked.dropped()
+    dropped = checked.counts()
     assert len(kept) + sum(dropped.values()) == 500
     assert len(kept) == checked.reasons.count(None)
     assert {name.split(" over")[0] for name in dropped} == {

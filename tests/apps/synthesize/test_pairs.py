@@ -19,6 +19,7 @@ from typing import Any
 import pytest
 
 from nmt.cli import translate
+from nmt.config.entries import Directions
 from nmt.config.load import recipe_from_text
 from nmt.data.sentences import UsualLine
 from nmt.decoding.codec import Translation
@@ -51,7 +52,8 @@ class Reversing(Imitation):
             moses=types.SimpleNamespace(tokenized=self.tokenized),
             decode_tokenized=lambda pieces, lang: " ".join(pieces),
         )
-        return types.SimpleNamespace(usual=UsualLine(), segmenter=segmenter)
+        directions = Directions("en", "gl")
+        return types.SimpleNamespace(usual=UsualLine(), segmenter=segmenter, directions=directions)
 
     def stream(self, lines: Iterator[str], skip: int = 0, **options: Any) -> Iterator[Any]:
         for number, line in enumerate(itertools.islice(lines, skip, None), skip):
