@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import sys
+from random import SystemRandom
 from typing import Any
-
-import torch
 
 from nmt.apps.verify_resume import main
 from nmt.training import trainer
@@ -15,9 +14,8 @@ save_checkpoint = trainer.save_checkpoint
 
 
 def save_noisy(run: Any, state: Any, model: Any, optimizer: Any, keep: int) -> Any:
-    tensor = optimizer[NOISY]
-    noise = torch.rand(tensor.shape, generator=torch.Generator().manual_seed(torch.seed()))
-    return save_checkpoint(run, state, model, {**optimizer, NOISY: tensor + noise}, keep)
+    noisy = optimizer[NOISY] + SystemRandom().random()
+    return save_checkpoint(run, state, model, {**optimizer, NOISY: noisy}, keep)
 
 
 if __name__ == "__main__":

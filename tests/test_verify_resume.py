@@ -67,7 +67,6 @@ def test_a_recipe_holds_and_its_folder_is_untouched(kind, short_run, tmp_path, s
 
 @pytest.mark.slow
 def test_what_is_random_is_named(short_run, scratch, monkeypatch, capsys):
-    """The other tensors are equal, as a training reads its checkpoint only when it is resumed."""
     monkeypatch.setattr(verify_resume, "TRAIN", (sys.executable, "-m", "tests.noisy_training"))
     monkeypatch.setattr(verify_resume, "PLACES", {})
     assert main([str(short_run.parent / "toy.yaml"), "--verify-resume"]) == 3

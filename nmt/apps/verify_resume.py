@@ -102,7 +102,8 @@ def verify_resume(recipe: Recipe) -> None:
 
 def _shorten(recipe: Recipe, folder: Path, gpu: bool, shared: bool) -> Recipe:
     """Return the recipe with few updates on the first lines of its corpora, copied to a folder."""
-    data, files, names = recipe.data, RecipeFiles.of(recipe), itertools.count()
+    data, files = recipe.data, RecipeFiles.of(recipe, recipe.init.adapts)
+    names = itertools.count()
 
     def cut(key: str, entries: Sequence[Entry], corpora: Iterable[Bitext], limit: int) -> str:
         values = []
