@@ -63,10 +63,11 @@ def add_suggest(parser: argparse.ArgumentParser) -> None:
 def check_suggest(args: argparse.Namespace) -> None:
     """Raise UserError unless the arguments name either a recipe or a corpus, with its options."""
     if args.suggest is not None:
-        if any((args.recipe, args.variant, args.resume, args.fresh, args.dry_run)):
+        given = args.recipe, args.variant, args.resume, args.fresh, args.dry_run, args.verify_resume
+        if any(given):
             raise UserError(
                 "--suggest writes a recipe and does not train: it takes no recipe, no key=value "
-                "and no --variant, --resume, --fresh or --dry-run",
+                "and no --variant, --resume, --fresh, --dry-run or --verify-resume",
                 fix=f"run nmt-train --suggest {shlex.quote(args.suggest)} -o RECIPE, then "
                 "nmt-train RECIPE",
             )

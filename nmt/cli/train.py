@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import os
 import shlex
 import sys
 from collections.abc import Sequence
@@ -10,6 +11,7 @@ from collections.abc import Sequence
 from nmt.cli.common import enable_gc, run_command
 from nmt.cli.parsers import add_recipe, command_parser, recipe_of, recipe_words
 from nmt.cli.suggest import add_suggest, check_suggest, suggest_recipe
+from nmt.errors import UserError
 from nmt.runtime.distributed import World, init_distributed
 from nmt.runtime.signals import end_with_parent, raise_terminated
 
@@ -40,6 +42,13 @@ def parser() -> argparse.ArgumentParser:
         action="store_true",
         help="rename an existing run folder to NAME.old-1 and start a new run",
     )
+    start.add_argument(
+        "--verify-resume",
+        action="store_true",
+        help="instead of training, kill and resume short trainings of the recipe in a temporary "
+        "folder, and print what equals a training that was never stopped; exit code 3 if anything "
+        "differs",
+    )
     p.add_argument(
         "--dry-run",
         action="store_true",
@@ -61,6 +70,9 @@ def body(args: argparse.Namespace) -> None:
     if args.suggest is not None:
         suggest_recipe(args)
         return
+    if args.verify_resume:
+        verify(args)
+        return
     with init_distributed() as world:
         if world.is_main:
             run_main_process(args, world)
@@ -69,6 +81,21 @@ def body(args: argparse.Namespace) -> None:
 
             enable_gc()
             train_in_other_process(world)
+
+
+@raise_terminated()  # so that the temporary folder is removed
+def verify(args: argparse.Namespace) -> None:
+    """Verify that a killed and resumed training of the recipe loses nothing."""
+    if args.dry_run or "TORCHELASTIC_RUN_ID" in os.environ:
+        raise UserError(
+            "--verify-resume starts its own trainings: it takes no --dry-run and no torchrun",
+            fix=f"run {train_command(args, 1, '--verify-resume')}",
+        )
+    recipe = recipe_of(args)
+    from nmt.apps.verify_resume import verify_resume
+
+    enable_gc()
+    verify_resume(recipe)
 
 
 @raise_terminated()  # where training does not save its state first
