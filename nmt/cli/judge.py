@@ -92,8 +92,7 @@ def body(args: argparse.Namespace) -> None:
 
 
 def _make(args: argparse.Namespace) -> None:
-    from nmt.apps.evaluate.report import read_documents
-    from nmt.apps.judge.key import Key, draw_rows
+    from nmt.apps.judge.key import Key, draw_rows, read_documents
     from nmt.apps.judge.sheet import LETTERS, write_sheet
     from nmt.data.text import is_blank, quantity, read_lines
     from nmt.runtime.files import AGAIN, TEMPORARY, disk_errors, replace_together, write_synced

@@ -107,11 +107,6 @@ def parser() -> argparse.ArgumentParser:
         help="target side of the training text, for --buckets with --hyp",
     )
     p.add_argument(
-        "--documents",
-        metavar="F",
-        help="file with the document id of each line: also score documents (d-BLEU)",
-    )
-    p.add_argument(
         "--glossary",
         metavar="F",
         help="file with terms, as for nmt-translate: also count the translations that have them; "
@@ -155,7 +150,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def body(args: argparse.Namespace) -> None:
     """Read the systems, print notes on their text, then score and print."""
-    from nmt.apps.evaluate.report import read_documents, report
+    from nmt.apps.evaluate.report import report
     from nmt.apps.evaluate.terms import count_terms, with_glossary
     from nmt.data.glossary import read_glossary
     from nmt.scoring.metrics import METRICS, use_spbleu_model
@@ -168,7 +163,7 @@ def body(args: argparse.Namespace) -> None:
         from nmt.store.output import check_output_file
 
         inputs = [*(args.hyp or []), *(args.ref or []), *(args.train or [])]
-        inputs += [args.src, args.documents, args.glossary]
+        inputs += [args.src, args.glossary]
         check_output_file(Path(args.sentences), args.force, inputs)
     external = _external_metrics(args)
     if args.spbleu_model is not None:
@@ -184,7 +179,6 @@ def body(args: argparse.Namespace) -> None:
     if external and systems.other_refs:
         names = ", ".join(metric.name for metric in external)
         print(f"note: {names}: the command gets the first reference only", file=sys.stderr)
-    documents = read_documents(args.documents, len(systems.refs)) if args.documents else []
     terms = count_terms(systems, glossary)
     if glossary and not terms:
         print(f"note: no term of {args.glossary} occurs in the source", file=sys.stderr)
@@ -192,7 +186,6 @@ def body(args: argparse.Namespace) -> None:
         systems,
         args.metrics,
         args.resamples,
-        documents=documents,
         buckets=args.buckets,
         terms=terms,
         progress=True,
@@ -212,7 +205,7 @@ def body(args: argparse.Namespace) -> None:
             raise failure
     finally:  # after the scores, so that a full disk does not lose them
         if args.sentences:
-            _write_sentences(args, systems, documents, result)
+            _write_sentences(args, systems, result)
 
 
 def _calibrate(args: argparse.Namespace) -> None:
@@ -248,14 +241,12 @@ def _external_metrics(args: argparse.Namespace) -> list[ExternalMetric]:
     return metrics
 
 
-def _write_sentences(
-    args: argparse.Namespace, systems: Systems, documents: list[str], result: Report
-) -> None:
+def _write_sentences(args: argparse.Namespace, systems: Systems, result: Report) -> None:
     from nmt.apps.evaluate.report import sentence_table
     from nmt.data.text import quantity
     from nmt.runtime.files import AGAIN, replace_surrogates, write_atomic
 
-    table = sentence_table(systems, args.metrics, documents, result.segments)
+    table = sentence_table(systems, args.metrics, result.segments)
     text = replace_surrogates(table)
     write_atomic(Path(args.sentences), text, "pass another file to --sentences", AGAIN)
     lines = quantity(len(systems.texts) * len(systems.refs), "line")

@@ -1,4 +1,4 @@
-"""Forced decoding of given targets with torch: log-probabilities by token, and attention.
+"""Forced decoding of given targets with torch: log-probabilities by token, and alignments.
 
 One parallel pass as in training.
 
@@ -11,17 +11,14 @@ import contextlib
 import itertools
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from nmt.config.entries import Direction
 from nmt.data.batches import Batch, collate
-from nmt.data.vocab import EOS, UNK
+from nmt.data.vocab import UNK
 from nmt.decoding.batching import HalvingBatcher
-from nmt.decoding.codec import TextCodec
 from nmt.decoding.engine import EncodedPair, NonFiniteScores, Progress, Stop, TokenScores
 from nmt.decoding.ensemble import Ensemble
 from nmt.decoding.options import SearchOptions
@@ -105,53 +102,6 @@ def forced_decode(
             results[row] = row_scores
         progress(len(indices))
     return results
-
-
-@dataclass(frozen=True)
-class AttentionMap:
-    """The cross-attention of a model for one pair.
-
-    Attributes:
-        source: the source pieces and EOS: S.
-        target: the target pieces and EOS: T.
-        weights: [T, S], of the step that predicts each target piece, mean over the heads of one
-            layer; each row adds up to 1.
-    """
-
-    source: list[str]
-    target: list[str]
-    weights: np.ndarray
-
-
-@torch.no_grad()
-def attention_maps(
-    model: Transformer,
-    codec: TextCodec,
-    pairs: Sequence[tuple[str, str]],
-    direction: Direction,
-) -> list[AttentionMap]:
-    """Compute the cross-attention of given pairs, at the layer that word alignments use.
-
-    Args:
-        model: in eval mode.
-        pairs: source and target, plain text; not blank.
-        direction: of the pairs; there is no row for its ``tgt_tag``.
-    """
-    mark, start = codec.tag_ids(direction.tag), codec.tag_ids(direction.tgt_tag, "tgt")
-    maps = []
-    for number, (source, target) in enumerate(pairs, 1):
-        src_pieces = codec.source_pieces(source, direction.src)
-        tgt_pieces = codec.target_pieces(target)
-        src_ids = np.concatenate([mark, codec.source_ids(number, src_pieces)])
-        tgt_ids = np.append(start, np.array(codec.vocab.ids(tgt_pieces), np.int64))
-        batch = collate(_Pairs([(src_ids, tgt_ids, number)]), np.zeros(1, dtype=np.int64))
-        with _recorded_attention(model) as attention:
-            model(*batch.to(model.allowed.device).inputs)
-        weights = torch.stack(attention).mean(0)[0, len(start) :].float().cpu().numpy()
-        eos = codec.vocab.pieces([EOS])
-        marked = [*filter(None, [direction.tag]), *src_pieces, *eos]
-        maps.append(AttentionMap(marked, [*tgt_pieces, *eos], weights))
-    return maps
 
 
 @contextlib.contextmanager

@@ -11,7 +11,7 @@ import torch
 from nmt.config.entries import Direction, Directions
 from nmt.data.vocab import BOS, EOS, PAD, UNK, tag_piece
 from nmt.decoding.codec import MAX_SOURCE_PIECES
-from nmt.decoding.forced import attention_maps
+from nmt.decoding.forced import _recorded_attention
 from nmt.decoding.translator import Translator
 from nmt.errors import UserError
 from tests.decoding.exhaustive import Prefix, slow_beam_search
@@ -131,19 +131,16 @@ def test_the_longest_output_of_an_export_has_positions(tmp_path):
         assert len(ours.pieces) == 10 + 3
 
 
-def test_attention_has_no_row_for_the_tag(translator):
-    model, codec = translator.transformer, translator.codec
-    pair = ("o can bebe auga", "the dog eats")
-    [with_tag] = attention_maps(model, codec, [pair], Direction("gl", "en", SRC, ES))
-    [without] = attention_maps(model, codec, [pair], Direction("gl", "en", SRC))
-    assert with_tag.weights.shape == (len(with_tag.target), len(with_tag.source))
-    assert with_tag.weights.shape == without.weights.shape
-    assert with_tag.target == without.target
-    assert with_tag.weights.sum(1) == pytest.approx([1.0] * len(with_tag.target), abs=1e-5)
-    [scored] = translator.score([pair[0]], [pair[1]], tag=SRC, tgt_tag=ES, align=True)
-    pieces = with_tag.weights[:-1, 1:-1].argmax(1)
-    ends = codec.word_ends(with_tag.source[1:-1]), codec.word_ends(with_tag.target[:-1])
+def test_an_alignment_leaves_out_tags(translator):
+    codec, source, target = translator.codec, "o can bebe auga", "the dog eats"
+    src, tgt = codec.source_pieces(source), codec.target_pieces(target)
+    ids = [codec.vocab.ids([*tag_piece(tag), *p]) for tag, p in ((SRC, src), (ES, tgt))]
+    with torch.no_grad(), _recorded_attention(translator.transformer) as attention:
+        translator.transformer(*batch_of([[*ids[0], EOS]], [ids[1]]).inputs)
+    pieces = attention[0][0, 1:-1, 1:-1].argmax(1).tolist()
+    ends = codec.word_ends(src), codec.word_ends(tgt)
     words = {(sum(ends[0][:i]), sum(ends[1][:j])) for j, i in enumerate(pieces)}
+    [scored] = translator.score([source], [target], tag=SRC, tgt_tag=ES, align=True)
     assert scored.alignment == sorted(words)
 
 

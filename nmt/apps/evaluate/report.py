@@ -1,18 +1,10 @@
-"""Score systems, and report the scores as a table, as tab-separated lines or as JSON.
-
-The sentences of a document can be scored as one text (d-BLEU; Liu et al. 2020, mBART,
-https://aclanthology.org/2020.tacl-1.47, section 4): n-grams match over the complete document, so a
-translation may join or split sentences.
-"""
+"""Score systems, and report the scores as a table, as tab-separated lines or as JSON."""
 
 from __future__ import annotations
 
-import functools
-import itertools
 import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from pathlib import Path
 
 from nmt.apps.evaluate.buckets import (
     FrequencyBucket,
@@ -23,7 +15,7 @@ from nmt.apps.evaluate.buckets import (
 )
 from nmt.apps.evaluate.external import ExternalMetric
 from nmt.apps.evaluate.terms import TermCount
-from nmt.data.text import is_blank, quantity, read_lines
+from nmt.data.text import quantity
 from nmt.errors import UserError
 from nmt.runtime.progress import progress_bar
 from nmt.scoring.metrics import (
@@ -38,8 +30,6 @@ from nmt.scoring.significance import interval, mean_scores, mean_statistics, pai
 from nmt.scoring.systems import Systems
 
 COLUMNS = ("system", "metric", "score", "low", "high", "difference", "p_value", "signature")
-DOCUMENT_PREFIX = "doc_"
-DOCUMENT_METRICS = ("bleu", "chrf", "chrf++")  # TER would take hours on lines of a thousand words
 
 _RESAMPLED_LINE_BYTES = 24 * 4 + 8  # chrF++'s float32 statistics of a line, and its int64 index
 _MEMORY_LIMIT = 4 * 2**30
@@ -50,7 +40,7 @@ class Report:
     """The scores of one or several systems, by their names; the first is the baseline."""
 
     systems: Systems
-    # keys of METRICS, then ``doc_`` and a key for scores of documents, then external metrics
+    # keys of METRICS, then external metrics
     scores: dict[str, list[Score]]
     # external metric -> system -> score of each line, if the command printed them
     segments: dict[str, dict[str, list[float]]] = field(default_factory=dict)
@@ -105,7 +95,7 @@ class Report:
         for entries in zip(*self.scores.values(), strict=True):
             lines += ["", _title(entries[0].name), f"  {entries[0].signature}"]
             # COMET's scores are about 0 to 1
-            digits = 2 if entries[0].name.removeprefix(DOCUMENT_PREFIX) in METRICS else 4
+            digits = 2 if entries[0].name in METRICS else 4
             for system, entry in zip(self.scores, entries, strict=True):
                 lines.append(f"  {system:<{width}}  {entry.cells(digits)}")
         lines += [*self._length_lines(), *self._frequency_lines(), *self._term_lines(), ""]
@@ -235,7 +225,6 @@ def report(
     metrics: Sequence[str],
     resamples: int,
     *,
-    documents: Sequence[str] = (),
     buckets: bool = False,
     terms: Sequence[TermCount] = (),
     progress: bool = False,
@@ -245,8 +234,6 @@ def report(
     Args:
         metrics: keys of METRICS. Those on words come last in the report.
         resamples: of the bootstrap; 0 = no intervals, for one system only.
-        documents: the document id of each line, to score documents too. Resamples then consist of
-            documents.
         buckets: score by length too, and words by frequency if ``systems.training`` is known.
 
     Raises:
@@ -256,34 +243,12 @@ def report(
     on_text = [name for name in metrics if not METRICS[name].on_words]
     on_words = [name for name in metrics if METRICS[name].on_words]
     texts = systems.texts
-    scores: dict[str, list[Score]] = {system: [] for system in texts}
-
-    def add(
-        hyps: dict[str, list[str]],
-        refs: list[list[str]],
-        names: Sequence[str],
-        shown: Callable[[Score], Score],
-        lang: str = systems.tgt_lang,
-    ) -> None:
-        compared = _compare(hyps, refs, names, lang, resamples, progress)
-        for system, entries in compared.items():
-            scores[system] += map(shown, entries)
-
     refs = [systems.refs, *systems.other_refs]
-    add(texts, refs, on_text, lambda result: result)
     ref_words = [systems.ref_words, *systems.other_ref_words]
-    named = functools.partial(with_tokenizer, tokenizer=systems.tokenizer)
-    add(systems.words, ref_words, on_words, named, systems.words_lang)
-    if documents:
-        joined = {system: join_documents(hyps, documents) for system, hyps in texts.items()}
-        joined_refs = [join_documents(lines, documents) for lines in refs]
-        count = f"|docs:{len(joined_refs[0])}"
-        add(
-            joined,
-            joined_refs,
-            [name for name in on_text if name in DOCUMENT_METRICS],
-            lambda s: replace(s, name=DOCUMENT_PREFIX + s.name, signature=s.signature + count),
-        )
+    scores = _compare(texts, refs, on_text, systems.tgt_lang, resamples, progress)
+    by_words = _compare(systems.words, ref_words, on_words, systems.words_lang, resamples, progress)
+    for system, entries in by_words.items():
+        scores[system] += [with_tokenizer(entry, systems.tokenizer) for entry in entries]
     lengths: dict[str, list[LengthBucket]] = {}
     frequencies: dict[str, list[FrequencyBucket]] = {}
     if buckets:
@@ -332,69 +297,23 @@ def _compare(
     }
 
 
-def read_documents(file: str, lines: int) -> list[str]:
-    """Read the document id of each line, as ``sacrebleu --echo docid`` prints them for WMT.
-
-    Args:
-        file: one id per line; successive lines with the same id are a document.
-        lines: of the reference.
-
-    Raises:
-        UserError: the number of lines differs, a line is blank, or an id returns after another one.
-    """
-    ids = [line.strip() for line in read_lines(Path(file))]
-    if len(ids) != lines:
-        raise UserError(
-            f"{quantity(len(ids), 'line')}, but the reference has {lines:,}",
-            at=file,
-            fix="give one document id for each line of the reference",
-        )
-    seen: set[str] = set()
-    for number, (name, before) in enumerate(zip(ids, [None, *ids], strict=False), 1):
-        if is_blank(name):
-            raise UserError(
-                "a blank line", at=f"{file}:{number}", fix="write the document id of the line"
-            )
-        if name != before and name in seen:
-            raise UserError(
-                f"document {name} continues after another one",
-                at=f"{file}:{number}",
-                fix="put the lines of a document next to each other, or use another id",
-            )
-        seen.add(name)
-    return ids
-
-
-def join_documents(lines: Sequence[str], ids: Sequence[str]) -> list[str]:
-    """Return one line per document: its lines, joined by spaces; blank lines add nothing."""
-    pairs = zip(ids, lines, strict=True)
-    return [
-        " ".join(line.strip() for _, line in group if line.strip())
-        for _, group in itertools.groupby(pairs, key=lambda pair: pair[0])
-    ]
-
-
 def sentence_table(
     systems: Systems,
     metrics: Sequence[str],
-    documents: Sequence[str],
     external: Mapping[str, Mapping[str, Sequence[float]]] = {},
 ) -> str:
     """Return a header and a row for each line and system, with their texts, as TSV.
 
-    The columns are system, line (from 1), document, one for each metric, source, reference and
-    hypothesis. Those of documents and sources are left out if these are unknown. With several
-    references, scores count all of them, and the column has the first.
+    The columns are system, line (from 1), one for each metric, source (if known), reference and
+    hypothesis. With several references, scores count all of them, and the column has the first.
 
     Args:
         metrics: keys of METRICS; those on words are left out, as tokenized BLEU is not smoothed.
-        documents: the document id of each line; empty = not known.
         external: further metric -> system -> score of each line.
     """
     on_text = [name for name in metrics if not METRICS[name].on_words]
-    ids = [documents] if documents else []
     sources = [systems.sources] if systems.sources else []
-    names = [*["document"] * len(ids), *on_text, *external, *["source"] * len(sources)]
+    names = [*on_text, *external, *["source"] * len(sources)]
     rows: list[Sequence[Cell]] = [["system", "line", *names, "reference", "hypothesis"]]
     for system, hyps in systems.texts.items():
         scores = sentence_scores(hyps, systems.refs, on_text, systems.tgt_lang, systems.other_refs)
@@ -402,18 +321,17 @@ def sentence_table(
             *(result.values for result in scores),
             *(each[system] for each in external.values()),
         ]
-        columns = [*ids, *found, *sources, systems.refs, hyps]
+        columns = [*found, *sources, systems.refs, hyps]
         cells = enumerate(zip(*columns, strict=True), 1)
         rows += [(system, number, *row) for number, row in cells]
     return tsv(rows) + "\n"
 
 
 def _title(name: str) -> str:
-    metric = METRICS.get(name.removeprefix(DOCUMENT_PREFIX))
+    metric = METRICS.get(name)
     if metric is None:
         return f"{name}, by an external command"
-    label = f"{metric.label} of documents" if name.startswith(DOCUMENT_PREFIX) else metric.label
-    return f"{label}, {metric.remark}" if metric.remark else label
+    return f"{metric.label}, {metric.remark}" if metric.remark else metric.label
 
 
 def _rows(rows: dict[str, list[str]]) -> list[str]:

@@ -16,7 +16,7 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
-from nmt.data.text import is_blank
+from nmt.data.text import is_blank, quantity, read_lines
 from nmt.errors import UserError
 from nmt.runtime.files import LARGE, read_text
 
@@ -94,6 +94,39 @@ def row_id(line: int, texts: Sequence[str]) -> str:
     """
     words = json.dumps([text.split() for text in texts])
     return f"{line}-{hashlib.sha256(words.encode()).hexdigest()[:10]}"
+
+
+def read_documents(file: str, lines: int) -> list[str]:
+    """Read the document id of each line, as ``sacrebleu --echo docid`` prints them for WMT.
+
+    Args:
+        file: one id per line; successive lines with the same id are a document.
+        lines: of the source.
+
+    Raises:
+        UserError: the number of lines differs, a line is blank, or an id returns after another one.
+    """
+    ids = [line.strip() for line in read_lines(Path(file))]
+    if len(ids) != lines:
+        raise UserError(
+            f"{quantity(len(ids), 'line')}, but the source has {lines:,}",
+            at=file,
+            fix="give one document id for each line of the source",
+        )
+    seen: set[str] = set()
+    for number, (name, before) in enumerate(zip(ids, [None, *ids], strict=False), 1):
+        if is_blank(name):
+            raise UserError(
+                "a blank line", at=f"{file}:{number}", fix="write the document id of the line"
+            )
+        if name != before and name in seen:
+            raise UserError(
+                f"document {name} continues after another one",
+                at=f"{file}:{number}",
+                fix="put the lines of a document next to each other, or use another id",
+            )
+        seen.add(name)
+    return ids
 
 
 def draw_rows(

@@ -1,4 +1,4 @@
-"""The figures of a report: learning curves and scores by group, as SVG in the colors of the page.
+"""The figures of a report: learning curves, as SVG in the colors of the page.
 
 matplotlib draws with fixed colors. They become CSS variables, so one drawing fits a light and a
 dark page and paper.
@@ -30,7 +30,6 @@ MARKERS = ["o", "s", "^", "D", "v", "P"]
 SIZE = (3.9, 2.5)  # inches of a panel
 # fixed, so that panels align; a layout that matplotlib computes takes twice the time to draw
 MARGINS = {"left": 0.17, "right": 0.965, "top": 0.965, "bottom": 0.17}
-TURNED_BOTTOM = 0.27  # under labels that are turned
 WIDE = 10  # a logarithmic axis if the values of a perplexity differ by this factor
 _VARIABLES = {
     INK: "var(--ink)",
@@ -62,8 +61,8 @@ class _Plot:
     transform_dev: Callable[[np.ndarray], np.ndarray] = field(default=lambda values: values)
 
 
-def learning_curves(runs: Sequence[ReportedRun], by_time: bool) -> list[Panel]:
-    """Draw the learning curves of some runs, over time or updates: a panel per quantity."""
+def learning_curves(runs: Sequence[ReportedRun]) -> list[Panel]:
+    """Draw the learning curves of some runs over updates: a panel per quantity."""
     plots = [
         *(_Plot(f"Dev {short_label(name)}", _unit(name), dev=name) for name in _dev_scores(runs)),
         _Plot("Perplexity", "Perplexity", "ppl", "ppl", logarithmic=True),
@@ -84,7 +83,7 @@ def learning_curves(runs: Sequence[ReportedRun], by_time: bool) -> list[Panel]:
             "Speed", "Target tokens per second", "tokens_per_second", from_zero=True, closed=True
         ),
     ]
-    panels = [_curves(plot, runs, by_time) for plot in plots]
+    panels = [_curves(plot, runs) for plot in plots]
     return [panel for panel in panels if panel is not None]
 
 
@@ -107,7 +106,7 @@ def short_label(metric: str) -> str:
     return metric_label(metric).partition(" (")[0]
 
 
-def _curves(plot: _Plot, runs: Sequence[ReportedRun], by_time: bool) -> Panel | None:
+def _curves(plot: _Plot, runs: Sequence[ReportedRun]) -> Panel | None:
     lines: list[tuple[Curve, dict[str, Any]]] = []  # with what decides how axes.plot draws it
     both = plot.train is not None and plot.dev is not None
     for number, run in enumerate(runs):
@@ -115,9 +114,9 @@ def _curves(plot: _Plot, runs: Sequence[ReportedRun], by_time: bool) -> Panel | 
         look: dict[str, Any] = {"color": color, "linestyle": style}
         if plot.train is not None:
             train = {**look, "label": "train", "linewidth": 1.0}
-            lines.append((run.curve("train", plot.train, by_time), train))
+            lines.append((run.metrics.curve("train", plot.train), train))
         if plot.dev is not None:
-            curve = run.curve("dev", plot.dev, by_time)
+            curve = run.metrics.curve("dev", plot.dev)
             if both and len(runs) == 1:
                 look["color"] = SERIES[1]
             look |= {"label": "dev", "linewidth": 1.4, "markersize": 3.5}
@@ -126,11 +125,9 @@ def _curves(plot: _Plot, runs: Sequence[ReportedRun], by_time: bool) -> Panel | 
     lines = [line for line in lines if np.isfinite(line[0].values).any()]
     if not lines:
         return None
-    longest = max(curve.updates.max() for curve, _ in lines)
-    scale, unit = _time_unit(longest) if by_time else (1.0, "Update")
     figure, axes = _axes()
     for curve, look in lines:
-        axes.plot(curve.updates / scale, curve.values, **look)
+        axes.plot(curve.updates, curve.values, **look)
     if both and len(runs) == 1:
         axes.legend(loc="best", fontsize=8, labelcolor=INK)
     values = np.concatenate([curve.values for curve, _ in lines])
@@ -146,49 +143,11 @@ def _curves(plot: _Plot, runs: Sequence[ReportedRun], by_time: bool) -> Panel | 
         axes.set_ylim(bottom=0)
     axes.set_xlim(left=0)
     axes.xaxis.set_major_formatter("{x:,g}")
-    axes.locator_params(axis="x", nbins=6, integer=not by_time)
-    axes.set_xlabel(unit)
+    axes.locator_params(axis="x", nbins=6, integer=True)
+    axes.set_xlabel("Update")
     axes.set_ylabel(unit_y)
-    about = f"{plot.title}, {unit_y}, over {unit.lower()}, for {', '.join(r.label for r in runs)}"
-    name = f"{plot.title}-{'time' if by_time else 'update'}"
-    return Panel(plot.title, to_svg(figure, name), about, plot.closed)
-
-
-def bars(
-    title: str,
-    groups: Sequence[str],
-    values: Sequence[Sequence[float | None]],
-    x_label: str,
-    y_label: str,
-    about: str,
-    name: str,
-) -> Panel:
-    """Draw a bar for each group, side by side for each run.
-
-    Args:
-        values: of each run, by group; None = there is no value.
-        about: description for readers who do not see the figure.
-        name: unique in the page.
-    """
-    figure, axes = _axes()
-    width = 0.8 / len(values)
-    for number, run_values in enumerate(values):
-        places = [i + (number - (len(values) - 1) / 2) * width for i in range(len(groups))]
-        heights = [0.0 if value is None else value for value in run_values]
-        drawn = axes.bar(places, heights, width * 0.92, color=SERIES[number % len(SERIES)])
-        if len(values) == 1:
-            labels = ["" if value is None else f"{value:.1f}" for value in run_values]
-            axes.bar_label(drawn, labels, fontsize=7, color=MUTED, padding=1)
-    axes.set_xticks(range(len(groups)), groups)
-    if len(groups) > 7:
-        figure.subplots_adjust(bottom=TURNED_BOTTOM)
-        for label in axes.get_xticklabels():
-            label.set(rotation=40, ha="right", rotation_mode="anchor")
-    axes.grid(visible=False, axis="x")
-    axes.margins(y=0.12)
-    axes.set_xlabel(x_label)
-    axes.set_ylabel(y_label)
-    return Panel(title, to_svg(figure, name), about)
+    about = f"{plot.title}, {unit_y}, over update, for {', '.join(r.label for r in runs)}"
+    return Panel(plot.title, to_svg(figure, plot.title), about, plot.closed)
 
 
 def run_style(number: int) -> tuple[str, object]:
@@ -245,9 +204,3 @@ def _axes() -> tuple[Figure, Axes]:
     axes.yaxis.label.set_fontsize(8.5)
     axes.grid(color=GRID, linewidth=0.6)
     return figure, axes
-
-
-def _time_unit(longest: float) -> tuple[float, str]:
-    if longest > 3 * 3600:
-        return 3600.0, "Training time (hours)"
-    return (60.0, "Training time (minutes)") if longest > 180 else (1.0, "Training time (seconds)")

@@ -13,23 +13,14 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from difflib import SequenceMatcher
-from pathlib import Path
 from random import Random
 from statistics import fmean
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, NamedTuple
 
-from nmt.apps.evaluate.buckets import (
-    FrequencyBucket,
-    LengthBucket,
-    frequency_buckets,
-    length_buckets,
-    training_counts,
-)
 from nmt.apps.report.runs import ReportedRun
-from nmt.config.entries import Direction
 from nmt.data.bitext import Split, held_out_entries, read_in_form
 from nmt.data.languages import UNSPACED_CHARACTER
-from nmt.data.text import OPENERS, find_side, is_blank
+from nmt.data.text import find_side, is_blank
 from nmt.data.tokenizer import Moses
 from nmt.errors import NmtError
 from nmt.scoring.metrics import check_lines, sentence_scores
@@ -40,13 +31,8 @@ EXAMPLES = 5  # of each kind
 FAULTY_LINES = 50  # shown of each fault and run
 EXAMPLES_SEED = 1  # of the random ones
 MIN_WORDS = 4  # of the reference of an example; shorter ones say little about a system
-MAX_TRAINING_BYTES = 1e8  # of target text whose words are counted; more takes over ten seconds
-COMPRESSION = 3  # of an archive, roughly
 LENGTH_FACTOR = 2  # an output is called long or short beyond this factor of its reference
 LONGEST_REPETITION = 5  # words
-
-TrainingCounts: TypeAlias = dict[object, Counter[str]]
-"""How often each word occurs in a training text: by the language of its words, and its files."""
 
 
 class Part(NamedTuple):
@@ -108,36 +94,18 @@ class Outputs:
         self.systems: Systems = from_runs([run.name for run in runs], split)
         self.texts = [self.systems.texts[run.name] for run in runs]
         role: Split = "dev" if split.startswith("dev") else "test"
-        self._entries = {run.name: held_out_entries(run.recipe, role)[split] for run in runs}
-        self._source_lines: dict[str, list[str]] = {}
-        self.src_lang, self.tgt_lang = self.direction(runs[0]).langs
-
-    def direction(self, run: ReportedRun) -> Direction:
-        """Return the languages and tags of a run on this set."""
-        return self._entries[run.name].direction(run.recipe)
-
-    def source_lines(self, run: ReportedRun) -> list[str]:
-        """Return the source lines of a run in the form of its recipe, tokenized or plain."""
-        if run.name not in self._source_lines:
-            data, entry = run.recipe.data, self._entries[run.name]
-            lang = self.direction(run).src
-            file = find_side(entry.path, lang)
-            lines = read_in_form(file, lang, entry.is_tokenized(data), data.tokenized)
-            check_lines(lines, self.systems.refs, entry.path)
-            self._source_lines[run.name] = lines
-        return self._source_lines[run.name]
+        self._entry = held_out_entries(runs[0].recipe, role)[split]
+        self.src_lang, self.tgt_lang = self._entry.direction(runs[0].recipe).langs
 
     @functools.cached_property
     def sources(self) -> list[str]:
         """The source lines of the first run as plain text."""
-        moses = Moses(self.runs[0].recipe.data.tokenized)
-        lines = self.source_lines(self.runs[0])
+        data, entry = self.runs[0].recipe.data, self._entry
+        file = find_side(entry.path, self.src_lang)
+        lines = read_in_form(file, self.src_lang, entry.is_tokenized(data), data.tokenized)
+        check_lines(lines, self.systems.refs, entry.path)
+        moses = Moses(data.tokenized)
         return [moses.detokenize_reference(line, self.src_lang) for line in lines]
-
-    def output_line(self, run: ReportedRun, row: int) -> str:
-        """Return the output of a run for a line in the form of its recipe."""
-        systems, tokenized = self.systems, run.recipe.data.tokenized
-        return (systems.words if tokenized else systems.texts)[run.name][row]
 
     @functools.cached_property
     def scores(self) -> list[list[float]]:
@@ -147,30 +115,6 @@ class Outputs:
             sentence_scores(hyps, refs, ["chrf"], self.tgt_lang, others)[0].values
             for hyps in self.texts
         ]
-
-    def by_length(self) -> list[list[LengthBucket]]:
-        """Return BLEU by length of the reference, of each run."""
-        return [length_buckets(self.systems, run.name, ["bleu"]) for run in self.runs]
-
-    def by_frequency(self, known: TrainingCounts) -> list[list[FrequencyBucket]] | None:
-        """Measure the words of each frequency in the training text of the first run.
-
-        Args:
-            known: the counts of training texts; those of this set are added.
-
-        Returns:
-            For each run; None if the training text is too large to count its words here.
-
-        Raises:
-            UserError: the training text is no longer where the recipe says.
-        """
-        names = [run.name for run in self.runs]
-        systems = from_runs(names, self.split, training=True)
-        if sum(_text_size(file.path) for file in systems.training) > MAX_TRAINING_BYTES:
-            return None
-        text = (systems.tgt_lang, *systems.training)
-        counts = known[text] = known.get(text) or training_counts(systems)
-        return [frequency_buckets(systems, name, counts) for name in names]
 
     def faults(self) -> list[Fault]:
         """Find possible faults of outputs, with their number in each run."""
@@ -284,11 +228,6 @@ def splits_of(runs: Sequence[ReportedRun]) -> list[str]:
         if names:
             return names
     return []
-
-
-def _text_size(path: Path) -> float:
-    compressed = path.suffix in OPENERS and path.suffix
-    return path.stat().st_size * (COMPRESSION if compressed else 1)
 
 
 def _is_empty(hyp: str, ref: str) -> bool:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import base64
 import itertools
 import math
 import re
@@ -15,23 +14,19 @@ from typing import Any
 import numpy as np
 from markupsafe import Markup
 
-from nmt.apps.evaluate.buckets import FrequencyBucket, LengthBucket
 from nmt.apps.evaluate.report import report as compare_systems
 from nmt.apps.plot.figures import STYLE, metric_label, require_matplotlib
 from nmt.apps.report import figures
-from nmt.apps.report.attention import CELL, heat_maps, load_translators
 from nmt.apps.report.data_card import NOT_RECORDED, data_cards
-from nmt.apps.report.figures import Panel
-from nmt.apps.report.outputs import Outputs, Row, TrainingCounts, splits_of, text_direction
+from nmt.apps.report.outputs import Outputs, splits_of, text_direction
 from nmt.apps.report.recipes import key_rows
 from nmt.apps.report.runs import ReportedRun
 from nmt.data.text import quantity
-from nmt.decoding.translator import Translator
 from nmt.errors import NmtError
 from nmt.runtime.files import AGAIN, replace_surrogates, write_atomic
 from nmt.runtime.progress import counted
 from nmt.scoring.metrics import METRICS, RESAMPLES
-from nmt.scoring.results import SIGNIFICANCE_LEVEL, Cell, Score, tsv
+from nmt.scoring.results import SIGNIFICANCE_LEVEL, Score
 from nmt.store.model import read_provenance
 from nmt.store.predictions import different_predictions, not_comparable
 from nmt.version import __version__
@@ -112,13 +107,8 @@ def _context(runs: Sequence[ReportedRun], progress: bool) -> dict[str, Any]:
     if differ := different_predictions([run.name for run in runs if run.result.ppl is not None]):
         note = not_comparable("runs", differ)
         score_notes = [*score_notes, f"{note[0].upper()}{note[1:]}."]
-    translators = load_translators(runs) if outputs else {}
-    counts: TrainingCounts = {}
     shown = counted(outputs, "reading the translations", "sets", len(outputs), progress, slow=True)
-    sections = [
-        _output_section(number, runs, held_out, translators, counts)
-        for number, held_out in enumerate(shown, 1)
-    ]
+    sections = [_output_section(number, held_out) for number, held_out in enumerate(shown, 1)]
     facts = _rows([_facts(run) for run in runs], NOTHING)
     return {
         "title": _title(runs),
@@ -130,10 +120,8 @@ def _context(runs: Sequence[ReportedRun], progress: bool) -> dict[str, Any]:
         "notes": [*score_notes, *notes],
         "significance": SIGNIFICANCE_LEVEL,
         "resamples": RESAMPLES,
-        "by_update": figures.learning_curves(runs, by_time=False),
-        "by_time": figures.learning_curves(runs, by_time=True),
+        "curves": figures.learning_curves(runs),
         "sections": sections,
-        "cell": CELL,
         "recipe_rows": key_rows([run.recipe for run in runs]),
         "cards": data_cards(runs),
         "environment": _rows([_environment(run) for run in runs], NOT_RECORDED),
@@ -294,41 +282,13 @@ def _outputs(runs: Sequence[ReportedRun]) -> tuple[list[Outputs], list[str]]:
     return outputs, notes
 
 
-def _output_section(
-    number: int,
-    runs: Sequence[ReportedRun],
-    outputs: Outputs,
-    translators: dict[str, Translator | str],
-    counts: TrainingCounts,
-) -> dict[str, Any]:
+def _output_section(number: int, outputs: Outputs) -> dict[str, Any]:
     """Collect the part of the page about one set; a note replaces a failed part."""
-    notes, maps, examples, rows = [], [], {}, []
-    lengths, frequencies = outputs.by_length(), None
-    panels = [_length_panel(number, outputs.split, lengths)]
+    notes, examples, rows = [], {}, []
     try:
-        frequencies = outputs.by_frequency(counts)
-        if frequencies is None:
-            notes.append("Words by frequency are not shown: the training text is over 100 MB.")
-        else:
-            panels.append(_frequency_panel(number, outputs.split, frequencies))
-    except NmtError as error:
-        notes.append(f"Words by frequency are not shown: {error.summary}")
-    try:
-        examples = outputs.examples()
-        rows = outputs.rows()
+        examples, rows = outputs.examples(), outputs.rows()
     except NmtError as error:
         notes.append(f"Examples are not shown: {error.summary}")
-    # a line of a small set can be in several groups
-    shown = {example.line: example for group in examples.values() for example in group}
-    for run in runs if examples else ():
-        translator = translators[run.name]
-        if isinstance(translator, str):
-            problem: str | None = translator
-        else:
-            run_maps, problem = heat_maps(run, translator, outputs, list(shown.values()))
-            maps += run_maps
-        if problem:
-            notes.append(f"The attention of {run.label} is not shown: {problem}")
     return {
         "number": number,
         "split": outputs.split,
@@ -339,55 +299,9 @@ def _output_section(
         "lines": len(outputs.systems.refs),
         "faults": outputs.faults(),
         "rows": rows[:LISTED],
-        "tsv": _tsv(rows, [run.label for run in runs]) if 0 < len(rows) <= LISTED else "",
         "examples": examples,
-        "lengths": lengths,
-        "frequencies": frequencies,
-        "panels": panels,
-        "maps": maps,
         "notes": notes,
     }
-
-
-def _tsv(rows: Sequence[Row], labels: Sequence[str]) -> str:
-    """Write all lines as a TSV file in a data URI, so that the page needs no other file."""
-    names = ["line", "source", *labels, *(f"chrF {label}" for label in labels), "reference"]
-    lines: list[list[Cell]] = [[*names]]
-    for row in rows:
-        scores = [f"{score:.2f}" for score in row.scores]
-        lines.append([row.number, row.source, *row.outputs, *scores, row.reference])
-    text = tsv(lines) + "\n"
-    data = base64.b64encode(replace_surrogates(text).encode("utf-8")).decode("ascii")
-    return f"data:text/tab-separated-values;charset=utf-8;base64,{data}"
-
-
-def _length_panel(number: int, split: str, lengths: list[list[LengthBucket]]) -> Panel:
-    groups = [str(bucket.words).replace(">=", "≥") for bucket in lengths[0]]
-    return figures.bars(
-        "BLEU by sentence length",
-        groups,
-        [[bucket.scores[0].value for bucket in buckets] for buckets in lengths],
-        "Words of the reference",
-        "BLEU (0 to 100)",
-        f"BLEU of sentences of {', '.join(groups)} words of {split}",
-        f"lengths-{number}",
-    )
-
-
-def _frequency_panel(number: int, split: str, frequencies: list[list[FrequencyBucket]]) -> Panel:
-    groups = [str(bucket.count).replace(">=", "≥") for bucket in frequencies[0]]
-    return figures.bars(
-        "Words by training frequency",
-        groups,
-        [
-            [None if bucket.f1 is None else 100 * bucket.f1 for bucket in buckets]
-            for buckets in frequencies
-        ],
-        "Occurrences in the training text",
-        "F1 of the words (%)",
-        f"F1 of words of {split} that occur {', '.join(groups)} times in the training text",
-        f"frequencies-{number}",
-    )
 
 
 def number(value: float | None, digits: int = 2) -> str:

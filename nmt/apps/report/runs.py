@@ -6,9 +6,7 @@ import contextlib
 from collections.abc import Sequence
 from pathlib import Path
 
-import numpy as np
-
-from nmt.apps.plot.curves import Curve, RunMetrics, short_labels
+from nmt.apps.plot.curves import RunMetrics, short_labels
 from nmt.data.report import CorpusReport
 from nmt.errors import UserError
 from nmt.runtime.files import LARGE, read_text
@@ -42,17 +40,6 @@ class ReportedRun:
         A training that has written its summary is over, also while it still holds the lock.
         """
         return str(self.summary.get("status") or self.result.status)
-
-    def curve(self, kind: str, name: str, by_time: bool) -> Curve:
-        """Return a logged value by update, or by the seconds of training."""
-        curve = self.metrics.curve(kind, name)
-        if not by_time:
-            return curve
-        logged = self.metrics.curve(kind, "seconds")
-        seconds = dict(zip(logged.updates.tolist(), logged.values.tolist(), strict=True))
-        known = np.array([update in seconds for update in curve.updates.tolist()], dtype=bool)
-        times = np.array([seconds[update] for update in curve.updates[known].tolist()])
-        return Curve(times, curve.values[known])
 
     def times(self) -> tuple[str, str] | None:
         """Return when train.log begins and ends, in the time of the machine; None without it."""

@@ -1,4 +1,4 @@
-"""nmt-score with several references, parts, documents, sentences and an external metric."""
+"""nmt-score with several references, parts, sentences and an external metric."""
 
 from __future__ import annotations
 
@@ -15,7 +15,6 @@ from sacrebleu.significance import estimate_ci
 
 from nmt.apps.evaluate.buckets import frequency_buckets, length_buckets, training_counts
 from nmt.apps.evaluate.external import ExternalMetric
-from nmt.apps.evaluate.report import join_documents, read_documents
 from nmt.cli.score import main
 from nmt.config.load import dump_recipe, load_recipe
 from nmt.data.prepare import prepare
@@ -27,7 +26,6 @@ from tests.scoring.texts import hypothesis, reference
 
 REFS, OTHER = reference(30), reference(30, seed=2)
 BASE, BETTER = hypothesis(REFS, 40), hypothesis(REFS, 5)
-DOCS = [f"doc{row // 5}" for row in range(30)]
 
 
 @pytest.fixture
@@ -39,7 +37,6 @@ def files(tmp_path: Path) -> dict[str, str]:
         "better": BETTER,
         "src": [f"s {line}" for line in REFS],
         "train": REFS[:10],
-        "docs": DOCS,
     }
     return {name: str(write_lines(tmp_path / name, lines)) for name, lines in texts.items()}
 
@@ -110,38 +107,6 @@ def test_a_run_counts_the_words_of_its_training_text(tmp_path, capsys, tokenized
     assert counted[0, 0]["f1"] is None
 
 
-def test_documents_are_scored_as_one_text(files, capsys):
-    argv = ["--hyp", files["base"], "--ref", files["ref"], "--metrics", "bleu,chrf,ter"]
-    found = run_json(capsys, *argv, "--documents", files["docs"])
-    scores = {s["metric"]: s for s in found["scores"]}
-    assert list(scores) == ["bleu", "chrf", "ter", "doc_bleu", "doc_chrf"]
-    joined = [join_documents(lines, DOCS) for lines in (BASE, REFS)]
-    assert len(joined[0]) == 6
-    assert scores["doc_bleu"]["score"] == score(*joined, ["bleu"], "")[0].value
-    assert scores["doc_bleu"]["signature"].endswith("|docs:6")
-    assert scores["doc_bleu"]["low"] < scores["doc_bleu"]["score"] < scores["doc_bleu"]["high"]
-
-
-def test_joined_sentences_are_free_to_move_inside_a_document():
-    ids = ["a", "a", "b"]
-    assert join_documents(["x y ", "", "z"], ids) == ["x y", "z"]
-    assert join_documents(["x", "y", "z"], ids) == ["x y", "z"]
-
-
-@pytest.mark.parametrize(
-    ("ids", "message"),
-    [
-        (["a"], "1 line, but the reference has 3"),
-        (["a", "", "b"], ":2: a blank line"),
-        (["a", "b", "a"], ":3: document a continues after another one"),
-    ],
-)
-def test_faulty_documents(tmp_path, ids, message):
-    file = write_lines(tmp_path / "docs", ids)
-    with pytest.raises(UserError, match=message):
-        read_documents(str(file), 3)
-
-
 def test_sentences_are_a_table_for_spreadsheets(tmp_path, files, capsys):
     out = tmp_path / "sentences.tsv"
     hyp = str(write_lines(tmp_path / "hyp", [REFS[0], 'a\t"quote', *BASE[2:]]))
@@ -154,19 +119,18 @@ def test_sentences_are_a_table_for_spreadsheets(tmp_path, files, capsys):
         "--metrics",
         "bleu,tokenized_bleu",
     ]
-    argv += ["--src", files["src"], "--documents", files["docs"], "--resamples", "100"]
+    argv += ["--src", files["src"], "--resamples", "100"]
     assert main([*argv, "--sentences", str(out)]) == 0
     assert "wrote the scores of 60 lines" in capsys.readouterr().err
     with out.open(encoding="utf-8", newline="") as file:
         rows = list(csv.DictReader(file, delimiter="\t", quoting=csv.QUOTE_NONE))
     assert len(rows) == 60
     assert list(rows[0]) == [
-        "system", "line", "document", "bleu", "source", "reference", "hypothesis",
+        "system", "line", "bleu", "source", "reference", "hypothesis",
     ]  # fmt: skip
     assert (rows[0]["system"], rows[0]["line"], rows[0]["bleu"]) == (hyp, "1", "100.0000")
     assert rows[1]["hypothesis"] == 'a "quote'
     assert (rows[31]["system"], rows[31]["line"]) == (files["better"], "2")
-    assert rows[35]["document"] == "doc1"
 
 
 def test_an_external_command_gets_plain_text_of_all_three(tmp_path, files, capsys):

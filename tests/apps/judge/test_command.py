@@ -15,8 +15,9 @@ import pytest
 openpyxl = pytest.importorskip("openpyxl")
 
 from nmt.apps.judge.analysis import COLUMNS  # noqa: E402
-from nmt.apps.judge.key import read_key  # noqa: E402
+from nmt.apps.judge.key import read_documents, read_key  # noqa: E402
 from nmt.cli.judge import main  # noqa: E402
+from nmt.errors import UserError  # noqa: E402
 from tests.scoring.runs import write_lines  # noqa: E402
 
 LINES = 30
@@ -273,3 +274,18 @@ def test_a_killed_sheet_is_made_again_with_its_key(files: Path) -> None:
     assert Path("new.xlsx").exists()
     assert Path("new.key.json").read_bytes() == key
     assert not [*Path().glob(".tmp-*")]
+
+
+@pytest.mark.parametrize(
+    ("ids", "message"),
+    [
+        (["a"], "1 line, but the source has 3"),
+        (["a", "", "b"], ":2: a blank line"),
+        (["a", "b", "a"], ":3: document a continues after another one"),
+    ],
+)
+def test_faulty_documents(tmp_path, ids, message):
+    file = tmp_path / "docs"
+    write_lines(file, ids)
+    with pytest.raises(UserError, match=message):
+        read_documents(str(file), 3)

@@ -61,8 +61,10 @@ class Page(HTMLParser):
 
     def section(self, name: str) -> Page:
         """Return the page from the heading with an id to the next one, or to the end of its set."""
-        end = r'<h2 |</main>|<details class="set"|'
-        end += r'</details>\s*(?:<details class="set"|<h2 id="curves")'
+        end = r'<h2 |</main>|<details class="set"'
         match = re.search(rf'<h2 id="{name}">.*?(?={end})', self.source, re.DOTALL)
         assert match, name
-        return Page(match[0])
+        text = match[0]
+        if text.count("</details>") > text.count("<details"):  # that of the set
+            text = text[: text.rindex("</details>")]
+        return Page(text)

@@ -74,7 +74,7 @@ def test_every_figure_is_drawn_without_an_error_or_a_request(browser, pages):
         show(browser, page)
         browser.execute_script("document.querySelectorAll('details').forEach(d => d.open = true)")
         figures = browser.execute_script(DRAWN)
-        assert len(figures) >= 7 + 2 + 3
+        assert len(figures) >= 7
         for label, width, height, shapes, texts in figures:
             assert min(width, height) > 80, label
             assert shapes > 4, label
@@ -82,19 +82,6 @@ def test_every_figure_is_drawn_without_an_error_or_a_request(browser, pages):
         assert browser.get_log("browser") == []
         entries = browser.execute_script("return performance.getEntriesByType('resource').length")
         assert entries == 0
-
-
-def test_the_horizontal_axis_can_be_changed(browser, pages):
-    show(browser, pages[0])
-    before = [figure[0] for figure in browser.execute_script(DRAWN)]
-    browser.execute_script("document.getElementById('x-time').click()")
-    after = [figure[0] for figure in browser.execute_script(DRAWN)]
-    for labels, shown, hidden in (
-        (before, "update", "training time"),
-        (after, "training time", "update"),
-    ):
-        assert any(f"over {shown}" in label for label in labels)
-        assert not any(f"over {hidden}" in label for label in labels)
 
 
 def test_a_link_to_a_closed_test_set_opens_it(browser, several_sets):

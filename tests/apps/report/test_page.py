@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import base64
 import json
 import os
 import re
@@ -15,7 +14,6 @@ from pathlib import Path
 import pytest
 
 import nmt
-from nmt.apps.report.attention import heat_maps, load_translators
 from nmt.apps.report.outputs import Outputs, text_direction
 from nmt.apps.report.page import relative_paths, render
 from nmt.apps.report.runs import read_runs
@@ -134,10 +132,6 @@ def test_text_from_right_to_left(tmp_path):
     page = written(run, tmp_path / "page.html")
     directions = {(cell["lang"], cell["dir"]) for cell in page.all("dd") if "lang" in cell}
     assert directions == {("gl", "auto"), ("he", "rtl")}
-    labels = re.findall("<title>(.*)</title></rect>", page.section("attention").source)
-    assert labels
-    for label in labels:
-        assert re.fullmatch(r"\u2068.+\u2069 ← \u2068.+\u2069: [01]\.\d\d", label)
 
 
 # ---------------------------------------------------------------- one run
@@ -150,17 +144,6 @@ def test_scores_are_those_of_the_run_with_signatures_and_intervals(folder, plain
     assert bleu["signature"] in text
     assert tokenized["signature"] in text
     assert "not comparable with BLEU" in text
-
-
-def test_curves_are_drawn_by_update_and_by_time(plain):
-    curves = plain.section("curves")
-    labels = [str(figure["aria-label"]) for figure in curves.all("figure")]
-    assert len(labels) == 2 * CURVES
-    assert sum("over update" in label for label in labels) == CURVES
-    assert sum("over training time" in label for label in labels) == CURVES
-    assert "BLEU (0 to 100)" in curves.text
-    assert "Target tokens per second" in curves.text
-    assert len(curves.all("input", type_="radio")) == 2
 
 
 def test_faults_are_counted(folder, plain):
@@ -176,65 +159,6 @@ def test_examples_are_compared_word_by_word(plain):
     assert [name for name in ("Random", "Best", "Worst") if f"{name} Line" in outputs.text]
     assert outputs.all("mark", class_="extra")
     assert outputs.all("mark", class_="missing")
-
-
-def test_attention_is_drawn_for_three_sentences(plain):
-    attention = plain.section("attention")
-    assert len(attention.all("figure")) == 3
-    figures = re.findall(r"<svg.*?</svg>", attention.source, re.DOTALL)
-    assert len(set(figures)) == 3
-    for svg in figures:
-        rows: dict[str, float] = {}
-        for y, weight in re.findall(r' y="([^"]+)"[^>]*fill-opacity="([^"]+)"', svg):
-            rows[y] = rows.get(y, 0) + float(weight)
-        assert rows
-        for total in rows.values():  # but for weights that are too small to see
-            assert 0.7 < total < 1.01
-
-
-def test_a_line_in_several_groups_of_examples_has_one_heat_map(tmp_path):
-    toy_corpus(tmp_path, {"train": 40, "dev": 4, "test": 2})
-    run = nmt.train(toy_recipe(tmp_path, {"data": {"checks": "off"}}), quiet=True).run
-    page = written(run, tmp_path / "page.html")
-    assert len(page.section("attention").all("figure")) == 2
-
-
-def test_attention_is_that_of_the_source_as_each_run_got_it(folder):
-    run, source = folder / "tagged", folder / "marked"
-    for split in ("train", "dev", "test"):
-        for lang in ("gl", "en"):
-            text = (folder / f"{split}.{lang}").read_text(encoding="utf-8")
-            lines = [f"9 {line}" if lang == "gl" else line for line in text.splitlines()]
-            path = source / f"{split}.{lang}"
-            path.parent.mkdir(exist_ok=True)
-            path.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
-    sets = [f"data.{s}={{path: {source}/{s}, tag: <2en>}}" for s in ("train", "dev", "test")]
-    keys = [f"out={run}", "train.max_validations=1", *sets]
-    assert train.main([str(folder / "toy.yaml"), *keys]) == 0
-    runs = read_runs([folder / "plain", run])
-    outputs, translators = Outputs(runs, "test"), load_translators(runs)
-    examples = [example for example in outputs.examples()["Random"] if example.line > 3]
-    for one, start in zip(runs, ([], ["<2en>", "9"]), strict=True):
-        maps, _ = heat_maps(one, translators[one.name], outputs, examples)
-        pieces = [text for _, text in maps[0].columns]
-        assert pieces[:-1] == [*start, *outputs.sources[maps[0].line - 1].split()]
-
-
-def test_attention_is_that_of_pieces_by_the_rules_of_the_languages_of_the_set(tmp_path):
-    """In Italian and French an apostrophe belongs to the word before it."""
-    toy_corpus(tmp_path, {"train": 40, "dev": 4})
-    toy_corpus(tmp_path / "other", {"train": 40})
-    for lang, text in (("it", "dell'anno 1 2 3"), ("fr", "l'homme 3 2 1")):
-        (tmp_path / f"other/test.{lang}").write_text(f"{text}\n" * 4)
-    test = {"path": "other/test", "src": "it", "tgt": "fr"}
-    data = {"test": test, "tokenized": False, "checks": "off"}
-    run = nmt.train(toy_recipe(tmp_path, {"data": data}), quiet=True).run
-    replace_outputs(run, "l'homme 1 2 3\n" * 4)
-    runs = read_runs([run])
-    outputs, translators = Outputs(runs, "test"), load_translators(runs)
-    maps, _ = heat_maps(runs[0], translators[runs[0].name], outputs, outputs.examples()["Random"])
-    words = [[text for _, text in side][:2] for side in (maps[0].columns, maps[0].rows)]
-    assert words == [["dell'", "anno"], ["l'", "homme"]]
 
 
 def test_the_recipe_marks_what_differs_from_the_defaults(plain):
@@ -272,8 +196,8 @@ def test_the_head_has_the_test_scores_and_translations_come_first(folder, plain)
     bleu = read_summary(RunFolder(folder / "plain"))["test"][0]["value"]
     assert f"Test BLEU {bleu:.2f} " in head
     titles = re.findall('<h2 id="([a-z]+)"', plain.source)
-    assert " ".join(titles) == "scores outputs parts attention curves recipe data environment"
-    assert "<figure" not in plain.source.partition('<h2 id="parts"')[0]
+    assert " ".join(titles) == "scores outputs curves recipe data environment"
+    assert "<figure" not in plain.source.partition('<h2 id="curves"')[0]
 
 
 def test_a_count_of_faults_opens_its_lines(folder, plain, monkeypatch):
@@ -301,20 +225,12 @@ def test_all_translations_are_a_list_and_a_table(folder, plain):
     shown = plain.section("outputs").text.partition("All translations")[2]
     for row in rows:
         assert f" {row.number} {' '.join(row.source.split())} " in shown
-    (link,) = plain.all("a", download="test.tsv")
-    table = base64.b64decode(str(link["href"]).partition("base64,")[2]).decode().splitlines()
-    assert table[0].split("\t") == ["line", "source", "plain", "chrF plain", "reference"]
-    assert len(table) == 13
-    for row, line in zip(rows, table[1:], strict=True):
-        cells = line.split("\t")
-        assert (cells[0], cells[2]) == (str(row.number), " ".join(row.outputs[0].split()))
 
 
 def test_a_long_set_is_listed_in_part(folder, monkeypatch):
     monkeypatch.setattr("nmt.apps.report.page.LISTED", 5)
     page = Page(render(read_runs([folder / "plain"])))
     assert "List of 5 of 12 lines" in page.text
-    assert not page.all("a", download="test.tsv")
 
 
 def test_the_environment_names_versions_and_hardware(folder, plain):
@@ -336,8 +252,7 @@ def test_several_runs_are_compared_with_the_first(both):
     recipe = both.section("recipe").source
     assert re.search(r'model\.norm.*?changed">scalenorm<.*?changed">layernorm<', recipe, re.DOTALL)
     assert "Largest difference" in both.section("outputs").text
-    assert len(both.section("attention").all("figure")) == 6
-    assert len(both.section("curves").all("figure")) == 2 * CURVES
+    assert len(both.section("curves").all("figure")) == CURVES
 
 
 def test_perplexities_of_other_vocabularies_are_noted(folder, tmp_path):
@@ -365,14 +280,10 @@ def test_each_test_set_has_its_sections(several_sets):
     page = Page.read(several_sets)
     assert [bool("open" in attrs) for attrs in page.all("details", class_="set")] == [True, False]
     for number, (name, lines) in enumerate((("short", 12), ("long", 30)), 1):
-        parts, outputs = page.section(f"parts-{number}"), page.section(f"outputs-{number}")
-        assert f"Lengths and frequencies: test.{name}" in parts.text
-        assert f"{lines} lines of test.{name}" in parts.text
-        assert len(parts.all("figure")) == 2
+        outputs = page.section(f"outputs-{number}")
         assert f"Faults in {lines} lines of test.{name}" in outputs.text
         assert f"Translations: test.{name}" in outputs.text
         assert "Largest difference" in outputs.text
-        assert len(page.section(f"attention-{number}").all("figure")) == 6
         assert page.all("a", href=f"#outputs-{number}")
         scores = page.section("scores").text
         assert re.search(
@@ -388,7 +299,7 @@ def test_a_set_that_a_run_lacks_has_no_section(several_sets, folder, tmp_path):
     assert report.main([str(folder / "first"), str(run), "-o", str(output)]) == 0
     page = Page.read(output)
     assert not page.all("details", class_="set")
-    assert "12 lines of test.short" in page.section("parts").text
+    assert "12 lines of test.short" in page.section("outputs").text
 
 
 def test_runs_with_other_references_are_shown_without_a_comparison(folder, tmp_path):
@@ -420,9 +331,7 @@ def test_a_run_whose_corpus_and_checkpoints_are_gone(folder, tmp_path):
     assert "no such file" in page.text
     assert "Test BLEU" in page.section("scores").text
     shutil.copyfile(folder / "plain" / "config.yaml", config)
-    (run / "model" / "weights.safetensors").write_bytes(b"damaged")
     page = written(run, tmp_path / "page.html")
-    assert "The attention of run is not shown" in page.section("outputs").text
     assert "Best" in page.section("outputs").text
 
 
@@ -492,7 +401,7 @@ def test_language_models_have_no_translations(tmp_path):
     text_corpus(tmp_path)
     assert train.main([str(text_recipe(tmp_path, "causal_lm"))]) == 0
     page = written(tmp_path / "causal_lm", tmp_path / "page.html")
-    assert not re.search('id="(outputs|parts|attention)"', page.source)
+    assert not re.search('id="outputs"', page.source)
     assert "Test perplexity per word" in page.section("scores").text
     assert "Lines Used" in page.section("data").text
 
@@ -521,7 +430,7 @@ def test_a_run_without_a_validation_ends_with_a_report(folder, tmp_path, monkeyp
     final_reports.write(monkeypatch)
     run = tmp_path / "run"
     assert train.main([str(folder / "toy.yaml"), f"out={run}", "time_limit=1e-9"]) == 0
-    assert "Attention" in Page.read(run / "report.html").text
+    assert "lines of test" in Page.read(run / "report.html").section("outputs").text
 
 
 def test_a_diverged_training_ends_with_a_report(folder, tmp_path, monkeypatch):
@@ -559,8 +468,6 @@ def test_a_further_reference_counts_in_every_score(folder):
     perfect = [score for score, hyp in zip(outputs.scores[0], hyps, strict=True) if hyp]
     assert perfect == pytest.approx([100] * len(perfect))
     assert perfect
-    by_length = outputs.by_length()[0]
-    assert max(bucket.scores[0].value for bucket in by_length) == pytest.approx(100)
 
 
 def test_a_training_from_python_does_not_load_the_command_line():
