@@ -351,7 +351,7 @@ def test_the_tag_of_targets_changes_the_prepared_data(corpus, tmp_path):
     assert [one.vocab.tags for one in made] == [[], [], [], [EN]]
     first = {len(one.train.tgt(0)) - len(made[0].train.tgt(0)) for one in made[1:3]}
     assert first == {1}
-    assert [one.dev[0].tgt_tag for one in made] == [None, EN, FR, None]
+    assert [one.dev[0].direction.tgt_tag for one in made] == [None, EN, FR, None]
 
 
 @pytest.mark.slow

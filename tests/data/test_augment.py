@@ -356,7 +356,8 @@ def test_each_entry_keeps_its_tags_and_joins_its_own_pairs(tmp_path: Path):
     entries = {"<a>": "alfa {}", "<b>": "beta {}"}
     for tag, line in entries.items():
         pairs = [(line.format(i), line.format(i)) for i in range(10)]
-        text.add(replace(CORPUS, tag=tag, tgt_tag=tag), numbered(pairs))
+        direction = replace(CORPUS.direction, tag=tag, tgt_tag=tag)
+        text.add(replace(CORPUS, direction=direction), numbered(pairs))
     config = SentencePieceConfig(vocab_size=60)
     segmenter = learn_segmenter(config, False, "none", one.chunks(text.read("")))
     work = EncodeChunk(segmenter, 200, DRAWS, augmenter=one)
