@@ -62,7 +62,7 @@ def source(tmp_path) -> Path:
     ("dev", "options"),
     [
         ({"path": "dev", "tag": "<gl>"}, " --tag '<gl>'"),
-        ({"path": "it/dev", "src": "it", "tag": "<it>"}, " --tag '<it>' --src-lang it"),
+        ({"path": "it/dev", "src": "it", "tag": "<it>"}, " --src-lang it --tag '<it>'"),
         ({"path": "it/dev", "src": "es", "tag": "<it>"}, " --tag '<it>'"),  # not a source of train
     ],
 )

@@ -83,7 +83,7 @@ def test_non_finite_gradients_skip_the_update(start, kind):
 @pytest.mark.slow
 @pytest.mark.parametrize("precision", ["fp32", "bf16"])
 def test_too_many_non_finite_updates_in_a_row_end_the_run(start, precision):
-    trainer = start("train.max_bad_updates=3", "train.validate_every=2")
+    trainer = start("train.max_bad_updates=3", "train.validate_every=2", "train.max_validations=9")
     trainer.precision = precision  # for the message; the model computes in fp32, which is faster
     # two in a row are allowed; three in a row return to update 4
     spoil_gradients(trainer, {2, 4, 5, 6, 7})
