@@ -151,7 +151,7 @@ def write_own_corpus(
     sources: Sequence[RemoteFile] = (),
     notes: Sequence[str] = (),
 ) -> None:
-    """Rule, split and write pairs.
+    """Filter, split and write pairs.
 
     Args:
         pairs: are read after the options are checked.
