@@ -211,6 +211,8 @@ class Model:
             UserError: it is neither; the run has no model yet; or the file is damaged.
         """
         folder = model_folder(Path(path))
+        if linked := next((file for file in folder.iterdir() if file.is_symlink()), None):
+            raise foreign(linked, "a model has no links")
         content = read_small(folder / MODEL_JSON)
         return cls(
             folder, _parse(folder / MODEL_JSON, content), hashlib.sha256(content).hexdigest()

@@ -159,6 +159,13 @@ def test_an_alias_bomb_is_an_error_at_once():
         recipe_from_text(bomb, "r.yaml")
 
 
+def test_thousands_of_unknown_keys_are_refused_at_once():
+    started = time.process_time()
+    with pytest.raises(UserError):
+        recipe_from_text(HEAD + "".join(f"k{n}: 1\n" for n in range(20_000)), "r.yaml")
+    assert time.process_time() - started < 30
+
+
 def test_the_command_prints_the_error_and_writes_nothing(tmp_path: Path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     Path("r.yaml").write_text(HEAD + "model: {nrom: pre}\n", encoding="utf-8")
