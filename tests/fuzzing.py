@@ -23,7 +23,6 @@ import torch
 from fastapi.testclient import TestClient
 
 from data_prep import from_gettext, from_tmx
-from data_prep.pairs import Drops
 from data_prep.tables import Format, read_rows
 from nmt.apps.convert.convert import convert
 from nmt.apps.documents.document import translate_bytes
@@ -32,6 +31,7 @@ from nmt.apps.serve.limits import Limits
 from nmt.config.load import load_recipe
 from nmt.config.recipe import SentencePieceConfig
 from nmt.data.glossary import read_glossary
+from nmt.data.report import Drops
 from nmt.data.segmenters import load_segmenter, save_segmenter
 from nmt.data.segmenters.bpe import read_codes
 from nmt.data.segmenters.sentencepiece import SentencePiece

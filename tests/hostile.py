@@ -407,6 +407,8 @@ def recipes() -> Iterator[tuple[str, Row]]:
     yield "recipe: large", Row("train bad.yaml", (sparse("bad.yaml", 1 << 40),))
     loop = "base: bad.yaml\nvariants: {a: {about: x}}\n"
     yield "variants of themselves", Row("sweep bad.yaml", (write("bad.yaml", loop),))
+    long = f"base: {'a' * 5000}.yaml\nvariants: {{a: {{about: x}}}}\n"
+    yield "variants of a long name", Row("sweep bad.yaml", (write("bad.yaml", long),))
     for put in (link, fifo):
         damage = put("given", "/dev/zero") if put is link else put("given")  # type: ignore[operator]
         for key in ("segment.kind=fastbpe segment.codes=given", f"{SPM}=given"):
