@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import glob
 import hashlib
 import json
 import os
@@ -211,7 +212,8 @@ class Model:
             UserError: it is neither; the run has no model yet; or the file is damaged.
         """
         folder = model_folder(Path(path))
-        if linked := next((file for file in folder.iterdir() if file.is_symlink()), None):
+        files = (folder / name for name in glob.iglob("*", root_dir=folder))
+        if linked := next(filter(Path.is_symlink, files), None):
             raise foreign(linked, "a model has no links")
         content = read_small(folder / MODEL_JSON)
         return cls(
