@@ -33,7 +33,7 @@ from nmt.data.segmenters.bpe import (
     read_codes,
     unescape,
 )
-from nmt.data.segmenters.sentencepiece import SentencePiece, make_model, read_model
+from nmt.data.segmenters.sentencepiece import SentencePiece, make_model, read_scores
 from nmt.data.text import clean_line
 from nmt.data.tokenizer import Moses
 from nmt.data.vocab import UNK, Vocab
@@ -376,6 +376,6 @@ def test_byte_fallback_needs_a_model_with_bytes(tmp_path: Path):
 )
 def test_a_damaged_piece_of_a_sentencepiece_model_is_an_error(damage: bytes):
     model = make_model("unigram", {"a": -1.0}, b"")
-    assert read_model(model) == ("unigram", {"a": -1.0})
+    assert read_scores(model) == ("unigram", {"a": -1.0})
     with pytest.raises(UserError):
-        read_model(model + damage)
+        read_scores(model + damage)
