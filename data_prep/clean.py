@@ -22,7 +22,7 @@ from data_prep.languages import add_languages, check_choice
 from nmt.cli.parsers import command_parser
 from nmt.data.text import find_side
 from nmt.errors import RunError, UserError
-from nmt.runtime.files import AGAIN, read_text, write_atomic
+from nmt.runtime.files import AGAIN, json_object, read_text, write_atomic
 
 if TYPE_CHECKING:
     from data_prep.identify import Identify
@@ -353,7 +353,7 @@ def _manifest(
     old: dict[str, Any] = {}
     for folder, names in ((args.output.parent, None), (sources[0].parent, ORIGIN)):
         try:
-            found = json.loads(read_text(folder / MANIFEST))
+            found = json_object(read_text(folder / MANIFEST))
             old = {key: found[key] for key in names or found if key in found}
             break
         except (OSError, ValueError, TypeError):  # there is none, or it is another program's

@@ -23,6 +23,7 @@ from data_prep.write import Corpus, Request, check_request, write_corpus
 from nmt.data.report import Drops
 from nmt.data.text import read_lines
 from nmt.errors import UserError
+from nmt.runtime.files import json_object
 
 _NAME = "openlanguagedata/flores_plus"
 PAGE = f"https://{HUB}/datasets/{_NAME}"
@@ -66,7 +67,7 @@ def read_texts(path: Path) -> dict[int, str]:
     texts = {}
     for number, line in enumerate(read_lines(path, clean=False), 1):
         try:
-            row = json.loads(line)
+            row = json_object(line)
             texts[int(row["id"])] = one_line(row["text"])
         except (ValueError, TypeError, KeyError, AttributeError) as error:
             raise UserError(

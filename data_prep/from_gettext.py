@@ -22,6 +22,7 @@ from typing import Any
 from data_prep.command import reader_command
 from data_prep.pairs import Pair, one_line, require_file
 from nmt.data.report import Drops
+from nmt.data.text import text_encoding
 from nmt.errors import UserError, install_fix
 
 _STRING = re.compile(r'\ufeff?(?:#~)?\s*(?:msg\w+(?:\[\d+\])?\s*)?"')
@@ -40,10 +41,11 @@ def _catalog(path: Path) -> Any:
     try:
         if path.suffix == ".mo":
             return polib.mofile(str(path))
-        with path.open(encoding=polib.detect_encoding(str(path))) as file:
+        encoding = text_encoding(polib.detect_encoding(str(path)), str(path))
+        with path.open(encoding=encoding) as file:
             _check_strings(file, path)
-        return polib.pofile(str(path))
-    except (OSError, ValueError, struct.error) as error:
+        return polib.pofile(str(path), encoding=encoding)
+    except (OSError, ValueError, LookupError, struct.error) as error:
         raise UserError(f"cannot be read: {error}", at=str(path), fix="check the file") from error
 
 

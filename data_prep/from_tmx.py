@@ -25,14 +25,15 @@ from data_prep.languages import check_choice
 from data_prep.pairs import Pair, archive_errors, one_line, require_file
 from nmt.data.languages import UNSPACED_CHARACTER
 from nmt.data.report import Drops
-from nmt.data.text import OPENERS, type_of
+from nmt.data.text import OPENERS, text_encoding, type_of
 from nmt.errors import UserError
 
 _XML_LANG = "{http://www.w3.org/XML/1998/namespace}lang"
 _BLOCK = 1 << 20  # characters that are read at once
 _MAX_UNIT = 1 << 24  # characters
 _MAX_DEPTH = 100  # of tags in a unit
-_START = re.compile(r"<!--.*?-->|<(?:[\w.-]+:)?tu(?=[\s/>])", re.DOTALL)
+_MAX_NAMESPACES = 100  # each unit is read with them
+_START = re.compile(r"<!--.*?(?:-->|\Z)|<(?:[\w.-]+:)?tu(?=[\s/>])", re.DOTALL)
 _END = re.compile(r"<!--.*?(?:-->|\Z)|</(?:[\w.-]+:)?tu\s*>", re.DOTALL)
 _LAST = re.compile(r"</(?:[\w.-]+:)?(?:body|tmx)\s*>")
 _NAMESPACE = re.compile(r"""\sxmlns:[\w.-]+\s*=\s*(?:"[^"]*"|'[^']*')""")
@@ -121,19 +122,10 @@ def _decoded(file: BinaryIO, path: Path) -> TextIO:
     elif start.startswith((b"<\0", b"\0<")):
         encoding = "utf-16-le" if start[0] else "utf-16-be"
     else:
-        encoding = named[1].decode().lower() if named else "utf-8"
-        if encoding.startswith(
-            ("utf-8", "utf8", "utf-16", "utf16")
-        ):  # also a file that names UTF-16 and was converted
+        encoding = text_encoding(named[1].decode(), str(path)) if named else "utf-8"
+        if encoding.startswith(("utf-8", "utf-16")):  # also one that was converted from UTF-16
             encoding = "utf-8-sig"
-    try:
-        return io.TextIOWrapper(file, encoding, errors="surrogateescape")
-    except LookupError as error:
-        raise UserError(
-            f"the encoding that its first line names cannot be read: {error}",
-            at=str(path),
-            fix='convert the file to UTF-8 with iconv, and write encoding="UTF-8" in that line',
-        ) from error
+    return io.TextIOWrapper(file, encoding, errors="surrogateescape")
 
 
 def _pieces(file: TextIO, path: Path) -> Iterator[str]:
@@ -143,7 +135,7 @@ def _pieces(file: TextIO, path: Path) -> Iterator[str]:
         UserError: no unit ends for a long time.
     """
     text, begin, line = "", 0, 1
-    while block := file.read(_BLOCK):
+    while block := _block(file, path):
         text, begin = text[begin:] + block, 0
         for found in _END.finditer(text):
             if not found[0].startswith("<!--"):
@@ -159,6 +151,13 @@ def _pieces(file: TextIO, path: Path) -> Iterator[str]:
     yield text[begin:]
 
 
+def _block(file: TextIO, path: Path) -> str:
+    try:
+        return file.read(_BLOCK)
+    except UnicodeError as error:
+        raise UserError(f"not {file.encoding}", at=str(path), fix="export it again") from error
+
+
 def read_units(path: Path) -> Iterator[tuple[int, dict[str, str] | None]]:
     """Yield the line of each unit and its text in each language; None if the XML is unreadable.
 
@@ -171,7 +170,8 @@ def read_units(path: Path) -> Iterator[tuple[int, dict[str, str] | None]]:
             found = [tag for tag in _START.finditer(piece) if not tag[0].startswith("<!--")]
             starts = [tag.start() for tag in found] or [0]
             if number == 0:
-                namespaces = "".join(_NAMESPACE.findall(piece[: starts[0] or None]))
+                declared = _NAMESPACE.findall(piece[: starts[0] or None])
+                namespaces = "".join(declared[:_MAX_NAMESPACES])
             ended = piece.endswith(">") and _END.match(piece, piece.rfind("</")) is not None
             place = 0
             for start in starts if found or ended else ():

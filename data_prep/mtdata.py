@@ -19,7 +19,6 @@ import json
 import logging
 import os
 import re
-import shutil
 import subprocess
 import sys
 import tarfile
@@ -49,12 +48,13 @@ from nmt.data.download import LONGEST_LICENSE
 from nmt.data.report import Drops
 from nmt.data.text import OPENERS, quantity, read_lines
 from nmt.errors import MachineError, UserError, install_fix
-from nmt.runtime.files import file_digest, human_bytes
+from nmt.runtime.files import UNPACKED, file_digest, human_bytes
 from nmt.runtime.progress import counted, progress_bar
 
 Record = dict[str, Any]  # of mtdata's index: did, url, ext, in_ext, in_paths, cols, cite
 
 _ID = re.compile(r'^\{"did": "([^"]+)"')
+MOST_UNPACKED = 100  # times the bytes of a large archive
 _LICENSE_FILES = {"license", "license.txt", "license.md", "licence", "copying"}
 _CONNECTIONS = 8  # that ask for sizes at a time
 
@@ -311,7 +311,7 @@ def _unpacked(record: Record, files: Sequence[Path], folder: Path) -> list[Path]
         for number, path in enumerate(files):
             texts.append(folder / f"{number}.txt")
             with archive_errors(path), OPENERS.get(suffix, open)(path, "rb") as source:
-                _copy(source, texts[-1])
+                _copy(source, texts[-1], path)
         return texts
     with _archive(files[0]) as members:
         texts = []
@@ -325,13 +325,19 @@ def _unpacked(record: Record, files: Sequence[Path], folder: Path) -> list[Path]
                 )
             texts.append(folder / f"{number}.txt")
             with members[found[0]]() as source:
-                _copy(source, texts[-1])
+                _copy(source, texts[-1], files[0])
         return texts
 
 
-def _copy(source: IO[bytes], path: Path) -> None:
+def _copy(source: IO[bytes], path: Path, packed: Path) -> None:
+    left = UNPACKED + MOST_UNPACKED * packed.stat().st_size
     with path.open("wb") as file:
-        shutil.copyfileobj(source, file)
+        while block := source.read(1 << 20):
+            left -= len(block)
+            if left < 0:
+                what = f"unpacks to over {MOST_UNPACKED} times its size, as no text does"
+                raise UserError(what, at=str(packed), fix="delete this file")
+            file.write(block)
 
 
 @contextmanager
@@ -356,8 +362,9 @@ def _member(tar: tarfile.TarFile, info: tarfile.TarInfo) -> IO[bytes]:
 
 def license_of(path: Path) -> str:
     """Return what the license file of an archive begins with; empty if there is none."""
-    if not (zipfile.is_zipfile(path) or tarfile.is_tarfile(path)):
-        return ""
+    with archive_errors(path):
+        if not (zipfile.is_zipfile(path) or tarfile.is_tarfile(path)):
+            return ""
     with _archive(path) as members:
         for name, open_member in members.items():
             if PurePosixPath(name).name.lower() in _LICENSE_FILES:

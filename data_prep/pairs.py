@@ -7,6 +7,7 @@ import tarfile
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
@@ -14,8 +15,8 @@ from nmt.data.bitext import read_pairs
 from nmt.data.filters import Rule
 from nmt.data.languages import MIN_SCRIPT_SHARE, script_of_letter, script_share
 from nmt.data.report import Drops
+from nmt.data.text import LONGEST_LINE, quantity
 from nmt.data.text import length_ratio as ratio
-from nmt.data.text import quantity
 from nmt.errors import UserError
 from nmt.runtime.missing import missing_fix
 
@@ -87,7 +88,7 @@ def archive_errors(path: Path) -> Iterator[None]:
     """Turn the exceptions of a damaged archive into a UserError."""
     try:
         yield
-    except (EOFError, zlib.error, lzma.LZMAError, OSError, tarfile.TarError) as error:
+    except (EOFError, zlib.error, lzma.LZMAError, OSError, tarfile.TarError, MemoryError) as error:
         if isinstance(error, OSError) and error.errno is not None:
             raise  # of the system; bz2 and gzip raise a plain OSError for a damaged archive
         raise UserError(
@@ -117,7 +118,8 @@ def member_lines(archive: Path, member: str) -> Iterator[str]:
             if info.isfile() and f"/{info.name}".endswith(f"/{member}"):
                 file = tar.extractfile(info)
                 assert file is not None  # a regular file
-                yield from decode_lines(file, f"{archive}:{member}")
+                lines = iter(partial(file.readline, LONGEST_LINE + 1), b"")
+                yield from decode_lines(lines, f"{archive}:{member}")
                 return
     raise UserError(
         f"has no {member}", at=str(archive), fix="use the archive that the publisher released"
@@ -135,6 +137,9 @@ def decode_lines(lines: Iterable[bytes], name: str) -> Iterator[str]:
                 at=f"{name}:{number}",
                 fix="convert the file to UTF-8 (iconv -f OLD -t UTF-8)",
             ) from error
+        if len(line) > LONGEST_LINE:
+            what = f"this line has over {LONGEST_LINE:,} bytes"
+            raise UserError(what, at=f"{name}:{number}", fix="use the released archive")
         yield text.rstrip("\r\n")
 
 

@@ -20,6 +20,7 @@ from data_prep.languages import check_choice
 from data_prep.pairs import require_file
 from nmt.data.text import check_only_line, read_lines
 from nmt.errors import UserError, install_fix
+from nmt.runtime.files import require_unpackable
 
 Row: TypeAlias = tuple[int, list[str]]  # the number of its first line, and its cells
 
@@ -226,6 +227,7 @@ def _workbook_rows(path: Path, sheet: str | None) -> Iterator[Row]:
             fix=f"{install_fix('xlsx')}; or save the sheet as CSV",
         ) from error
     try:
+        require_unpackable(path)
         book = openpyxl.load_workbook(path, read_only=True, data_only=True)
         names = [page.title for page in book.worksheets]
         if sheet is not None:

@@ -74,8 +74,8 @@ def documents_of(args: argparse.Namespace) -> Documents | None:
                 what = f"--{name.replace('_', '-')} requires --to"
                 raise UserError(what, fix="add --to DIR, or leave it out")
         return None
-    from nmt.apps.documents.formats.encoding import text_encoding
     from nmt.apps.documents.job import Reading
+    from nmt.data.text import text_encoding
 
     given = args.run
     count = next((i for i, name in enumerate(given) if not Path(name).is_dir()), len(given))

@@ -18,6 +18,7 @@ from nmt.errors import UserError
 
 COMMAND_LINE = Location("command line")
 MAX_SHOWN = 60  # characters of a wrong value
+MOST = 100  # errors of a recipe; to explain one takes milliseconds
 LIMITS = {  # names in JSON schema
     "minimum": "of at least", "exclusiveMinimum": "above",
     "maximum": "at most", "exclusiveMaximum": "below",
@@ -52,12 +53,12 @@ class _Wrong(NamedTuple):
 def explain(
     failure: ValidationError, model: type[BaseModel], document: Document, above: KeyPath = ()
 ) -> Iterator[Problem]:
-    """Yield every error of ``model`` at the place of the key or value that caused it.
+    """Yield the first errors of ``model``, each at the place of the key or value that caused it.
 
     Args:
         above: path of the group in the document.
     """
-    for error in failure.errors(include_url=False):
+    for error in failure.errors(include_url=False)[:MOST]:
         wrong, kind = _find(error["loc"], model, document, above), error["type"]
         place, name = document.place(wrong.path), key_name(wrong.path)
         if kind == "value_error":

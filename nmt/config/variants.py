@@ -43,6 +43,7 @@ from nmt.config.schedules import MAX_UPDATES
 from nmt.config.schema import ConfigBase, in_words, is_none, key, keys_of, list_of
 from nmt.config.yaml import Document, KeyPath, Problem
 from nmt.errors import UserError
+from nmt.runtime.files import require_usable
 
 Printed: TypeAlias = Annotated[float, Field(ge=0)] | Literal["fails"]
 _FORM = "a number or fails; for several bases, one for each: {gl-en: 18.47, sk-en: fails}"
@@ -267,6 +268,7 @@ def _bases(
             problems.append(Problem(place, f'base: two recipes are called "{path.stem}"'))
             continue
         bases[path.stem] = None
+        require_usable(str(path), str(place))
         if not path.is_file():
             near = did_you_mean(path.name, [p.name for p in path.parent.glob("*.yaml")])
             problems.append(Problem(place, f"base: there is no file {path}{near}"))

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import contextlib
 import importlib
-import json
 import re
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from nmt.errors import UserError
-from nmt.runtime.files import read_text
+from nmt.runtime.files import json_object, read_text
 
 if TYPE_CHECKING:
     from nmt.config.recipe import Recipe
@@ -68,8 +67,8 @@ def licenses_of(folder: Path) -> list[str]:
     MANIFEST.json is that of ``data.download`` and ``nmt import NAME``. A README has a line
     that begins with "License:" or "Licence:".
     """
-    with contextlib.suppress(*_UNREADABLE, ValueError, TypeError, AttributeError, RecursionError):
-        manifest = json.loads(read_text(folder / "MANIFEST.json"))
+    with contextlib.suppress(*_UNREADABLE, ValueError, TypeError, AttributeError):
+        manifest = json_object(read_text(folder / "MANIFEST.json"))
         found = (source.get("license") for source in manifest["sources"])
         if licenses := list(dict.fromkeys(filter(None, found))):
             return licenses

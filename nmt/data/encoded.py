@@ -31,7 +31,7 @@ from nmt.data.text import SIDES, Pair, Side, is_blank
 from nmt.data.vocab import MAX_TYPES, UNK, Vocab, tag_piece
 from nmt.data.workers import map_chunks
 from nmt.errors import MachineError, UserError
-from nmt.runtime.files import read_text
+from nmt.runtime.files import json_object, read_text
 
 PiecesOfPair: TypeAlias = tuple[list[str], list[str]]
 
@@ -76,7 +76,7 @@ class EncodedCorpus:
             MachineError: a file is missing or does not have the size that was written.
         """
         try:
-            metadata = json.loads(read_text(folder / "corpus.json"))
+            metadata = json_object(read_text(folder / "corpus.json"))
             arrays = {
                 f"{side}.{part}": _map(folder / f"{side}.{part}", *metadata[f"{side}.{part}"])
                 for side in SIDES

@@ -14,6 +14,7 @@ from pydantic import TypeAdapter
 from nmt.data.sentences import UsualLine, usual_sentences
 from nmt.data.text import quantity
 from nmt.errors import UserError
+from nmt.runtime.files import json_object
 
 if TYPE_CHECKING:
     from nmt.config.recipe import DataConfig
@@ -260,7 +261,7 @@ class CorpusReport:
         Raises:
             ValueError: the text is not JSON, or a value is missing or has another type.
         """
-        return _REPORT.validate_python(json.loads(text))
+        return _REPORT.validate_python(json_object(text))
 
 
 _REPORT: TypeAdapter[Any] = TypeAdapter(CorpusReport)
@@ -272,7 +273,7 @@ def usual_line(text: str) -> UsualLine:
     Raises:
         ValueError: the text is not the JSON of a report.
     """
-    values = json.loads(text)
+    values = json_object(text)
     try:
         lengths = values.get("lengths", {}).get("train", {})
         train = values["splits"]["train"]

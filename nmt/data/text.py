@@ -10,6 +10,7 @@ characters (Cf: U+200B, U+FEFF, direction marks and others), and others that are
 from __future__ import annotations
 
 import bz2
+import codecs
 import glob
 import gzip
 import itertools
@@ -44,6 +45,11 @@ UNPACK = {".gz": "gzip -dc", ".xz": "xz -dc", ".bz2": "bzip2 -dc"}  # commands
 LONGEST_SENTENCE = 100_000  # characters of a line to translate
 LONGEST_LINE = 10_000_000  # bytes; longer lines are treated as a damaged file or a compressed bomb
 LENGTH_SLACK = 10  # characters; the lengths of short lines differ more than those of sentences
+
+# names for a file with a byte-order mark -> the same encoding, in which a mark is a character
+_UNMARKED = {"utf-8-sig": "utf-8", "utf-16": "utf-16-le", "utf-32": "utf-32-le"}
+# encodings of Python that are not those of files
+_OTHERS = {"idna", "punycode", "undefined", "unicode-escape", "raw-unicode-escape", "utf-7"}
 
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\ud800-\udfff]")
 
@@ -254,6 +260,24 @@ def _is_utf16(line: bytes) -> bool:
     """Return whether a line is of UTF-16, in which every second byte of most texts is a control."""
     controls = max(sum(byte < 32 for byte in line[start::2]) for start in (0, 1))
     return len(line) >= 10 and controls >= 0.9 * (len(line) // 2)
+
+
+def text_encoding(encoding: str, at: str) -> str:
+    """Return an encoding of text files that Python knows, by its name without a byte-order mark.
+
+    Raises:
+        UserError: Python does not know it, or it does not encode text, as base64.
+    """
+    try:
+        info = codecs.lookup(encoding)
+        if not info._is_text_encoding or info.name in _OTHERS:
+            raise LookupError
+    except (LookupError, ValueError) as error:
+        what = f"the encoding {encoding} is not known, or is not one of text"
+        fix = "name its encoding, such as windows-1250, or convert the file to UTF-8"
+        raise UserError(what, at=at, fix=fix) from error
+    name = str(info.name)
+    return _UNMARKED.get(name, name)
 
 
 def require_line_feeds(path: Path) -> None:

@@ -23,7 +23,7 @@ from nmt.data.text import quantity
 from nmt.decoding.codec import BLANK, Translation
 from nmt.decoding.options import SearchOptions
 from nmt.errors import UserError
-from nmt.runtime.files import read_text
+from nmt.runtime.files import json_object, read_text
 from nmt.store.folder import RunFolder
 
 BEST = 100.0  # chrF of a blank line, which needs no review
@@ -124,14 +124,14 @@ def read_calibration(runs: Sequence[str], weights_hash: str) -> Calibration:
         )
     file, command = RunFolder(runs[0]).confidence_file, f"nmt-score {runs[0]} --calibrate"
     try:
-        values = json.loads(read_text(file))
+        values = json_object(read_text(file))
         points = tuple((float(x), float(y)) for x, y in values.pop("points"))
         first, second = map(float, values.pop("weights"))
         calibration = Calibration(weights=(first, second), points=points, **values)
     except FileNotFoundError:
         fix = f"calibrate it: {command}"
         raise UserError("the run is not calibrated", at=str(file), fix=fix) from None
-    except (ValueError, TypeError, LookupError, AttributeError, RecursionError) as error:
+    except (ValueError, TypeError, LookupError, AttributeError) as error:
         raise UserError("is damaged", at=str(file), fix=f"write it again: {command}") from error
     if weights_hash != calibration.model:
         what = "was calibrated for another model"

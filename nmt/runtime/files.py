@@ -15,6 +15,7 @@ import shutil
 import stat
 import sys
 import uuid
+import zipfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -36,6 +37,7 @@ _SLACK = 1 << 20  # bytes that a file system may need in addition to the data
 SMALL = 16 << 20  # bytes that a settings file has at most
 LONGEST_PATH, LONGEST_NAME = 4000, 255  # bytes; Linux allows 4,095 with the names of our files
 LONGEST_SHOWN = 100  # characters of a path in a message about its length
+UNPACKED = 200 << 20  # bytes of a document or a workbook, unpacked
 LARGE = 1 << 30  # bytes that a log, a vocabulary or a segmenter has at most
 
 
@@ -87,6 +89,19 @@ def read_file(path: Path, limit: int | None = SMALL) -> bytes:
 def read_text(path: Path, limit: int = SMALL, errors: str = "strict") -> str:
     """Return the text of a UTF-8 file; see ``open_file`` and ``bytes.decode`` for the arguments."""
     return read_file(path, limit).decode("utf-8", errors)
+
+
+def require_unpackable(path: Path) -> None:
+    """Raise UserError for a zip archive whose files are too large for memory; others pass.
+
+    zipfile unpacks no more of a file than the archive states.
+    """
+    if zipfile.is_zipfile(path):
+        with zipfile.ZipFile(path) as archive:
+            size = sum(info.file_size for info in archive.infolist())
+        if size > UNPACKED:
+            what = f"has {human_bytes(size)}, unpacked; at most {human_bytes(UNPACKED)} are allowed"
+            raise UserError(what, at=str(path), fix="divide the file")
 
 
 def json_object(text: str | bytes) -> dict[str, Any]:

@@ -30,6 +30,7 @@ from nmt.scoring.spbleu import spbleu
 # in a signature: the words of the hypotheses are the model's pieces joined, without retokenizing
 MODEL_WORDS = "model-words"
 CHARACTERS = "+char"  # in a signature: each character of a script without spaces is a word
+MOST_WORDS = 5000  # of a line for TER, whose memory grows with the square
 DELAY = 2.0  # seconds after which a bar appears: most scores take less
 RESAMPLES = 1000  # of the bootstrap, sacreBLEU's default
 
@@ -88,7 +89,11 @@ class _Ter(_PlainFloats, TER):
 
     def _preprocess_segment(self, sent: str) -> str:
         words = super()._preprocess_segment(sent)
-        return UNSPACED_CHARACTER.sub(r" \g<0> ", words) if self._by_character else words
+        words = UNSPACED_CHARACTER.sub(r" \g<0> ", words) if self._by_character else words
+        if (count := len(words.split())) > MOST_WORDS:
+            what = f"a line has {quantity(count, 'word')}; TER compares at most {MOST_WORDS:,}"
+            raise UserError(what, fix="divide the line, or leave ter out: --metrics bleu chrf")
+        return words
 
 
 @dataclass(frozen=True)

@@ -33,7 +33,7 @@ from nmt.data.segmenters.bpe import (
     read_codes,
     unescape,
 )
-from nmt.data.segmenters.sentencepiece import SentencePiece
+from nmt.data.segmenters.sentencepiece import SentencePiece, make_model, read_scores
 from nmt.data.text import clean_line
 from nmt.data.tokenizer import Moses
 from nmt.data.vocab import UNK, Vocab
@@ -369,3 +369,13 @@ def test_byte_fallback_needs_a_model_with_bytes(tmp_path: Path):
         learned(config, tokenized=False)
     save_segmenter(BYTES, tmp_path)
     assert learned(config, tokenized=False).alphabet() == BYTES.alphabet()
+
+
+@pytest.mark.parametrize(
+    "damage", [b"\x0a\x03\x0a\x01\xff", b"\x0a\x02\x08\x01", b"\x12\x02\x18\x7f", b"\x0a"]
+)
+def test_a_damaged_piece_of_a_sentencepiece_model_is_an_error(damage: bytes):
+    model = make_model("unigram", {"a": -1.0}, b"")
+    assert read_scores(model) == ("unigram", {"a": -1.0})
+    with pytest.raises(UserError):
+        read_scores(model + damage)

@@ -134,6 +134,8 @@ def test_nested_tags_are_an_error_by_name(tmp_path, capsys, tag):
         (lambda text: text.replace("?>", ' encoding="utf9"?>', 1), "convert the file to UTF-8"),
         (lambda text: text.replace("?>", ' encoding="hex"?>', 1), "convert the file to UTF-8"),
         (lambda text: text.replace("tu>", "u>"), "memory.tmx: has no translation unit"),
+        (lambda text: text.encode("utf-16")[:-1], "memory.tmx: not utf-16"),
+        (lambda text: text[:-50] + "<!--" * 300_000, "ends before </tmx>"),  # at once
         (lambda text: "just text", "memory.tmx:1: ends before </tmx>"),
         (lambda text: text.replace("tuv>", "tuv"), "memory.tmx:1: no translation unit is well-"),
     ],

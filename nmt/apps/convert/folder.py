@@ -6,7 +6,6 @@ content is used.
 
 from __future__ import annotations
 
-import json
 import os
 import pickle
 import re
@@ -19,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 import yaml
 
 from nmt.errors import UserError
-from nmt.runtime.files import LARGE, file_digest, read_file, read_text
+from nmt.runtime.files import LARGE, file_digest, json_object, read_file, read_text
 from nmt.runtime.memory import require_room
 
 if TYPE_CHECKING:
@@ -28,6 +27,8 @@ if TYPE_CHECKING:
 CONFIG_JSON, GENERATION, README = "config.json", "generation_config.json", "README.md"
 WEIGHT_FILES = ("model.safetensors", "pytorch_model.bin")  # the first that exists is read
 DOWNLOAD = "download the folder again; docs/howto/public-models.md has the command"
+LARGEST_HEADER = 100_000_000  # bytes, as safetensors allows
+LARGEST_HEAD = 1 << 16  # characters of README.md that are read as YAML
 _LFS_POINTER = b"version https://git-lfs"
 
 
@@ -79,12 +80,9 @@ class HubFolder:
         if not self.has(name):
             return {}
         try:
-            values = json.loads(self.read(name))
-        except (ValueError, RecursionError) as error:
-            raise damaged(f"not JSON: {error}", self.path / name) from error
-        if not isinstance(values, dict):
-            raise damaged("not a JSON object", self.path / name)
-        return values
+            return json_object(self.read(name))
+        except ValueError as error:
+            raise damaged(f"not a JSON object: {error}", self.path / name) from error
 
     def readme(self) -> str:
         """Return README.md with Unix line ends; empty without one."""
@@ -98,7 +96,7 @@ class HubFolder:
         head = re.match(r"---[ \t]*\n(.*?)\n---", self.readme(), re.S)
         try:
             # as text: ``no`` is a language
-            values = yaml.load(head[1], yaml.BaseLoader) if head else {}
+            values = yaml.load(head[1][:LARGEST_HEAD], yaml.BaseLoader) if head else {}
         except (yaml.YAMLError, RecursionError):
             return []
         found = values.get(key) if isinstance(values, dict) else None
@@ -169,7 +167,7 @@ class HubFolder:
                 (header,) = struct.unpack("<Q", file.read(8))
                 expected += header
                 if size >= expected:
-                    expected += _data_size(path, file.read(header))
+                    expected += _data_size(path, file.read(min(header, LARGEST_HEADER)))
         what = f"it has {size:,} bytes, and its header says"
         if size < expected:
             raise damaged(f"incomplete: {what} at least {expected:,}", path)
@@ -190,9 +188,9 @@ def _is_name(value: Any) -> bool:
 
 def _data_size(path: Path, header: bytes) -> int:
     try:
-        entries = {k: v for k, v in json.loads(header).items() if k != "__metadata__"}
+        entries = {k: v for k, v in json_object(header).items() if k != "__metadata__"}
         return max((int(entry["data_offsets"][1]) for entry in entries.values()), default=0)
-    except (ValueError, KeyError, TypeError, AttributeError, IndexError, RecursionError) as error:
+    except (ValueError, KeyError, TypeError, AttributeError, IndexError) as error:
         raise damaged("not a safetensors file", path) from error
 
 

@@ -21,6 +21,7 @@ from nmt.runtime.files import (
     TEMPORARY,
     disk_errors,
     file_digest,
+    json_object,
     read_text,
     sync_folder,
     write_atomic,
@@ -44,7 +45,7 @@ class Journal:
         self._path = folder / f".unfinished-{self._id}.json"
         self._finished: dict[str, list[str]] = {}  # name -> SHA-256 of source and translation
         with suppress(OSError, ValueError):
-            self._finished = dict(json.loads(read_text(self._path)))
+            self._finished = json_object(read_text(self._path))
 
     def has(self, source: Path) -> bool:
         """Return whether the command has translated this source before it was interrupted."""

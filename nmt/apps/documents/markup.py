@@ -22,6 +22,7 @@ from nmt.data.protect import Span, spans
 from nmt.data.sentences import split_sentences
 from nmt.data.text import clean_line
 
+LONGEST_WORD = 1000  # characters; the time to place marks grows with those inside a word
 MAX_DEPTH = 100  # of pairs in each other; those inside are single marks
 IN_PARTS = "translated in parts, to keep the markup"
 
@@ -101,8 +102,12 @@ class _Marked:
         self.parts = [self._part(*bounds) for bounds in sentences]
 
     def _part(self, start: int, end: int) -> _Part:
-        align = any(start < offset < end for offset in self.offsets)
-        keep = (text for place, text in self.kept if start <= place and place + len(text) <= end)
+        after = bisect_right(self.offsets, start)
+        align = after < len(self.offsets) and self.offsets[after] < end
+        first, last = (
+            bisect_left(self.kept, place, key=lambda one: one[0]) for place in (start, end)
+        )
+        keep = (text for place, text in self.kept[first:last] if place + len(text) <= end)
         line = clean_line(self.text[start:end])
         kept = tuple(dict.fromkeys(keep))
         return _Part(start, end, Line(line, kept, self.segment.flags, align))
@@ -213,6 +218,8 @@ class _Places:
             links: Sequence[Link] | None = [Link(0, part.end - part.start, 0, len(text))]
             if part.line.align:  # a mark is inside
                 links = part.translated.links
+                if any(end - start > LONGEST_WORD for start, end, *_ in links or ()):
+                    raise _Crossing
             if links is None:
                 raise _Crossing
             self._links += [

@@ -18,7 +18,7 @@ from typing import Any
 
 from nmt.data.text import is_blank, quantity, read_lines
 from nmt.errors import UserError
-from nmt.runtime.files import LARGE, read_text
+from nmt.runtime.files import LARGE, json_object, read_text
 
 FORMAT = 1
 LOWEST, HIGHEST = 0, 100  # what a judge may give a translation
@@ -68,14 +68,14 @@ def read_key(path: Path) -> Key:
         UserError: the file is missing, is not a key, or was changed.
     """
     try:
-        values = json.loads(read_text(path, LARGE))
+        values = json_object(read_text(path, LARGE))
         seal = values.pop(_SEAL)
         if values.pop("nmt_judge") == FORMAT and seal == _seal({"nmt_judge": FORMAT, **values}):
             rows = (Row(**{**row, "order": tuple(row["order"])}) for row in values.pop("rows"))
             return Key(**{**values, "systems": tuple(values["systems"])}, rows=tuple(rows))
     except FileNotFoundError:
         what = "no such file"
-    except (ValueError, RecursionError, LookupError, TypeError, AttributeError):
+    except (ValueError, LookupError, TypeError, AttributeError):
         what = "is not a key of nmt-judge"
     else:
         what = "was changed after nmt-judge wrote it"

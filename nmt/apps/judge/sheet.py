@@ -14,11 +14,13 @@ from typing import Any
 from nmt.apps.judge.key import HIGHEST, LOWEST, Key, Row, row_id
 from nmt.data.text import quantity
 from nmt.errors import UserError, install_fix
+from nmt.runtime.files import require_unpackable
 
 LETTERS = "ABC"
 ROW, DOCUMENT, SOURCE, REFERENCE, TRANSLATION, SCORE, COMMENT = (
     "row", "document", "source", "reference", "translation", "score", "comment",
 )  # fmt: skip
+MOST_CELLS = 10_000_000  # of a page, with the empty ones
 SHOWN_FAULTS = 10  # of the cells that cannot be read
 _WIDTHS = {ROW: 8, DOCUMENT: 14, SOURCE: 45, REFERENCE: 45, TRANSLATION: 45, COMMENT: 30}
 _LONGEST = 32_767  # characters of a cell
@@ -181,7 +183,12 @@ def _cells(file: Path, key: Key) -> Iterator[dict[str, Any]]:
     if not file.is_file():
         raise UserError("no such file", at=str(file), fix="give the filled sheets of the judges")
     try:
+        require_unpackable(file)
         book = openpyxl.load_workbook(file, data_only=True)
+        if any(page.max_row * page.max_column > MOST_CELLS for page in book.worksheets):
+            raise ValueError(f"it has over {MOST_CELLS:,} cells")
+    except UserError:
+        raise
     except Exception as error:  # openpyxl raises whatever the damage causes
         fix = "save the sheet as .xlsx in the judge's program"
         raise UserError("is not an Excel workbook", at=str(file), fix=fix) from error

@@ -24,7 +24,7 @@ from nmt.data.text import find_side, read_lines
 from nmt.errors import RunError, UserError
 from nmt.export.folder import packages, write_export
 from nmt.export.spec import check_supported, require_ctranslate2
-from nmt.runtime.files import read_text
+from nmt.runtime.files import read_json
 from nmt.store.folder import RunFolder
 from nmt.store.model import Model, check_output, output_folder
 from nmt.store.results import read_summary
@@ -81,7 +81,7 @@ def export_hub(
         arguments = "".join(f', {name}="{value}"' for name, value in options.items())
         literals = "".join(f"    {json.dumps(line, ensure_ascii=False)},\n" for line in lines)
         code = _CODE.format(lines=literals, options=arguments)
-        report = {} if run is None else _read_json(run.data_report_file)
+        report = {} if run is None else read_json(run.data_report_file)
         if license_id is None and origin is not None:
             license_id = origin.license
         facts = Facts(
@@ -167,7 +167,7 @@ def _corpora(run: RunFolder) -> list[Corpus]:
     corpora = {}
     for entry in recipe.data.train:
         path = Path(entry.path)
-        manifest = _read_json(path.parent / "MANIFEST.json")
+        manifest = read_json(path.parent / "MANIFEST.json")
         sources = [s for s in manifest.get("sources", []) if isinstance(s, dict)]
         # a corpus of data_prep is a folder with train, dev and test
         name = path.parent.name if path.name == "train" and path.parent.name else path.name
@@ -181,12 +181,3 @@ def _corpora(run: RunFolder) -> list[Corpus]:
             urls=sorted(urls - {""}),
         )
     return list(corpora.values())
-
-
-def _read_json(path: Path) -> dict[str, Any]:
-    """Read the object of a JSON file; empty if the file is missing or is something else."""
-    try:
-        values = json.loads(read_text(path))
-    except (OSError, ValueError, RecursionError):
-        return {}
-    return values if isinstance(values, dict) else {}

@@ -5,7 +5,6 @@ Their logs say how far they are, which lines or a live table show.
 
 from __future__ import annotations
 
-import json
 import os
 import re
 import shutil
@@ -21,6 +20,7 @@ from typing import TextIO
 
 from nmt.apps.sweep.plan import Outcome, PlannedRun
 from nmt.data.text import quantity
+from nmt.runtime.files import json_object
 from nmt.runtime.signals import PARENT, StopRequest
 from nmt.store.folder import RunFolder
 from nmt.store.results import as_score, clock, format_number
@@ -61,9 +61,9 @@ class RunProgress:
 
     def _take(self, line: bytes) -> None:
         try:
-            record = json.loads(line)
+            record = json_object(line)
             kind, self.update = record.get("kind"), int(record.get("update", self.update))
-        except (ValueError, TypeError, AttributeError):
+        except (ValueError, TypeError):
             return
         if kind == "train":
             self.seconds_left = record.get("seconds_left")

@@ -25,6 +25,7 @@ from nmt.runtime.files import (
     TEMPORARY,
     disk_errors,
     file_digest,
+    json_object,
     read_text,
     replace_together,
 )
@@ -133,7 +134,7 @@ class SyntheticCorpus:
             return False
         *sides, report_file = self.files
         try:
-            report = json.loads(read_text(report_file))
+            report = json_object(read_text(report_file))
             return bool(
                 report["filters"] == dataclasses.asdict(self.thresholds)
                 and report["files"] == {path.name: file_digest(path) for path in sides}

@@ -20,7 +20,7 @@ from nmt.data.tokenizer import Moses
 from nmt.data.unicode import FORMS
 from nmt.data.vocab import Vocab
 from nmt.errors import UserError
-from nmt.runtime.files import file_digest, read_text, write_atomic
+from nmt.runtime.files import file_digest, json_object, read_text, write_atomic
 
 SEGMENTERS: dict[str, type[Segmenter]] = {
     cls.kind: cls for cls in (FastBpe, SentencePiece, Whitespace)
@@ -70,7 +70,7 @@ def load_segmenter(folder: Path) -> Segmenter:
         UserError: a file is missing or damaged, or has changed since.
     """
     try:
-        metadata = json.loads(read_text(folder / FILE))
+        metadata = json_object(read_text(folder / FILE))
         form = metadata.get("normalize") or ("none", "nfc")[metadata["nfc"]]
         if form not in FORMS:
             raise ValueError(f"normalize: {form!r} is not one of {', '.join(FORMS)}")
@@ -80,7 +80,7 @@ def load_segmenter(folder: Path) -> Segmenter:
                 raise ValueError(f"{name} has changed since it was written")
         kind = _KINDS.get(metadata["kind"], metadata["kind"])
         return SEGMENTERS[kind].load(folder, moses, metadata)
-    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
         raise UserError(
             f"the segmenter cannot be read: {error}",
             at=str(folder / FILE),

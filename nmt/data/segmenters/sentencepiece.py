@@ -468,17 +468,24 @@ def read_scores(data: bytes, of_type: int = NORMAL) -> tuple[str, dict[str, floa
 
     Normal pieces are not special, bytes, unused or user-defined. SentencePiece's Python package
     reports neither, so this reads the wire format of protocol buffers (sentencepiece_model.proto).
+
+    Raises:
+        UserError: SentencePiece accepts the file, but pieces or the type are damaged.
     """
     kind, scores = 1, {}  # SentencePiece's default is unigram
-    for field, value in _fields(data):
-        if field == _PIECES:
-            parts = dict(_fields(value))
-            if parts.get(_TYPE, NORMAL) == of_type:
-                score = struct.unpack("<f", parts.get(_SCORE, b"\0\0\0\0"))[0]
-                scores[parts[_TEXT].decode()] = score
-        elif field == _TRAINER:
-            kind = dict(_fields(value)).get(_MODEL_TYPE, kind)
-    return MODEL_TYPES[kind], scores
+    try:
+        for field, value in _fields(data):
+            if field == _PIECES:
+                parts = dict(_fields(value))
+                if parts.get(_TYPE, NORMAL) == of_type:
+                    score = struct.unpack("<f", parts.get(_SCORE, b"\0\0\0\0"))[0]
+                    scores[parts[_TEXT].decode()] = score
+            elif field == _TRAINER:
+                kind = dict(_fields(value)).get(_MODEL_TYPE, kind)
+        return MODEL_TYPES[kind], scores
+    except (LookupError, ValueError, TypeError, AttributeError, struct.error) as error:
+        what, fix = "damaged, or not written by SentencePiece", "use another model"
+        raise UserError(what, at=f"the SentencePiece model ({MODEL})", fix=fix) from error
 
 
 def edit_model(data: bytes, kept: Collection[str], added: Mapping[str, float]) -> bytes:

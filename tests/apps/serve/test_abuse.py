@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import http.client
 import json
 import signal
@@ -11,6 +12,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -220,3 +222,66 @@ def test_memory_is_bounded_over_thousands_of_requests(start, tmp_path):
         if memory[-1] - memory[-2] < STEADY:
             return
     pytest.fail(f"MB after each 1,000 requests: {memory}")
+
+
+def posted(kind: str, body: bytes, *headers: bytes) -> bytes:
+    """Return a request to translate."""
+    lines = [b"POST /translate HTTP/1.1", b"Host: localhost", b"Connection: close"]
+    lines.append(b"Content-Type: " + kind.encode())
+    lines += headers or [b"Content-Length: %d" % len(body)]
+    return b"\r\n".join([*lines, b"", body])
+
+
+PART = b'--x\r\nContent-Disposition: form-data; name="q"\r\n\r\na\r\n'
+HEAD = b"GET /health HTTP/1.1\r\nHost: localhost\r\n"
+REQUESTS = {
+    "huge head": HEAD + b"X: " + b"a" * 10_000_000,
+    "many headers": HEAD + b"X: a\r\n" * 1_000_000,
+    "long path": b"GET /" + b"a" * 10_000_000,
+    "no HTTP": bytes(range(256)) * 1_000,
+    "deep list": posted("application/json", b"[" * 900_000),
+    "deep text": posted("application/json", b'{"text": ' + b"[" * 900_000),
+    "deep glossary": posted("application/json", b'{"text": "a", "glossary": ' + b"[" * 900_000),
+    "many errors": posted("application/json", b'{"glossary": [' + b"1," * 400_000 + b"1]}"),
+    "many lines": posted("application/json", b'{"text": [' + b'"",' * 300_000 + b'""]}'),
+    "digits": posted("application/json", b'{"beam": ' + b"9" * 900_000 + b"}"),
+    "many keys": posted(
+        "application/json", b"{" + b",".join(b'"%d":1' % i for i in range(70_000)) + b"}"
+    ),
+    "many parts": posted("multipart/form-data; boundary=x", PART * 15_000),
+    "large part": posted("multipart/form-data; boundary=x", PART[:-3] + b"a" * 900_000),
+    "head of a part": posted("multipart/form-data; boundary=x", b"--x\r\n" + b"a:" * 400_000),
+    "long boundary": posted("multipart/form-data; boundary=" + "x" * 60_000, PART),
+    "many fields": posted("application/x-www-form-urlencoded", b"a=&" * 300_000),
+    "escapes": posted("application/x-www-form-urlencoded", b"%" * 900_000),
+    "too large": posted("application/json", b"", b"Content-Length: 999999999999999999"),
+    "negative length": posted("application/json", b"", b"Content-Length: -1"),
+    "two lengths": posted("application/json", b"{}", b"Content-Length: 2", b"Content-Length: 9"),
+    "large chunk": posted(
+        "application/json",
+        b"ffffffffffffffff\r\n" + b"a" * 2_000_000,
+        b"Transfer-Encoding: chunked",
+    ),
+    "many chunks": posted(
+        "application/json", b"1\r\na\r\n" * 1_100_000, b"Transfer-Encoding: chunked"
+    ),
+}
+
+
+def test_hostile_requests_are_refused_soon_and_the_server_works_on(start) -> None:
+    process = start()
+    before = process.megabytes()
+    for name, request in REQUESTS.items():
+        started = time.monotonic()
+        with socket.create_connection(("127.0.0.1", process.port), SECONDS) as one:
+            answer = b""
+            with contextlib.suppress(ConnectionError):  # it may be closed before all is sent
+                one.sendall(request)
+                one.shutdown(socket.SHUT_WR)
+            with contextlib.suppress(ConnectionError):
+                answer = b"".join(iter(partial(one.recv, 1 << 16), b""))
+        answer = answer.removeprefix(b"HTTP/1.1 100 Continue\r\n\r\n")
+        assert not answer or answer.startswith(b"HTTP/1.1 4"), (name, answer[:300])
+        assert time.monotonic() - started < 4 * SOON, name  # a busy machine needs half of it
+        assert seconds_of_small(process) < SOON, name
+    assert process.megabytes() - before < 300

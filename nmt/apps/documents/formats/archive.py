@@ -13,9 +13,9 @@ from typing import BinaryIO
 
 from nmt.apps.documents.formats.xml import Reader
 from nmt.errors import UserError
-from nmt.runtime.files import human_bytes
+from nmt.runtime.files import UNPACKED, human_bytes
 
-MAX_SIZE = 200 << 20  # bytes of an archive, unpacked: a small one may hold a very large file
+MAX_SIZE = UNPACKED  # bytes of all files: a small archive may hold a very large one
 _BLOCK = 1 << 16
 _OLE = bytes.fromhex("d0cf11e0a1b11ae1")  # begins old files of Word, and new ones with a password
 _DAMAGED = (

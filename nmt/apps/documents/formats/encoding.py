@@ -10,7 +10,7 @@ from typing import BinaryIO
 
 from nmt.apps.documents.job import Job
 from nmt.apps.documents.segments import Item
-from nmt.data.text import file_type
+from nmt.data.text import file_type, text_encoding
 from nmt.errors import UserError
 
 _MARKS = {
@@ -20,10 +20,6 @@ _MARKS = {
     codecs.BOM_UTF16_LE: "utf-16-le",
     codecs.BOM_UTF16_BE: "utf-16-be",
 }
-# names for a file with a byte-order mark -> the same encoding, in which a mark is a character
-_UNMARKED = {"utf-8-sig": "utf-8", "utf-16": "utf-16-le", "utf-32": "utf-32-le"}
-# encodings of Python that are not those of files
-_OTHERS = {"idna", "punycode", "undefined", "unicode-escape", "raw-unicode-escape", "utf-7"}
 # what a file that is not UTF-8 may be
 _GUESSES = [*(f"cp{number}" for number in range(1250, 1259)), "cp874", "koi8_r", "cp932", "euc_jp",
             "gb18030", "big5", "cp949"]  # fmt: skip
@@ -109,24 +105,6 @@ def encoding_of(
     # a name that can be read byte by byte is not in UTF-16 or EBCDIC
     contradicts = not chosen and named.encode().decode(encoding, "replace") != named
     return "utf-8" if contradicts else encoding
-
-
-def text_encoding(encoding: str, at: str) -> str:
-    """Return an encoding of text files that Python knows, by its name without a byte-order mark.
-
-    Raises:
-        UserError: Python does not know it, or it does not encode text, as base64.
-    """
-    try:
-        info = codecs.lookup(encoding)
-        if not info._is_text_encoding or info.name in _OTHERS:
-            raise LookupError
-    except (LookupError, ValueError) as error:
-        what = f"the encoding {encoding} is not known, or is not one of text"
-        fix = "name the encoding of the file, such as UTF-8 or windows-1250"
-        raise UserError(what, at=at, fix=fix) from error
-    name = str(info.name)
-    return _UNMARKED.get(name, name)
 
 
 def _guessed(data: bytes, lang: str) -> tuple[str, str] | None:
