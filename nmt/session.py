@@ -33,7 +33,7 @@ from nmt.runtime.memory import (
     parameter_count,
     require_memory,
 )
-from nmt.runtime.signals import StopRequest, stop_signals
+from nmt.runtime.signals import StopRequest, raise_terminated, stop_signals
 from nmt.scoring.systems import set_file, words_file
 from nmt.store.checkpoint import (
     checkpoints_to_keep,
@@ -262,7 +262,7 @@ class Training:
         with (
             stop_signals() as stop,
             run,
-            MetricsLog(run, trackers_of(recipe, run), console=not self.quiet) as log,
+            MetricsLog(run, trackers_of(recipe, run), not self.quiet, self.world) as log,
         ):
             trainer = self._make_trainer(log, stop, view, on_validation)
             view.begin(trainer.progress)
@@ -271,6 +271,7 @@ class Training:
                 if reason is None:
                     raise Stopped
                 log.text(f"training ended: {reason}")
+                self.world.enter("test")
                 test = finish(trainer, reason)
                 if recipe.translates:
                     _write_engine(run, log)
@@ -398,12 +399,10 @@ class Training:
             print(text, file=sys.stderr)
 
 
+@raise_terminated()  # where training does not end first
 def train_in_other_process(world: World) -> None:
     """Compute the part of each update of a process that is not the main one; write nothing."""
-    try:
-        recipe, precision, checkpoint, transfer = world.broadcast()
-    except RunError:  # the main process had nothing to train, or has printed an error
-        return
+    recipe, precision, checkpoint, transfer = world.broadcast()
     device = world.local_device(resolve_device(recipe.device))
     run = RunFolder(recipe.out)  # without its lock, as nothing is written
     if checkpoint is None:
@@ -414,7 +413,7 @@ def train_in_other_process(world: World) -> None:
         trainer = Trainer(
             make_task(recipe, prepared, device, precision),
             run,
-            Logger(),
+            Logger(world),
             lambda: stop.requested is not None,
             checkpoint,
             world=world,

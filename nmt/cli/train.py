@@ -104,6 +104,12 @@ def run_main_process(args: argparse.Namespace, world: World) -> None:
 
     Errors of the recipe, the data and the machine are raised before the run folder is written.
     """
+    if int(os.environ.get("TORCHELASTIC_MAX_RESTARTS", 0)) > 0 and not args.resume:
+        raise UserError(
+            "torchrun starts this command again after a failure, and the run folder exists then",
+            at="--max-restarts",
+            fix="add --resume at the end of the command; without a run, it starts one",
+        )
     recipe = recipe_of(args)
     from nmt.apps.report.final import write_final_report, write_missing_report
     from nmt.session import Training, open_run

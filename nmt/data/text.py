@@ -10,7 +10,11 @@ characters (Cf: U+200B, U+FEFF, direction marks and others), and others that are
 from __future__ import annotations
 
 import bz2
+<<<<<<< HEAD
 import codecs
+=======
+import errno
+>>>>>>> r54-ranks
 import glob
 import gzip
 import itertools
@@ -127,9 +131,13 @@ def find_side(prefix: str, lang: str) -> Path:
     for suffix in OPENERS:
         path = Path(f"{prefix}.{lang}{suffix}")
         try:
-            if path.exists():
-                files.append(path)
+            path.stat()  # Path.exists hides other errors from Python 3.14 on
+            files.append(path)
+        except ValueError:  # a NUL
+            continue
         except OSError as error:  # a name too long, or a folder without permission
+            if error.errno in (errno.ENOENT, errno.ENOTDIR, errno.ELOOP):
+                continue
             raise UserError(str(error.strerror), at=str(path), fix="check the prefix") from error
     for path in files:
         if not path.is_file():

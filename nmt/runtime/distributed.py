@@ -5,7 +5,9 @@ from __future__ import annotations
 import contextlib
 import datetime
 import gc
+import json
 import os
+import socket
 import sys
 import threading
 import time
@@ -13,19 +15,29 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from nmt.errors import RunError, UserError
+from nmt.errors import NmtError, RunError, Terminated, UserError
+from nmt.runtime.signals import TERMINATING, handle_signals
 
 if TYPE_CHECKING:
     import torch
     from torch import Tensor
     from torch.distributed import ProcessGroup, Store
 
-# Other processes wait while rank 0 validates. That a process has ended is noticed by torchrun, and
-# that it is frozen by its heartbeat.
+# Other processes wait while rank 0 validates. The heartbeats notice one that ended or is frozen.
 TIMEOUT = datetime.timedelta(hours=12)
-INTERVAL = 10.0  # seconds between two signs of life
+INTERVAL = 1.0  # seconds between two signs of life
+PATIENCE = 8.0  # seconds without one after which a process has ended, if its connections broke
 SILENCE = 600.0  # seconds without one after which a process is taken for frozen
 ENDED = "ended"
+LINES = 3  # of the log of a process that others print if it ends
+CONTINUE = (
+    "find the cause (torchrun reports the signal; SIGKILL may come from the kernel when memory is "
+    "full), then continue from the last checkpoint with --resume"
+)
+
+
+class PeerEnded(RunError):
+    """A process of this run has ended, so a collective operation of this one cannot end."""
 
 
 @dataclass(frozen=True)
@@ -39,12 +51,14 @@ class World:
         size: number of processes.
         local_rank: number of this process on its machine, and of its GPU.
         control: group of all processes for Python's values; None for one process.
+        heartbeat: tells the other processes what this one does; None for one process.
     """
 
     rank: int = 0
     size: int = 1
     local_rank: int = 0
     control: ProcessGroup | None = None
+    heartbeat: Heartbeat | None = None
 
     @property
     def is_main(self) -> bool:
@@ -109,13 +123,28 @@ class World:
 
     def barrier(self) -> None:
         """Wait until every other process has called this or has ended."""
-        with contextlib.suppress(RunError):
+        with contextlib.suppress(PeerEnded):
             self.all_reduce_max(0.0)
+
+    def enter(self, phase: str) -> None:
+        """Tell the other processes what this one does from now on, such as ``update 12``."""
+        if self.heartbeat is not None:
+            self.heartbeat.phase = phase
+
+    def note(self, line: str) -> None:
+        """Tell the other processes a line of this one's log; they see the last few."""
+        if self.heartbeat is not None:
+            self.heartbeat.note(line)
 
 
 @contextlib.contextmanager
 def init_distributed() -> Iterator[World]:
-    """Connect the processes that torchrun started; without torchrun, yield this one alone."""
+    """Connect the processes that torchrun started; without torchrun, yield this one alone.
+
+    Raises:
+        PeerEnded: another process failed or was killed. The lowest rank that is left says so, and
+            the others end without a message.
+    """
     if "TORCHELASTIC_RUN_ID" not in os.environ:  # torchrun sets it
         yield World()
         return
@@ -136,8 +165,18 @@ def init_distributed() -> Iterator[World]:
     address = os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"])
     store = dist.TCPStore(*address, is_master=False)
     try:
-        with Heartbeat(store, rank, size, end_process):
-            yield World(rank, size, local_rank, control)
+        # torchrun sends SIGTERM to all once one has ended; those that say so must not die of it
+        with (
+            Heartbeat(store, rank, size, end_process) as heartbeat,
+            handle_signals(lambda number, frame: None, *TERMINATING),
+        ):
+            try:
+                yield World(rank, size, local_rank, control, heartbeat)
+            except (PeerEnded, RuntimeError, Terminated) as error:  # FSDP raises torch's own
+                if (lost := heartbeat.find_lost()) is not None:
+                    raise lost from error
+                if not (isinstance(error, PeerEnded) and heartbeat.main_has_ended):
+                    raise
     finally:
         dist.destroy_process_group()
         del control
@@ -149,22 +188,25 @@ def _peer_errors() -> Iterator[None]:
     try:
         yield
     except RuntimeError as error:  # what torch raises for a closed connection
-        raise RunError(
-            "another process of this run has ended",
-            fix="read the error message of that process, then continue from the last checkpoint "
-            "with --resume",
-        ) from error
+        raise PeerEnded("another process of this run has ended", fix=CONTINUE) from error
 
 
 class Heartbeat:
-    """Notice that a process hangs, where the others would wait for it for hours.
+    """Notice that a process hangs or has ended, and say what it did.
 
     Inside the block, a thread increments a number in the store of torchrun and reads those of the
-    others, so that a long validation or a slow update is not taken for a hang.
+    others, so that a long validation or a slow update is not taken for a hang. It also stores what
+    this process does.
 
     Args:
-        store: that all processes share; this object uses it alone.
-        on_silence: receives the rank of a process that has been silent for ``silence`` seconds.
+        store: that all processes share.
+        on_silence: receives an error that names a process that has been silent for ``silence``
+            seconds.
+        patience: seconds after which ``find_lost`` takes a silent process for ended.
+
+    Attributes:
+        phase: what this process does.
+        lines: the last lines that it logged.
     """
 
     def __init__(
@@ -172,23 +214,78 @@ class Heartbeat:
         store: Store,
         rank: int,
         size: int,
-        on_silence: Callable[[int], None],
+        on_silence: Callable[[PeerEnded], None],
         interval: float = INTERVAL,
         silence: float = SILENCE,
+        patience: float = PATIENCE,
     ) -> None:
-        self._store, self._rank, self._on_silence = store, rank, on_silence
-        self._interval, self._silence = interval, silence
+        self.phase, self.lines = "preparation", tuple[str, ...]()
+        self._store, self._rank, self._size, self._on_silence = store, rank, size, on_silence
+        self._interval, self._silence, self._patience = interval, silence, patience
         self._others = [other for other in range(size) if other != rank]
-        self._end = threading.Event()
+        self._signs: dict[int, str] = {}
+        self._heard = dict.fromkeys(self._others, time.monotonic())
+        self._end, self._error = threading.Event(), ""
         self._thread = threading.Thread(target=self._run, name="heartbeat", daemon=True)
 
     def __enter__(self) -> Heartbeat:
         self._thread.start()
         return self
 
-    def __exit__(self, *exception: object) -> None:
+    def __exit__(self, kind: object, error: object, traceback: object) -> None:
+        if isinstance(error, Exception) and not isinstance(error, PeerEnded):
+            self._error = error.summary if isinstance(error, NmtError) else repr(error)
         self._end.set()
         self._thread.join(timeout=5)
+
+    def note(self, line: str) -> None:
+        """Add a line to ``lines``, and store it at once."""
+        self.lines = (*self.lines[1 - LINES :], line)
+        with contextlib.suppress(RuntimeError):  # the store is gone
+            self._store_status()
+
+    @property
+    def main_has_ended(self) -> bool:
+        """Return whether rank 0 has ended by itself."""
+        return self._signs.get(0) == ENDED
+
+    def find_lost(self) -> BaseException | None:
+        """Return the error of the process that failed or was killed; None = of no process.
+
+        This waits until every other process has given a sign of life, has ended or is silent.
+        For a process that is not the first one left, the error has no message.
+        """
+        called = time.monotonic()
+        while self._thread.is_alive():
+            time.sleep(self._interval / 2)
+            now = time.monotonic()
+            working = [other for other in self._others if self._signs.get(other) != ENDED]
+            ended = {other: self._status(other) for other in self._others if other not in working}
+            failed = [other for other, status in ended.items() if status["error"]]
+            silent = [other for other in working if now - self._heard[other] > self._patience]
+            if failed or silent:
+                first = min(rank for rank in range(self._size) if rank not in silent)
+                return (
+                    self._error_of((failed or silent)[0]) if self._rank == first else SystemExit(3)
+                )
+            # a sign that was read after the call may have been given before it
+            if all(self._heard[other] > called + 2 * self._interval for other in working):
+                break
+        return None
+
+    def _error_of(self, rank: int, what: str = "was killed") -> PeerEnded:
+        status = self._status(rank)
+        if status["error"]:
+            what = f"failed: {status['error']}"
+        lines = "".join(f"\n  {line}" for line in status["lines"])
+        return PeerEnded(
+            f"{what}; phase: {status['phase']}" + (f"; its last lines:{lines}" if lines else ""),
+            at=f"process {rank} of {self._size} (host {status['host']}, pid {status['pid']})",
+            fix=CONTINUE,
+        )
+
+    def _status(self, rank: int) -> dict[str, Any]:
+        return json.loads(self._store.get(_key("status", rank)))
 
     def _run(self) -> None:
         try:
@@ -196,38 +293,47 @@ class Heartbeat:
         except RuntimeError:  # torchrun ends all processes once its store is gone
             return
 
+    def _beat(self, sign: str) -> None:
+        self._store_status()
+        self._store.set(_key("heartbeat", self._rank), sign)
+
+    def _store_status(self) -> None:
+        status = {
+            "phase": self.phase,
+            "lines": self.lines,
+            "error": self._error,
+            "host": socket.gethostname(),
+            "pid": os.getpid(),
+        }
+        self._store.set(_key("status", self._rank), json.dumps(status))
+
     def _watch(self) -> None:
-        last: dict[int, bytes] = {}
-        heard = dict.fromkeys(self._others, time.monotonic())
+        keys = [_key("heartbeat", other) for other in self._others]
         beats, woken = 0, time.monotonic()
-        while not self._end.is_set():
+        while keys and not self._end.is_set():
             beats += 1
-            self._store.set(_key(self._rank), str(beats))
+            self._beat(str(beats))
+            signs = map(bytes.decode, self._store.multi_get(keys))  # waits for the first of each
             now = time.monotonic()
             if now - woken > self._silence / 2:  # this process, or the machine, was suspended
-                heard = dict.fromkeys(self._others, now)
+                self._heard = dict.fromkeys(self._others, now)
             woken = now
-            for other in self._others:
-                sign = self._store.get(_key(other)) if self._store.check([_key(other)]) else b""
-                if sign != last.get(other) or sign == ENDED.encode():
-                    last[other], heard[other] = sign, now
-                elif now - heard[other] > self._silence:
-                    self._on_silence(other)
+            for other, sign in zip(self._others, signs, strict=True):
+                if sign != self._signs.get(other) or sign == ENDED:
+                    self._signs[other], self._heard[other] = sign, now
+                elif now - self._heard[other] > self._silence:
+                    minutes = f"has not answered for {self._silence / 60:.0f} minutes"
+                    self._on_silence(self._error_of(other, minutes))
                     return
             self._end.wait(self._interval)
-        self._store.set(_key(self._rank), ENDED)
+        self._beat(ENDED)
 
 
-def end_process(rank: int) -> None:
+def end_process(error: PeerEnded) -> None:
     """End this process, because another one is frozen and a collective operation cannot end."""
-    error = RunError(
-        f"process {rank} of this run has not answered for {SILENCE / 60:.0f} minutes",
-        fix="find out why it hangs (its machine, its disk, a stopped process), then continue from "
-        "the last checkpoint with --resume",
-    )
     print(f"nmt-train: {error}", file=sys.stderr, flush=True)
     os._exit(error.exit_code)
 
 
-def _key(rank: int) -> str:
-    return f"nmt/heartbeat/{rank}"
+def _key(kind: str, rank: int) -> str:
+    return f"nmt/{kind}/{rank}"

@@ -16,12 +16,20 @@ from tqdm import tqdm
 
 from nmt.config.recipe import Recipe, TrainConfig
 from nmt.errors import MachineError, UserError, install_fix, printable
+from nmt.runtime.distributed import World
 from nmt.runtime.files import LARGE, append_line, disk_errors, json_object, read_text, write_atomic
 from nmt.store.folder import RunFolder
 
 
 class Logger:
-    """Where a training logs: nowhere, as in all processes except the main one."""
+    """Where a training logs: nowhere, as in all processes except the main one.
+
+    Args:
+        world: the other processes print the last lines of this one if it is killed.
+    """
+
+    def __init__(self, world: World = World()) -> None:  # noqa: B008  it cannot change
+        self._world = world
 
     def text(self, line: str, on_console: bool = True) -> None:
         """Log a line for people.
@@ -29,6 +37,7 @@ class Logger:
         Args:
             on_console: print it too; False if a live view shows the same.
         """
+        self._world.note(line)
 
     def record(self, values: dict[str, Any]) -> None:
         """Log a record for machines."""
@@ -67,8 +76,13 @@ class MetricsLog(Logger):
     """
 
     def __init__(
-        self, run: RunFolder, trackers: Sequence[Tracker] = (), console: bool = True
+        self,
+        run: RunFolder,
+        trackers: Sequence[Tracker] = (),
+        console: bool = True,
+        world: World = World(),  # noqa: B008  it cannot change
     ) -> None:
+        super().__init__(world)
         self._run, self._console = run, console
         self._trackers, self._begun = list(trackers), False
         with disk_errors(run.path):
@@ -78,6 +92,7 @@ class MetricsLog(Logger):
     def text(self, line: str, on_console: bool = True) -> None:
         """Write a line on standard error, above a progress bar, and with the time to train.log."""
         line = printable(line)
+        super().text(line)
         if on_console and self._console:
             with contextlib.suppress(OSError, ValueError):  # a closed terminal ends no training
                 tqdm.write(line, file=sys.stderr)

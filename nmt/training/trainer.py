@@ -226,6 +226,7 @@ class Trainer:
 
         This does not wait for a GPU: what it measures is read when a log line is written.
         """
+        self.world.enter(f"update {self.state.update + 1}")
         self.model.train()
         losses = self._losses(batches)
         gradients = [p.grad for p in self.model.parameters() if p.grad is not None]
@@ -400,6 +401,7 @@ class Trainer:
             Stopped: a stop was requested meanwhile; nothing is kept of the validation.
         """
         training_seconds = self.interval.elapsed()
+        self.world.enter(f"validation after update {self.state.update}")
         with self.progress.validation():
             try:
                 self._validate(training_seconds)

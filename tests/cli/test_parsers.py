@@ -48,7 +48,7 @@ def test_one_thing_has_one_name() -> None:
 
 
 TRAIN = (
-    ("r.yaml --model.dim 64", "--model.dim 64\n  -> recipe keys have no dashes: model.dim=VALUE"),
+    ("r.yaml --model.dim 64", "  -> recipe keys have no dashes: model.dim=VALUE\n"),
     ("r.yaml --seed=3", "arguments: --seed=3\n  -> recipe keys have no dashes: seed=3\n"),
     ("r.yaml --out x", "recipe keys have no dashes: out=VALUE\n"),
     ("--sugest x", "arguments: --sugest; did you mean --suggest?\n"),
@@ -59,7 +59,7 @@ TRAIN = (
     ("r.yaml --fp16", "-> use precision; an argument KEY=VALUE sets a recipe key\n"),
 )
 TRANSLATE = (
-    ("run --model.dim 64", "arguments: --model.dim 64\n"),
+    ("run --model.dim 64", "arguments: --model.dim"),  # Python 3.14 takes 64 as a file
     ("run --beem=4", "arguments: --beem=4; did you mean --beam?\n"),
     ("run --src gl", "did you mean --src-lang?\n"),
     ("run --num-beams 5", "did you mean --beam?\n"),  # names of other toolkits

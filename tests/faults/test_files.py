@@ -293,7 +293,7 @@ def test_a_read_only_file_system_names_the_path(tmp_path, monkeypatch):
         raise OSError(errno.EROFS, "Read-only file system")
 
     run = TrainingFolder(tmp_path / "run", RECIPE)
-    monkeypatch.setattr(os, "mkdir", refuse)
+    monkeypatch.setattr(Path, "mkdir", refuse)
     with pytest.raises(MachineError, match=r"(?s)run: Read-only file system.*out=PATH"):
         run.__enter__()
 

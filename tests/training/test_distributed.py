@@ -1,13 +1,15 @@
-"""Two processes with one batch each train like one process with two batches."""
+"""Processes with one batch each train like one process with as many batches."""
 
 from __future__ import annotations
 
 import contextlib
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
+import time
 from pathlib import Path
 from typing import Any
 
@@ -44,8 +46,11 @@ def recipe(tmp_path_factory) -> str:
 PPL = ("ppl", "smoothed_ppl")
 
 
-def torchrun(*arguments: str) -> subprocess.CompletedProcess[str]:
-    launch = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2"]
+def torchrun(
+    *arguments: str, processes: int = 2, restarts: int = 0
+) -> subprocess.CompletedProcess[str]:
+    launch = [sys.executable, "-m", "torch.distributed.run", "--standalone"]
+    launch += [f"--nproc-per-node={processes}", f"--max-restarts={restarts}"]
     command = [*launch, "-m", "tests.training.two_processes", *arguments]
     return subprocess.run(command, capture_output=True, text=True, cwd=ROOT, timeout=240)
 
@@ -99,6 +104,45 @@ def together(recipe, tmp_path_factory, request) -> tuple[Path, str]:
 
 def test_two_processes_equal_one_that_accumulates(alone, together):
     assert_same_training(alone, together[0])
+
+
+def test_four_processes_and_two_that_continue_equal_one(recipe, tmp_path):
+    run, whole = tmp_path / "run", tmp_path / "whole"
+    words = ["terminates", "99", recipe, f"out={run}"]
+    begun = torchrun(*words, "train.max_validations=1", processes=4)
+    assert begun.returncode == 0, begun.stderr
+    resumed = torchrun(*words, "optim.accumulate=2", "--resume")
+    assert resumed.returncode == 0, resumed.stderr
+    assert main([recipe, f"out={whole}", "optim.accumulate=4"]) == 0
+    assert_same_training(whole, run)
+
+
+@pytest.mark.parametrize(("rank", "shard"), [(0, "off"), (1, "off"), (1, "full")])
+def test_a_killed_process_ends_the_other_which_names_it(recipe, tmp_path, rank, shard):
+    run = tmp_path / "run"
+    words = [recipe, f"out={run}", f"train.shard={shard}", "train.max_validations=9999"]
+    done = torchrun(f"kills-{rank}", "3", *words)
+    assert time.time() - (run / "killed").stat().st_mtime < 60
+    message = next(line for line in done.stderr.splitlines() if line.startswith("nmt-train: "))
+    assert f"process {rank} of 2 " in message
+    assert "phase: update" in message
+    assert "\n  update      3 " in done.stderr  # its last line
+    assert re.search(rf"rank +: {1 - rank} .*\n +exitcode +: 3 ", done.stderr)
+
+
+def test_torchrun_restarts_a_run_from_its_last_checkpoint(alone, recipe, tmp_path):
+    run = tmp_path / "run"
+    done = torchrun("kills-1", "6", recipe, f"out={run}", "--resume", restarts=1)
+    assert done.returncode == 0, done.stderr
+    assert "resumed from update 4" in done.stderr
+    assert_same_training(alone, run)
+
+
+def test_restarts_need_resume(recipe, tmp_path, monkeypatch, capsys):
+    monkeypatch.setenv("TORCHELASTIC_MAX_RESTARTS", "1")
+    assert main([recipe, f"out={tmp_path / 'run'}"]) == 2
+    assert "--resume" in capsys.readouterr().err
+    assert not (tmp_path / "run").exists()
 
 
 def test_a_signal_to_one_process_stops_all(alone, together, recipe, tmp_path):
@@ -173,7 +217,7 @@ def test_a_process_that_fails_ends_all(recipe, tmp_path):
     failed = torchrun("fails", "2", recipe, f"out={tmp_path / 'run'}", "train.max_validations=9999")
     assert failed.returncode != 0
     assert "the memory that this process may use is not sufficient" in failed.stderr
-    assert "another process of this run has ended" in failed.stderr
+    assert "nmt-train: process 1 of 2 " in failed.stderr
     assert not (tmp_path / "run" / "summary.json").exists()
 
 
@@ -207,4 +251,4 @@ def test_an_error_is_printed_once(recipe, tmp_path):
     wrong = torchrun("terminates", "99", recipe, f"out={tmp_path / 'run'}", "model.nrom=1")
     assert wrong.returncode != 0
     assert wrong.stderr.count('did you mean "norm"') == 1
-    assert "another process" not in wrong.stderr
+    assert "process 0" not in wrong.stderr

@@ -1,6 +1,6 @@
 """Run nmt-train under torchrun, and disturb it.
 
-The second process fails or stops at an update, or the threads of gloo are late at the end.
+A process fails, stops or is killed at an update, or the threads of gloo are late at the end.
 """
 
 from __future__ import annotations
@@ -17,12 +17,19 @@ from nmt.runtime.distributed import World
 from nmt.training.trainer import Trainer
 
 
-def inject(event: str, when: int) -> None:
+def inject(event: str, when: int, run: Path) -> None:
+    """Disturb the second process at an update, or with ``kills-R`` process R in its first start."""
     update = Trainer.update
 
     def method(self, *arguments):
         update(self, *arguments)
-        if self.state.update == when and os.environ["RANK"] == "1":
+        if self.state.update != when:
+            return
+        if event == f"kills-{os.environ['RANK']}":
+            if os.environ["TORCHELASTIC_RESTART_COUNT"] == "0":
+                (run / "killed").touch()
+                os.kill(os.getpid(), signal.SIGKILL)
+        elif os.environ["RANK"] == "1" and not event.startswith("kills"):
             if event == "fails":
                 raise MemoryError
             signal.raise_signal(signal.SIGTERM)
@@ -56,10 +63,10 @@ def report_end(run: Path) -> None:
 
 if __name__ == "__main__":
     event, update, *arguments = sys.argv[1:]
+    run = Path(next(word.removeprefix("out=") for word in arguments if word.startswith("out=")))
     if event == "delays":
         delay_gloo()  # at the end; the update does not matter
     else:
-        inject(event, int(update))
-    run = next(word.removeprefix("out=") for word in arguments if word.startswith("out="))
-    atexit.register(report_end, Path(run))
+        inject(event, int(update), run)
+    atexit.register(report_end, run)
     sys.exit(main(arguments))
