@@ -10,11 +10,8 @@ characters (Cf: U+200B, U+FEFF, direction marks and others), and others that are
 from __future__ import annotations
 
 import bz2
-<<<<<<< HEAD
 import codecs
-=======
 import errno
->>>>>>> r54-ranks
 import glob
 import gzip
 import itertools
