@@ -106,6 +106,17 @@ def test_the_second_time_the_run_stops_and_names_rows_and_layers(
     assert not non_finite(read_weights(Model.open(run.path)))
 
 
+def test_a_state_without_moments_leaves_none_of_later_updates(start):
+    """RAdam has none while all updates are skipped."""
+    stopped = start("optim.kind=radam", stop_after=0)
+    stopped.run()
+    trainer = start("optim.kind=radam")
+    trainer.update(next(trainer.updates()))
+    assert moments(trainer)
+    trainer._start_from(load_checkpoint(stopped.run_folder))
+    assert not moments(trainer)
+
+
 def test_without_a_validation_there_is_nothing_to_return_to(start):
     stopped = start(*KEYS, stop_after=1)
     stopped.run()  # it has a checkpoint; a run that was not stopped would have none
