@@ -36,6 +36,7 @@ Tag: TypeAlias = Annotated[
     ),
 ]
 TAG_KEYS = ("tag", "tgt_tag")  # of an entry: of its sources, of its targets
+MAX_WEIGHT = 1000  # of an entry of data.train
 SPECIAL_NAMES = ("<pad>", "<s>", "<unk>", "<mask>")  # of the vocabulary, as displayed
 
 
@@ -183,9 +184,9 @@ class CorpusEntry(Entry):
     weight: float = key(
         1.0,
         "O",
-        form="a number above 0 and at most 1000; to leave a corpus out, remove its entry",
+        form=f"a number above 0 and at most {MAX_WEIGHT}; to leave a corpus out, remove its entry",
         gt=0,
-        le=1000,
+        le=MAX_WEIGHT,
     )
     """how often an epoch has each pair, on average: 2.5 = twice, and a third time with probability
     0.5; an entry that is listed twice counts twice"""
