@@ -42,7 +42,7 @@ SPECIAL_NAMES = ("<pad>", "<s>", "<unk>", "<mask>")  # of the vocabulary, as dis
 
 @dataclass(frozen=True)
 class Direction:
-    """From which language a corpus translates into which, and the tags of its lines."""
+    """A source language, a target language, and the tags of the lines of both."""
 
     src: str
     tgt: str
@@ -90,7 +90,7 @@ class Directions:
 
     @property
     def tgt_tag_required(self) -> bool:
-        """Whether all targets begin with tags, of several."""
+        """Whether every target begins with a tag, and not always with the same one."""
         tags = {direction.tgt_tag for direction in self.trained}
         return None not in tags and len(tags) > 1
 
@@ -135,7 +135,7 @@ class Entry(ConfigBase):
 
     @property
     def table(self) -> bool:
-        """Return whether the path is a table of corrections, which has both sides."""
+        """Whether the path is a table of corrections, which has both sides."""
         return self.path.endswith(".tsv")
 
     @model_validator(mode="before")
