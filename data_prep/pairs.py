@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from nmt.data.bitext import read_pairs
-from nmt.data.filters import Rule
+from nmt.data.filters import Rule, why_dropped
 from nmt.data.languages import MIN_SCRIPT_SHARE, script_of_letter, script_share
 from nmt.data.report import Drops
 from nmt.data.text import LONGEST_LINE, quantity
@@ -146,8 +146,7 @@ def decode_lines(lines: Iterable[bytes], name: str) -> Iterator[str]:
 def apply_rules(pairs: Iterable[Pair], rules: Sequence[Rule], drops: Drops) -> Iterator[Pair]:
     """Yield the pairs that no rule drops; count each other pair under its first rule."""
     for pair in pairs:
-        broken = (rule.name for rule in rules if rule.measure(pair, None) > rule.threshold)
-        if (reason := next(broken, None)) is None:
+        if (reason := why_dropped(pair, rules)) is None:
             yield pair
         else:
             drops[reason].add(pair.place)

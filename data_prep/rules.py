@@ -130,7 +130,7 @@ def _repeated(kind: int) -> Callable[[Pair, CorpusFilter[Pair]], bool]:
 
 
 def repeats() -> tuple[Repeats, Repeats]:
-    """Return what finds equal pairs, and similar ones."""
+    """Return the finders of equal pairs and of similar ones."""
 
     def similar(pair: Pair) -> object:
         words = normalized(pair.src), normalized(pair.tgt)

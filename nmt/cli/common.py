@@ -146,13 +146,6 @@ def positive(text: str) -> float:
     raise argparse.ArgumentTypeError(f"{text} is not a number above 0")
 
 
-def resamples(text: str) -> int:
-    """Return a number of bootstrap resamples, or raise ArgumentTypeError; 0 = none."""
-    if text.isdecimal() and (int(text) == 0 or int(text) >= 100):
-        return int(text)
-    raise argparse.ArgumentTypeError(f"{text!r} is not 0 or an integer of at least 100")
-
-
 def add_model_options(group: argparse._ArgumentGroup) -> None:
     """Add the options that say where models are loaded, and in which format."""
     group.add_argument(

@@ -8,17 +8,17 @@ from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 
-from nmt.cli.common import enable_gc, resamples, run_command
+from nmt.cli.common import enable_gc, run_command
 from nmt.cli.parsers import command_parser
 from nmt.errors import UserError
 
 SHEET, READ = "sheet", "read"
 SUFFIX = ".xlsx"
-DEFAULTS = {"sample": 100, "seed": 1, "resamples": 1000}
+DEFAULTS = {"sample": 100, "seed": 1}
 # options of one action only
 OWN = {
     SHEET: ("sample", "seed", "ref", "documents"),
-    READ: ("key", "resamples"),
+    READ: ("key",),
 }
 
 EXAMPLES = """\
@@ -66,9 +66,6 @@ def parser() -> argparse.ArgumentParser:
     sheet.add_argument("--seed", type=_count, metavar="N", help="random seed; default: 1")
     read = p.add_argument_group("read")
     read.add_argument("--key", metavar="FILE", help="the key of the sheets")
-    read.add_argument(
-        "--resamples", type=resamples, metavar="N", help="bootstrap resamples; default: 1000"
-    )
     return p
 
 
@@ -144,14 +141,13 @@ def _read(args: argparse.Namespace) -> None:
     from nmt.apps.judge.sheet import read_sheets
     from nmt.data.text import quantity
     from nmt.runtime.files import AGAIN, write_atomic
+    from nmt.scoring.metrics import RESAMPLES
     from nmt.store.output import check_output_file
 
     if args.key is None:
         fix = "add --key SHEET.key.json, which nmt-judge sheet wrote"
         raise UserError("nmt-judge read requires --key", fix=fix)
     _reject_duplicates([Path(name).stem for name in args.files], "two sheets of one judge")
-    if not args.resamples:
-        raise UserError("intervals need resamples", at="--resamples 0", fix="leave it out")
     if args.output:
         check_output_file(Path(args.output), args.force, [*args.files, args.key])
     key = read_key(Path(args.key))
@@ -166,7 +162,7 @@ def _read(args: argparse.Namespace) -> None:
         write_atomic(Path(args.output), text, "choose another --output", AGAIN)
         count = quantity(len(judgements), "judgement")
         print(f"note: wrote {count} of each system to {args.output}", file=sys.stderr)
-    findings = analyze(key, judgements, args.resamples)
+    findings = analyze(key, judgements, RESAMPLES)
     print(table(key, findings) if sys.stdout.isatty() else results_tsv(findings), flush=True)
 
 

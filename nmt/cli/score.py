@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from nmt.cli.common import enable_gc, positive, resamples, run_command
+from nmt.cli.common import enable_gc, positive, run_command
 from nmt.cli.parsers import command_parser, shorten_help
 from nmt.errors import RunError, UserError
 
@@ -88,7 +88,7 @@ def parser() -> argparse.ArgumentParser:
     )
     p.add_argument(
         "--resamples",
-        type=resamples,
+        type=_resamples,
         default=RESAMPLES,
         metavar="N",
         help="bootstrap resamples, at least 100; 0 = no intervals, only for one system; default: "
@@ -307,6 +307,12 @@ def _external(text: str) -> tuple[str, str]:
     if equals:
         return name, command
     raise argparse.ArgumentTypeError(f"{text!r} is not NAME=COMMAND")
+
+
+def _resamples(text: str) -> int:
+    if text.isdecimal() and (int(text) == 0 or int(text) >= 100):
+        return int(text)
+    raise argparse.ArgumentTypeError(f"{text!r} is not 0 or an integer of at least 100")
 
 
 def _split(text: str) -> str:

@@ -137,7 +137,7 @@ Advice: TypeAlias = "tuple[CorpusFacts, Suggestion, Expectation]"
 
 
 def _from_scratch(args: argparse.Namespace, paths: CorpusPaths) -> Advice:
-    from nmt.apps.suggest.choices import suggest
+    from nmt.apps.suggest.choices import suggest, with_related_text
     from nmt.apps.suggest.facts import collect_facts
     from nmt.config.recipe import Recipe
 
@@ -158,7 +158,7 @@ def _from_scratch(args: argparse.Namespace, paths: CorpusPaths) -> Advice:
         row = None if gpu else suggestion.smaller_size
         if row is None:
             break
-    return facts, suggestion, expectation
+    return facts, with_related_text(suggestion, paths, facts), expectation
 
 
 def _from_parent(args: argparse.Namespace, paths: CorpusPaths) -> Advice:

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from nmt.cli.common import enable_gc, positive, resamples, run_command
+from nmt.cli.common import enable_gc, positive, run_command
 from nmt.cli.parsers import command_parser, shorten_help
 from nmt.data.text import quantity
 from nmt.errors import NmtError, RunError, Terminated, UserError
@@ -60,9 +60,6 @@ def parser() -> argparse.ArgumentParser:
         help="seeds of each variant; default: seeds of the file",
     )
     p.add_argument(
-        "--baseline", metavar="NAME", help="variant to compare with; default: baseline of the file"
-    )
-    p.add_argument(
         "--hours",
         type=positive,
         metavar="H",
@@ -101,14 +98,6 @@ def parser() -> argparse.ArgumentParser:
         "--metric",
         metavar="NAME",
         help="metric of the table, such as chrf or ppl; default: score.select_by of the recipe",
-    )
-    results.add_argument(
-        "--resamples",
-        type=resamples,
-        default=1000,
-        metavar="N",
-        help="resamples of the significance tests, at least 100; 0 = no tests; default: "
-        "%(default)s",
     )
     results.add_argument(
         "--format",
@@ -181,7 +170,7 @@ def _grid(args: argparse.Namespace, sweep: Sweep, out: Path) -> list[str]:
                 with contextlib.suppress(NmtError):  # nmt-train reports it, for this run only
                     obtain_corpus(run.recipe)
             outcomes |= pool.run(waiting)
-    result = collect(args.file, runs, outcomes, sweep.baseline, args.metric, args.resamples)
+    result = collect(args.file, runs, outcomes, sweep.baseline, args.metric)
     _write(args, result, out)
     finished = [
         [run.folder for run in system.runs if run.finished]
@@ -200,13 +189,9 @@ def _sweep(args: argparse.Namespace) -> Sweep:
     """Read the sweep of the file, with the changes of the command line."""
     from dataclasses import replace
 
-    from nmt.config.variants import Budget, check_baseline, load_sweep
+    from nmt.config.variants import Budget, load_sweep
 
     sweep = load_sweep(args.file, args.overrides)
-    baseline = args.baseline or sweep.baseline
-    names = list(dict.fromkeys(variant.own_name for variant in sweep.variants))
-    if wrong := check_baseline(baseline, names):
-        raise UserError(wrong, at="--baseline", fix="name a variant of the file")
     seeds = args.seeds or sweep.seeds
     if twice := [seed for i, seed in enumerate(seeds) if seed in seeds[:i]]:
         raise UserError(f"{twice[0]} is listed twice", at="--seeds", fix="list each seed once")
@@ -215,7 +200,7 @@ def _sweep(args: argparse.Namespace) -> Sweep:
     given = {key: getattr(args, key) for key in ("hours", "tokens") if getattr(args, key)}
     old = {} if sweep.budget is None else sweep.budget.model_dump()
     budget = Budget(**{**old, **given}) if given else sweep.budget
-    return replace(sweep, baseline=baseline, seeds=seeds, budget=budget)
+    return replace(sweep, seeds=seeds, budget=budget)
 
 
 def _check_metric(metric: str, sweep: Sweep) -> None:

@@ -36,12 +36,13 @@ Tag: TypeAlias = Annotated[
     ),
 ]
 TAG_KEYS = ("tag", "tgt_tag")  # of an entry: of its sources, of its targets
+MAX_WEIGHT = 1000  # of an entry of data.train
 SPECIAL_NAMES = ("<pad>", "<s>", "<unk>", "<mask>")  # of the vocabulary, as displayed
 
 
 @dataclass(frozen=True)
 class Direction:
-    """From which language a corpus translates into which, and the tags of its lines."""
+    """A source language, a target language, and the tags of the lines of both."""
 
     src: str
     tgt: str
@@ -89,7 +90,7 @@ class Directions:
 
     @property
     def tgt_tag_required(self) -> bool:
-        """Whether all targets begin with tags, of several."""
+        """Whether every target begins with a tag, and not always with the same one."""
         tags = {direction.tgt_tag for direction in self.trained}
         return None not in tags and len(tags) > 1
 
@@ -134,7 +135,7 @@ class Entry(ConfigBase):
 
     @property
     def table(self) -> bool:
-        """Return whether the path is a table of corrections, which has both sides."""
+        """Whether the path is a table of corrections, which has both sides."""
         return self.path.endswith(".tsv")
 
     @model_validator(mode="before")
@@ -183,9 +184,9 @@ class CorpusEntry(Entry):
     weight: float = key(
         1.0,
         "O",
-        form="a number above 0 and at most 1000; to leave a corpus out, remove its entry",
+        form=f"a number above 0 and at most {MAX_WEIGHT}; to leave a corpus out, remove its entry",
         gt=0,
-        le=1000,
+        le=MAX_WEIGHT,
     )
     """how often an epoch has each pair, on average: 2.5 = twice, and a third time with probability
     0.5; an entry that is listed twice counts twice"""

@@ -197,14 +197,6 @@ def variant_recipe(variant: Variant, overrides: Sequence[str]) -> Recipe:
     return with_run_folder(recipe, Path(variant.recipe.out))
 
 
-def check_baseline(name: str, variants: Collection[str]) -> str | None:
-    """Return an error if no variant (without base and corpus) has the name of the baseline."""
-    if name in variants:
-        return None
-    hint = did_you_mean(name, variants) or f"; the variants are {', '.join(variants)}"
-    return f'there is no variant "{name}"{hint}'
-
-
 def _read(document: Document, problems: list[Problem]) -> tuple[VariantsKeys, list[Variant]]:
     """Check the recipes of all variants, before one of them trains for days."""
     path = Path(document.file)
@@ -296,8 +288,10 @@ def _check_sweep_keys(file: VariantsKeys, document: Document, problems: list[Pro
     seeds = file.seeds
     if twice := [seed for i, seed in enumerate(seeds) if seed in seeds[:i]]:
         wrong(("seeds",), f"seeds: {twice[0]} is listed twice")
-    if file.baseline is not None and (missing := check_baseline(file.baseline, file.variants)):
-        wrong(("baseline",), f"baseline: {missing}")
+    baseline, names = file.baseline, file.variants.keys()
+    if baseline is not None and baseline not in names:
+        hint = did_you_mean(baseline, names) or f"; the variants are {', '.join(names)}"
+        wrong(("baseline",), f'baseline: there is no variant "{baseline}"{hint}')
 
 
 def _check_recipe(

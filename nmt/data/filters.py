@@ -174,6 +174,11 @@ class Rule:
         return self.sentence.format(self.threshold)
 
 
+def why_dropped(pair: object, rules: Iterable[Rule]) -> Reason:
+    """Return the name of the first rule that drops a pair; no rule may need the corpus."""
+    return next((r.name for r in rules if r.measure(pair, None) > r.threshold), None)
+
+
 class Repeats:
     """Find what is in a corpus again. Memory: 8 bytes a pair.
 

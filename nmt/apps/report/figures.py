@@ -146,7 +146,7 @@ def _curves(plot: _Plot, runs: Sequence[ReportedRun]) -> Panel | None:
     axes.locator_params(axis="x", nbins=6, integer=True)
     axes.set_xlabel("Update")
     axes.set_ylabel(unit_y)
-    about = f"{plot.title}, {unit_y}, over update, for {', '.join(r.label for r in runs)}"
+    about = f"{plot.title}, {unit_y}, over updates, for {', '.join(r.label for r in runs)}"
     return Panel(plot.title, to_svg(figure, plot.title), about, plot.closed)
 
 

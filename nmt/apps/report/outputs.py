@@ -95,7 +95,7 @@ class Outputs:
         self.texts = [self.systems.texts[run.name] for run in runs]
         role: Split = "dev" if split.startswith("dev") else "test"
         self._entry = held_out_entries(runs[0].recipe, role)[split]
-        self.src_lang, self.tgt_lang = self._entry.direction(runs[0].recipe).langs
+        self.src_lang, self.tgt_lang = self._entry.langs(runs[0].recipe)
 
     @functools.cached_property
     def sources(self) -> list[str]:

@@ -10,6 +10,7 @@ from typing import Any
 from nmt.apps.suggest.corpus import CorpusPaths
 from nmt.apps.suggest.facts import CorpusFacts, EncodedSample, looks_tokenized, script_name
 from nmt.apps.suggest.neighbors import related_corpora
+from nmt.config.entries import MAX_WEIGHT
 from nmt.config.sizes import CPU, GPU, Size, lengthened, most_passes, size_for, smaller
 from nmt.data.batches import make_batches
 from nmt.data.bitext import read_pairs
@@ -116,7 +117,7 @@ def suggest(
     choices = languages(paths)
     if budget is not None and gpu:
         choices.append(Choice("time_limit", budget.hours, "hours, then the test set is scored"))
-    choices += with_related_text(corpora(paths, facts), paths, facts)
+    choices += corpora(paths, facts)
     if facts.tokenized:
         choices.append(Choice("data.tokenized", True, "the text seems to be Moses-tokenized"))
     choices += [
@@ -226,9 +227,7 @@ def corpora(
     return choices
 
 
-def with_related_text(
-    choices: list[Choice], paths: CorpusPaths, facts: CorpusFacts
-) -> list[Choice]:
+def with_related_text(suggestion: Suggestion, paths: CorpusPaths, facts: CorpusFacts) -> Suggestion:
     """Add the texts of neighbors that lie next to the corpus to the entries of train.
 
     The corpus itself gets a third of an epoch, as in our measurements (docs/howto/
@@ -236,18 +235,23 @@ def with_related_text(
     """
     found = [text for corpus in related_corpora(paths) if (text := corpus.entry())]
     if not found:
-        return choices
-    entries: list[dict[str, Any]] = []
+        return suggestion
+    entries: list[dict[str, Any]] = [{"path": paths.train}]
     pairs = 0
     for entry, files in found:
         form = looks_tokenized(files)
         entries.append(entry if form == facts.tokenized else {**entry, "tokenized": form})
         pairs += sum(1 for _ in read_pairs(files))
-    own: dict[str, Any] = {"path": paths.train}
     if (weight := round(pairs / (2 * facts.pairs), 1)) > 1:
-        own["weight"] = weight
-    why = f"{choices[0].why}, and {quantity(pairs, 'pair')} of a neighbor; updates as without them"
-    return [Choice("data.train", [own, *entries], why), *choices[1:]]
+        entries[0]["weight"] = min(weight, MAX_WEIGHT)
+    neighbors = f"and {quantity(pairs, 'pair')} of a neighbor; updates as without them"
+    choices = [
+        Choice(choice.key, entries, f"{choice.why}, {neighbors}")
+        if choice.key == "data.train"
+        else choice
+        for choice in suggestion.choices
+    ]
+    return replace(suggestion, choices=choices)
 
 
 def _segment(facts: CorpusFacts, types: int) -> tuple[list[Choice], EncodedSample]:

@@ -1,4 +1,4 @@
-"""Advise on text of a large neighbor of a language, and find it next to a corpus."""
+"""Find the text of a large neighboring language next to a corpus, and the commands for it."""
 
 from __future__ import annotations
 
@@ -90,7 +90,7 @@ class RelatedCorpus:
         return None
 
     def commands(self) -> list[str]:
-        """Return the commands that make the text; no command = rules alone cannot give it."""
+        """Return the commands that make the text; empty = it would be a second target language."""
         neighbor, folder = self.neighbor, shlex.quote(str(self.original.parent))
         download = f"nmt import tatoeba --src-lang {neighbor.lang} --tgt-lang {self.other}"
         if not neighbor.direction:

@@ -105,7 +105,6 @@ class SweepResult:
     dev_metric: str  # that selects the best checkpoints
     split: Split  # that the differences are measured on
     baseline: str  # variant that the others are compared with
-    resamples: int  # of the tests; 0 = none were made
     systems: list[SystemResult]  # by base and corpus, then in the order of the file
     notes: list[str]  # what a reader must know
 
@@ -124,7 +123,6 @@ def collect(
     outcomes: Mapping[str, Outcome],
     baseline: str,
     metric: str | None,
-    resamples: int,
 ) -> SweepResult:
     """Read the results of all runs and test the differences.
 
@@ -157,7 +155,7 @@ def collect(
         can_use_words = causal and differ in (["segment"], [VOCABULARY]) and split == "test"
         instead = "; use --metric word_ppl" * (metric == "ppl" and can_use_words)
         notes.append(not_comparable("variants", differ) + instead)
-    result = SweepResult(file, metric, dev_metric, split, baseline, resamples, systems, notes)
+    result = SweepResult(file, metric, dev_metric, split, baseline, systems, notes)
     shown = counted(systems, "testing the differences", "variants", len(systems), slow=True)
     compared = [_compared(result, system, recipes[system.name]) for system in shown]
     return replace(result, systems=compared)
@@ -258,10 +256,11 @@ def _difference(
     if not pairs:
         return None
     name, metric = before.variant, result.metric
-    if metric in PERPLEXITIES or not result.resamples:
+    if metric in PERPLEXITIES:
         values = [[_value(run, metric, result.split) for run in pair] for pair in pairs]
         known = [b - a for a, b in values if a is not None and b is not None]
         return Difference(name, statistics.fmean(known), len(known)) if known else None
+    from nmt.scoring.metrics import RESAMPLES
     from nmt.scoring.significance import paired_tests
 
     folders = ([first.folder for first, _ in pairs], [second.folder for _, second in pairs])
@@ -272,7 +271,7 @@ def _difference(
         result.notes.append(f"{after.name} is not compared with {before.name}: {error.summary}")
         return None
     scorers, first_runs, second_runs = zip(*measured, strict=True)
-    tests = paired_tests(scorers[0], first_runs, second_runs, result.resamples)
+    tests = paired_tests(scorers[0], first_runs, second_runs, RESAMPLES)
     return Difference(name, tests.difference, len(pairs), tests.bootstrap, tests.randomization)
 
 

@@ -17,6 +17,7 @@ from nmt.apps.sweep.results import (
     SystemResult,
     problems,
 )
+from nmt.scoring.metrics import RESAMPLES
 from nmt.scoring.results import NOTHING, Table, shown
 from nmt.store.results import LOWER_IS_BETTER, format_number
 
@@ -104,7 +105,7 @@ def _legend(result: SweepResult) -> list[str]:
     if any(difference.bootstrap is not None for difference in differences):
         lines.append(
             f"* differs from {result.baseline}, † from the row above: p < {SIGNIFICANT} by paired "
-            f"bootstrap with {result.resamples:,} resamples, over the seeds of both"
+            f"bootstrap with {RESAMPLES:,} resamples, over the seeds of both"
         )
     return lines
 

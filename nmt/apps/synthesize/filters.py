@@ -6,9 +6,12 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator
+from array import array
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import NamedTuple
+
+import numpy as np
 
 from nmt.data.filters import (
     LIMITS,
@@ -16,10 +19,10 @@ from nmt.data.filters import (
     MIN_LOG_ODDS,
     CorpusFilter,
     Reason,
-    Repeats,
     Rule,
     copied_share,
     foreign_share,
+    why_dropped,
 )
 from nmt.data.languages import MIN_SCRIPT_SHARE
 from nmt.data.letters import repetitions
@@ -58,7 +61,6 @@ def source_rules(lang: str) -> list[Rule]:
     return [
         Rule("source not UTF-8", lambda pair, _: _SURROGATE.search(pair.src) is not None),
         *_rules_of_side(0, lang),
-        Rule("source duplicated", _repeated, in_corpus=True),
     ]
 
 
@@ -111,28 +113,21 @@ def _repetitions(pair: Candidate, _: object) -> int:
     return times if times > MAX_REPETITIONS and times > repetitions(pair.src) else 0
 
 
-def _repeated(_: Candidate, corpus: CorpusFilter[Candidate]) -> bool:
-    return corpus.repeats[0].is_repeated(corpus.number)
-
-
 def _swapped(pair: Candidate, corpus: CorpusFilter[Candidate]) -> float:
     return corpus.odds.log_odds(pair.tgt) if corpus.odds else 0.0
 
 
-def reasons_to_skip(lines: Callable[[], Iterable[str]], lang: str) -> list[Reason]:
+def reasons_to_skip(lines: Iterable[str], lang: str) -> list[Reason]:
     """Return for each line of a monolingual text why it is not translated, None if it is.
 
     Of equal lines, the first one is translated.
-
-    Args:
-        lines: returns an iterator over the lines at each call; it is called twice.
     """
-
-    def pairs() -> Iterator[Candidate]:
-        return (Candidate(line, "") for line in lines())
-
-    repeats = [Repeats(lambda pair: pair.src)]
-    checked = CorpusFilter(pairs, source_rules(lang), (lang, ""), "", repeats=repeats)
-    for _ in checked.kept():
-        pass
-    return checked.reasons
+    reasons: list[Reason] = []
+    rules, hashes = source_rules(lang), array("q")
+    for line in lines:
+        reasons.append(why_dropped(Candidate(line, ""), rules))
+        hashes.append(hash(line))
+    repeated = np.ones(len(reasons), bool)
+    repeated[np.unique(hashes, return_index=True)[1]] = False
+    pairs = zip(reasons, repeated.tolist(), strict=True)
+    return [reason or ("source duplicated" if again else None) for reason, again in pairs]

@@ -78,14 +78,14 @@ class SyntheticCorpus:
     def read_input(self) -> tuple[Iterator[str], int]:
         """Return the lines of the text and their number; those not to be translated are blank.
 
-        The text is read twice in advance, to decide which lines are translated.
+        The text is read in advance, to decide which lines are translated.
 
         Raises:
             UserError: the text cannot be read, or no line can be translated.
         """
         from nmt.apps.synthesize.filters import reasons_to_skip
 
-        self.skipped = reasons_to_skip(self._read_text, self.langs[0])
+        self.skipped = reasons_to_skip(self._read_text(), self.langs[0])
         self.text_state = self._state_of_text()
         if all(self.skipped):  # also if there are none
             reasons = ", ".join(dict.fromkeys(filter(None, self.skipped)))

@@ -83,7 +83,7 @@ def worth(text: str, number: int) -> int:
 
 def read(capsys: pytest.CaptureFixture[str], *argv: str) -> dict[tuple[str, ...], dict[str, str]]:
     capsys.readouterr()
-    assert main(["read", *argv, "--key", "sheet.key.json", "--resamples", "100"]) == 0
+    assert main(["read", *argv, "--key", "sheet.key.json"]) == 0
     lines = capsys.readouterr().out
     found = list(csv.DictReader(io.StringIO(lines), delimiter="\t"))
     assert lines.splitlines()[0].split("\t") == list(COLUMNS)

@@ -15,6 +15,7 @@ from nmt.apps.suggest.text import Expectation
 from nmt.cli import suggest, train
 from nmt.config import sizes
 from nmt.config.load import load_recipe
+from nmt.data.bitext import read_pairs
 from tests.toy import toy_corpus, toy_recipe
 
 
@@ -61,22 +62,33 @@ def test_few_hours_get_a_smaller_model_and_the_command_has_the_fastest_threads(
     tmp_path, monkeypatch, capsys
 ):
     toy_corpus(tmp_path / "corpus", {"train": 2000, "dev": 20, "test": 20})
+    toy_corpus(tmp_path / "es-as-gl", {"train": 8000})
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr("nmt.apps.suggest.choices.size_for", lambda words, sizes: sizes[2])
     speeds = {Setting("fp32", 2): 527.0, Setting("fp32", 1): 1169.0}
-    measured = []
+    measured, reads = [], []
+
+    def count(files):
+        reads.append(files)
+        return read_pairs(files)
 
     def measure(recipe, *arguments):
         measured.append(recipe.model.dim)
         return Expectation("CPU", 7_480_020, speeds, threads=2)
 
     monkeypatch.setattr(suggest, "_measure", measure)
+    monkeypatch.setattr(choices, "read_pairs", count)
     for hours, dims in ((0.02, [256, 192, 128]), (100, [256])):
         measured.clear()
+        reads.clear()
         command = ["--suggest", "corpus/train", "--hours", str(hours), "-o", f"{hours}.yaml"]
         assert train.main(command) == 0
         assert measured == dims
-        assert load_recipe(f"{hours}.yaml").model.dim == dims[-1]
+        recipe = load_recipe(f"{hours}.yaml")
+        assert recipe.model.dim == dims[-1]
+        own, related = recipe.data.train
+        assert (own.weight, Path(related.path).parts[-2:]) == (2, ("es-as-gl", "train"))
+        assert len(reads) == 1  # a neighbor's corpus is large
         command = f"next: OMP_NUM_THREADS=1 nmt-train {hours}.yaml\n"
         assert capsys.readouterr().err.endswith(command)
     assert "fp32, 2 threads: 527; fp32, 1 thread: 1,169" in Path("100.yaml").read_text()

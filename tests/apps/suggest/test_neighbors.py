@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from nmt.apps.suggest.choices import advice, suggest
+from nmt.apps.suggest.choices import advice, suggest, with_related_text
 from nmt.apps.suggest.corpus import CorpusPaths
 from nmt.apps.suggest.neighbors import NEIGHBORS, related_corpora
 from nmt.config.recipe import CorpusEntry, Recipe
@@ -28,7 +28,9 @@ def write_pairs(folder: Path, langs: tuple[str, str], pairs: int) -> None:
 
 
 def entries(paths: CorpusPaths, pairs: int = 100) -> list[CorpusEntry]:
-    return Recipe.model_validate(suggest(paths, facts_of(pairs=pairs), False).values()).data.train
+    facts = facts_of(pairs=pairs)
+    suggestion = with_related_text(suggest(paths, facts, False), paths, facts)
+    return Recipe.model_validate(suggestion.values()).data.train
 
 
 def test_the_page_lists_each_direction():
@@ -69,6 +71,8 @@ def test_the_corpus_is_a_third_of_an_epoch(tmp_path):
     assert (own.weight, related.weight) == (2.5, 1)
     assert (related.path, related.src) == (str(tmp_path / "es-as-gl" / "train"), None)
     assert entries(paths_in(tmp_path), pairs=1000)[0].weight == 1  # never less often than once
+    write_pairs(tmp_path / "es-as-gl", ("gl", "en"), 2100)
+    assert entries(paths_in(tmp_path), pairs=1)[0].weight == 1000  # no recipe may have more
 
 
 def test_the_advice_names_the_commands_until_the_text_is_there(tmp_path):
