@@ -9,7 +9,7 @@ from typing import Any
 from nmt.apps.verify_resume import main
 from nmt.training import trainer
 
-NOISY = "out_bias.exp_avg"
+NOISY = "out_bias/exp_avg"
 save_checkpoint = trainer.save_checkpoint
 
 
