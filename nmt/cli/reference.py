@@ -15,7 +15,7 @@ from typing import Any
 
 from pydantic import BaseModel
 
-from nmt.config.entries import CorpusEntry, HeldOutEntry
+from nmt.config.entries import CorpusEntry, Entry, HeldOutEntry
 from nmt.config.errors import allowed, format_value
 from nmt.config.recipe import Recipe, SearchConfig, groups
 from nmt.config.schema import keys_of, meanings
@@ -25,8 +25,9 @@ from nmt.decoding.options import SearchOptions
 DOCS = Path(__file__).parents[2] / "docs"
 FIRST = "Top level"  # the first table; the text before it is written by hand
 ENTRIES: dict[type[BaseModel], str] = {
-    CorpusEntry: "`data.train` and `segment.learn_from`",
-    HeldOutEntry: "`data.dev` and `data.test`",
+    Entry: "`data.train`, `data.dev`, `data.test` and `segment.learn_from`",
+    CorpusEntry: "`data.train` and `segment.learn_from`, in addition",
+    HeldOutEntry: "`data.dev` and `data.test`, in addition",
 }
 VARIANTS = """\
 ## Files of variants
@@ -52,7 +53,8 @@ def key_tables() -> str:
             parts.append(table(title, model, omit=("kind",) if kind else ()))
             if name == "data":
                 for entry, names in ENTRIES.items():
-                    parts.append(table(f"Each entry of {names}", entry, level=3))
+                    shared = () if entry is Entry else Entry.model_fields
+                    parts.append(table(f"Each entry of {names}", entry, shared, level=3))
     parts.append(VARIANTS)
     parts += [table(title, model, level=3) for title, model in VARIANT_TABLES.items()]
     return "\n\n".join(parts) + "\n"

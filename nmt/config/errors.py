@@ -262,8 +262,10 @@ def _in_words(schema: dict[str, Any]) -> str:
         return join_or(schema["enum"])
     kind = schema.get("type")
     if kind in ("integer", "number"):
-        limits = [f"{word} {schema[name]}" for name, word in LIMITS.items() if name in schema]
         number = "an integer" if kind == "integer" else "a number"
+        if "minimum" in schema and "maximum" in schema:
+            return f"{number} from {schema['minimum']} to {schema['maximum']}"
+        limits = [f"{word} {schema[name]}" for name, word in LIMITS.items() if name in schema]
         return f"{number} {' and '.join(limits)}".rstrip()
     if kind == "array":
         some = "one or more" if schema.get("minItems") else "any number"

@@ -179,11 +179,11 @@ def test_all_errors_at_once_in_the_order_of_the_file():
     assert error.value.what.splitlines() == [
         "6 errors in the recipe",
         'r.yaml:5:3: unknown key "model.nrom"; did you mean "norm"?',
-        'r.yaml:6:8: model.dim: "1:30" is not an integer of at least 2 and at most 16384',
+        'r.yaml:6:8: model.dim: "1:30" is not an integer from 2 to 16384',
         'r.yaml:7:12: model.dropout: "1.5" is not a number of at least 0 and below 1',
         'r.yaml:8:1: unknown key "sed"; did you mean "seed"?',
         'r.yaml:9:1: key "sed" is set twice, first at r.yaml:8:1',
-        'command line: seed: "x" is not an integer of at least 0 and at most 4294967295',
+        'command line: seed: "x" is not an integer from 0 to 4294967295',
     ]
 
 

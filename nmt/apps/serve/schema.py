@@ -21,7 +21,7 @@ LONGEST_TERM = 100  # characters
 MOST_TERMS = 1000
 # what the API adds to the meaning of an option
 NOTES = {
-    "max_len_offset": f"Allowed: an integer of at least 1 and at most {HIGHEST_OFFSET}.",
+    "max_len_offset": f"Allowed: an integer from 1 to {HIGHEST_OFFSET}.",
     "glossary": f"At most {MOST_TERMS:,} pairs of texts of at most {LONGEST_TERM} characters. [] "
     "turns off the glossary of the server, if it has one.",
     "beam": "The limit `beam` of GET /models is the highest value.",
