@@ -93,15 +93,11 @@ def sparse(name: str, size: int) -> Damage:
     return damage
 
 
-def link(name: str, to: str = SECRET) -> Damage:
-    """Replace a file by a link; the secret becomes a copy of the file, so that it would be read."""
-
+def link(name: str, to: str) -> Damage:
     def damage(folder: Path) -> None:
         path = folder / name
-        if to == SECRET and path.exists():
-            path.rename(folder / SECRET)
         path.unlink(missing_ok=True)
-        path.symlink_to(folder / SECRET if to == SECRET else to)
+        path.symlink_to(to)
 
     return damage
 
@@ -269,11 +265,8 @@ def models() -> Iterator[tuple[str, Row]]:
         damage = edit(ABOUT, files={name: ENTRY})
         yield f"model.json names the file {name!r}", Row(TRANSLATE, (damage,))
     for name in ("model.json", "weights.safetensors", "vocab.txt", "segmenter.json", "codes.txt"):
-        yield f"{name} is a link", Row(TRANSLATE, (link(f"model/{name}"),))
         yield f"{name} is a device", Row(TRANSLATE, (link(f"model/{name}", "/dev/zero"),))
         yield f"{name} is a pipe", Row(TRANSLATE, (fifo(f"model/{name}"),))
-    hidden = edit(ABOUT, files__codes=ENTRY), link("model/codes.txt"), _forget("codes.txt")
-    yield "a link that model.json does not list", Row(TRANSLATE, hidden[1:])
     for name, text in DEEP.items():
         yield f"deep model.json, {name}", Row(TRANSLATE, (write(ABOUT, text),))
         yield f"deep segmenter.json, {name}", Row(TRANSLATE, (write("model/segmenter.json", text),))
@@ -324,10 +317,6 @@ def models() -> Iterator[tuple[str, Row]]:
         "shared_vocabulary.json": DEEP["list"],
     }.items():  # fmt: skip
         yield f"CTranslate2's {name}", Row(EXPORTED, (write(f"export/ctranslate2/{name}", data),))
-        yield (
-            f"CTranslate2's {name} is a link",
-            Row(EXPORTED, (link(f"export/ctranslate2/{name}"),)),
-        )
     spec = struct.pack("<IH", 6, 15) + b"TransformerSpec\0"
     for name, data in {
         "huge name": struct.pack("<IH", 6, 65535) + b"x",
@@ -346,24 +335,12 @@ def models() -> Iterator[tuple[str, Row]]:
     yield "CTranslate2's manifest", Row(EXPORTED, (edit(manifest, files={SECRET: ENTRY}),))
 
 
-def _forget(name: str) -> Damage:
-    """Take a file out of model.json."""
-
-    def damage(folder: Path) -> None:
-        values = json.loads((folder / ABOUT).read_text())
-        del values["sha256"], values["files"][name]
-        (folder / ABOUT).write_text(json.dumps(values))
-
-    return damage
-
-
 def runs() -> Iterator[tuple[str, Row]]:
     for name in ("../../../secret", "/etc/passwd", "model.safetensors/../x", ""):
         names = {"state.json": ENTRY, "optimizer.safetensors": ENTRY, name: ENTRY}
         damage = edit(f"{LATEST}/manifest.json", files=names)
         yield f"a manifest names {name!r}", Row(AVERAGE, (damage,))
     for name in ("model.safetensors", "state.json", "manifest.json"):
-        yield f"{name} of a checkpoint is a link", Row(AVERAGE, (link(f"{LATEST}/{name}"),))
         yield f"{name} of a checkpoint is a pipe", Row(AVERAGE, (fifo(f"{LATEST}/{name}"),))
     for name, data in WEIGHTS.items():
         yield f"checkpoint: {name}", Row(AVERAGE, (write(f"{LATEST}/model.safetensors", data),))

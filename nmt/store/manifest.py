@@ -9,7 +9,6 @@ from __future__ import annotations
 import hashlib
 import json
 import math
-import os
 import stat
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -175,7 +174,7 @@ def require_known_format(path: Path, written: object, known: int, version: objec
 
 def read_manifest(path: Path) -> Manifest:
     """Read the manifest of a checkpoint folder; see ``read_checkpoint`` for errors."""
-    if not stat.S_ISDIR(_file_mode(path)):
+    if path.is_symlink() or not stat.S_ISDIR(_file_mode(path)):
         raise foreign(path, "a checkpoint is a folder")
     try:
         manifest = MANIFEST_TYPE.validate_json(read_small(path / MANIFEST))
@@ -242,7 +241,7 @@ def _read_file(path: Path, limit: int | None, expected: int | None = None) -> by
 def _require_file(path: Path, limit: int | None, expected: int | None) -> int:
     """Return the size of a file that can be read; see ``read_verified`` for errors."""
     if not stat.S_ISREG(_file_mode(path)):
-        raise foreign(path, "links and special files are refused")
+        raise foreign(path, "special files are refused")
     with disk_errors(path):
         size = path.stat().st_size
     if expected is not None and size != expected:
@@ -255,11 +254,12 @@ def _require_file(path: Path, limit: int | None, expected: int | None) -> int:
 
 
 def _file_mode(path: Path) -> int:
-    try:
-        return os.lstat(path).st_mode
-    except (FileNotFoundError, NotADirectoryError):
-        what = "missing: the folder is not complete"
-        raise UserError(what, at=str(path), fix=RESTORE) from None
+    with disk_errors(path):
+        try:
+            return path.stat().st_mode  # a link is followed, as in the cache of huggingface_hub
+        except (FileNotFoundError, NotADirectoryError):
+            what = "missing: the folder is not complete"
+            raise UserError(what, at=str(path), fix=RESTORE) from None
 
 
 def foreign(path: Path, why: str) -> UserError:

@@ -10,6 +10,10 @@ import safetensors.torch
 import torch
 
 from nmt.errors import UserError
+from nmt.store.model import Model
+from nmt.store.tensors import read_weights
+from tests.decoding.untrained import untrained
+from tests.export.cases import model_folder
 from tests.run_cases import holds, load, resign, trained, weights
 
 
@@ -30,6 +34,16 @@ def test_a_checkpoint_that_is_a_link_or_a_file_is_refused(tmp_path):
     for name in ("u000002", "u000003"):
         with pytest.raises(UserError, match="not written by this toolkit"):
             load(run, name)
+
+
+def test_a_model_of_links_is_read_as_in_the_cache_of_a_hub(tmp_path):
+    blobs = model_folder(untrained(), tmp_path / "blobs")
+    snapshot = tmp_path / "snapshots" / "1"
+    snapshot.mkdir(parents=True)
+    for path in blobs.iterdir():
+        (snapshot / path.name).symlink_to(path)
+    weights = [read_weights(Model.open(folder)) for folder in (blobs, snapshot)]
+    assert all(map(torch.equal, *(tensors.values() for tensors in weights)))
 
 
 def test_a_newer_format_names_the_version_to_install(tmp_path):

@@ -300,7 +300,7 @@ def run(service: Service, opened: socket.socket) -> None:
         server.run(sockets=[opened])
     finally:
         ended = service.close()
-    if not ended:  # Python would crash beside a thread that computes
+    if not ended:  # Python would crash while a thread still computes
         atexit.register(os._exit, 130 if server.interrupted else 0)
     if server.interrupted:
         raise KeyboardInterrupt

@@ -101,7 +101,7 @@ def test_sigterm_under_load_ends_in_the_stated_time(server: Callable[..., Proces
 
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 0), (signal.SIGINT, 130)])
 def test_a_batch_that_still_computes_does_not_change_the_exit_code(server, number, code):
-    """Nothing stops CTranslate2, and Python cannot end beside its thread."""
+    """CTranslate2 cannot be stopped, and Python crashes if it ends while CTranslate2 computes."""
     process = server("--timeout", "60", "--grace", "0.1", JOIN_SECONDS="0")
     large = send_large(process)
     process.process.send_signal(number)
