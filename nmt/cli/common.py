@@ -21,7 +21,7 @@ from typing import TextIO
 
 from nmt.cli import leave_at_once
 from nmt.cli.parsers import parse
-from nmt.errors import MachineError, NmtError, Terminated, printable
+from nmt.errors import MachineError, NmtError, RunError, Terminated, printable
 
 ENVIRONMENT_ERRORS = {
     errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS, errno.EACCES, errno.EPERM, errno.EIO
@@ -117,6 +117,12 @@ def _describe(error: BaseException, command: str) -> tuple[int, str]:
             "the memory that this process may use is not sufficient",
             fix="raise the limit (ulimit -v unlimited), or use a machine with more memory",
         )
+    elif _is_lost_gpu(error):
+        error = RunError(
+            f"the GPU failed: {error}".splitlines()[0],
+            fix="run the command again, nmt-train with --resume; if it fails again, check the GPU: "
+            "nvidia-smi, and lines with Xid in the output of dmesg",
+        )
     if isinstance(error, NmtError):
         return error.exit_code, f"{command}: {error}"
     if isinstance(error, KeyboardInterrupt):
@@ -135,6 +141,16 @@ def _is_out_of_memory(error: BaseException) -> bool:
     known = ("failed to map segment", "annot allocate memory", "can't allocate memory",
              "can't start new thread", "std::bad_alloc", "CUDA out of memory")  # fmt: skip
     return isinstance(error, MemoryError) or any(text in str(error) for text in known)
+
+
+def _is_lost_gpu(error: BaseException) -> bool:
+    """Return whether a GPU, its driver or a connection failed; a failed assertion is a fault here.
+
+    See torch's AcceleratorError, which is a RuntimeError in older versions.
+    """
+    known = ("CUDA error", "CUDA driver error", "NCCL error", "cuDNN error", "CUBLAS_STATUS")
+    text = str(error)
+    return any(name in text for name in known) and "device-side assert" not in text
 
 
 def positive(text: str) -> float:

@@ -112,6 +112,27 @@ def test_too_little_memory_is_an_error_of_the_environment(error, capsys):
     assert "internal error" not in message
 
 
+@pytest.mark.parametrize(
+    "text",
+    [
+        "CUDA error: unspecified launch failure\nCUDA kernel errors might be reported later",
+        "CUDA error: uncorrectable ECC error encountered",
+        "NCCL error in: ProcessGroupNCCL.cpp:77, unhandled system error",
+        "cuDNN error: CUDNN_STATUS_EXECUTION_FAILED",
+    ],
+)
+def test_a_lost_gpu_is_an_error_with_the_resume_option(text, capsys):
+    code, message = run_body(RuntimeError(text), capsys)
+    assert (code, len(message.splitlines())) == (3, 2)
+    assert "--resume" in message
+    assert "internal error" not in message
+
+
+def test_a_failed_assertion_on_a_gpu_is_a_fault_of_nmt(capsys):
+    text = "CUDA error: device-side assert triggered"
+    assert "internal error" in run_body(RuntimeError(text), capsys)[1]
+
+
 @pytest.mark.parametrize("program", ["nmt-score", "nmt-train", "nmt"])
 def test_ctrl_c_during_the_first_imports_prints_no_traceback(program, tmp_path: Path):
     """The program imports a command as the console script does, and Ctrl-C comes meanwhile."""
