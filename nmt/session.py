@@ -38,6 +38,7 @@ from nmt.scoring.systems import set_file, words_file
 from nmt.store.checkpoint import (
     checkpoints_to_keep,
     replace_damaged_best,
+    rotate,
     space_needed,
     write_run_model,
 )
@@ -377,6 +378,8 @@ class Training:
                 f"note: this run was trained in {state.precision} and continues in {precision}"
             )
         best = replace_damaged_best(run, state, shapes_of(checkpoint.model), log.text, checkpoint)
+        with disk_errors(run.checkpoints_dir):  # a kill may have come before old ones were removed
+            rotate(run, checkpoints_to_keep(self.task.recipe.train), state)
         if best is None:
             shutil.rmtree(run.model_dir, ignore_errors=True)
             return

@@ -133,7 +133,8 @@ class _Trainings:
         """
         command = [*TRAIN, *launcher, kill, str(processes or available_cpus())]
         command += [str(self.folder / "recipe.yaml"), f"out={self.folder / run}", *keys]
-        environment, log = {**os.environ, PARENT: str(os.getpid())}, self.folder / "errors.txt"
+        log = self.folder / "errors.txt"
+        environment = os.environ | {PARENT: str(os.getpid()), "TMPDIR": str(self.folder)}
         with open(log, "wb") as out:  # in a session, so that Ctrl-C reaches only this process
             child = subprocess.Popen(
                 command, stdin=subprocess.DEVNULL, stdout=out, stderr=out, env=environment,
@@ -185,7 +186,7 @@ def _results(run: Path) -> dict[str, Any]:
     for path in folder.checkpoints():
         saved = checkpoint.read_checkpoint(path)
         for name, tensor in (saved.model | saved.optimizer).items():
-            data = tensor.reshape(-1).view(torch.uint8).numpy()
+            data = tensor.reshape(-1).view(torch.uint8).numpy().tobytes()
             found[f"tensor {name} of {path.name}"] = hashlib.sha256(data).digest()
         state = asdict(saved.state)
         state |= state.pop("interval")

@@ -182,7 +182,7 @@ def save_checkpoint(
             write_synced(draft / STATE, text)
             write_synced(draft / MANIFEST, MANIFEST_TYPE.dump_json(manifest, indent=1))
         _remove_abandoned(run, state.update)
-        _rotate(run, keep, state)
+        rotate(run, keep, state)
         clear_leftovers(root)
     return root / name
 
@@ -194,7 +194,8 @@ def _remove_abandoned(run: RunFolder, update: int) -> None:
             _remove(folder)
 
 
-def _rotate(run: RunFolder, keep: int, state: TrainState) -> None:
+def rotate(run: RunFolder, keep: int, state: TrainState) -> None:
+    """Remove the old checkpoints that ``save_checkpoint`` does not keep."""
     others = {checkpoint_name(update) for update in (state.best_update or 0, state.update)}
     validated = {checkpoint_name(update) for update, _ in state.history}
     newer = 0

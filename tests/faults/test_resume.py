@@ -72,6 +72,18 @@ def test_a_moved_corpus_changes_nothing(here):
     assert not difference(result(here / "run"), result(here / "uninterrupted"))
 
 
+@pytest.mark.slow
+def test_a_kill_before_old_checkpoints_are_removed_leaves_none(here, monkeypatch):
+    def killed(*given: object) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(checkpoint_module, "rotate", killed)
+        assert resumed(here) == 130
+    assert resumed(here) == 0
+    assert not difference(result(here / "run"), result(here / "uninterrupted"))
+
+
 def test_the_newest_checkpoint_and_the_best_are_read_once(here, monkeypatch):
     read: list[str] = []
     monkeypatch.setattr(Trainer, "run", lambda trainer: 1 / 0)  # all reads come before
