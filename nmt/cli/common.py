@@ -13,15 +13,14 @@ import errno
 import gc
 import io
 import os
-import signal
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TextIO
 
-from nmt.cli import leave_at_once
 from nmt.cli.parsers import parse
 from nmt.errors import MachineError, NmtError, RunError, Terminated, printable
+from nmt.runtime.signals import raise_interrupted
 
 ENVIRONMENT_ERRORS = {
     errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS, errno.EACCES, errno.EPERM, errno.EIO
@@ -44,14 +43,13 @@ def run_command(
         atexit.register(gc.freeze)
     command, debug = Path(sys.argv[0]).name, False
     try:
-        if signal.getsignal(signal.SIGINT) is leave_at_once:
-            signal.signal(signal.SIGINT, signal.default_int_handler)
         _prepare_streams()
         p = parser()
         command = p.prog
         args = parse(p, argv)
         debug = args.debug
-        body(args)
+        with raise_interrupted():
+            body(args)
         if sys.stdout:  # None if the caller closed it
             sys.stdout.flush()
         return 0

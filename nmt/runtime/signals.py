@@ -79,25 +79,42 @@ def stop_signals() -> Iterator[StopRequest]:
 
 
 @contextmanager
-def raise_terminated() -> Iterator[None]:
-    """Raise Terminated in the block on SIGTERM or SIGHUP, so that it cleans up as after an error.
+def _raise_on(make: Callable[[str], BaseException], *numbers: int) -> Iterator[None]:
+    """Raise an exception in the block on a signal.
 
     If the signal arrives in a function that C code called, Python may drop the exception, and the
-    C code fails with an error of its own. Terminated replaces that error.
+    C code fails with an error of its own. The exception replaces that error.
+
+    Args:
+        make: makes the exception from the name of the signal.
     """
-    received = []
+    received: list[str] = []
 
-    def terminate(number: int, frame: FrameType | None) -> NoReturn:
+    def end(number: int, frame: FrameType | None) -> NoReturn:
         received.append(signal.Signals(number).name)
-        raise Terminated(received[0])
+        raise make(received[0])
 
-    with handle_signals(terminate, *TERMINATING):
+    with handle_signals(end, *numbers):
         try:
             yield
         except Exception as error:
             if received:
-                raise Terminated(received[0]) from error
+                raise make(received[0]) from error
             raise
+
+
+@contextmanager
+def raise_terminated() -> Iterator[None]:
+    """Raise Terminated in the block on SIGTERM or SIGHUP, so that it cleans up as after an error."""
+    with _raise_on(Terminated, *TERMINATING):
+        yield
+
+
+@contextmanager
+def raise_interrupted() -> Iterator[None]:
+    """Raise KeyboardInterrupt in the block on Ctrl-C."""
+    with _raise_on(KeyboardInterrupt, signal.SIGINT):
+        yield
 
 
 def leave_signals_to_parent() -> None:

@@ -183,7 +183,6 @@ def save_checkpoint(
             write_synced(draft / MANIFEST, MANIFEST_TYPE.dump_json(manifest, indent=1))
         _remove_abandoned(run, state.update)
         rotate(run, keep, state)
-        clear_leftovers(root)
     return root / name
 
 
@@ -204,6 +203,7 @@ def rotate(run: RunFolder, keep: int, state: TrainState) -> None:
             newer += 1
         elif folder.name not in others:
             _remove(folder)
+    clear_leftovers(run.checkpoints_dir)
 
 
 def _remove(folder: Path) -> None:

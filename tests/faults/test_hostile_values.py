@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import json
 import os
@@ -131,6 +132,16 @@ def test_a_lost_gpu_is_an_error_with_the_resume_option(text, capsys):
 def test_a_failed_assertion_on_a_gpu_is_a_fault_of_nmt(capsys):
     text = "CUDA error: device-side assert triggered"
     assert "internal error" in run_body(RuntimeError(text), capsys)[1]
+
+
+def test_ctrl_c_that_a_library_turned_into_its_own_error_is_ctrl_c(capsys):
+    def body(args: object) -> None:
+        with contextlib.suppress(KeyboardInterrupt):  # as pydantic does while it builds a class
+            signal.raise_signal(signal.SIGINT)
+        raise ValueError("no validator")
+
+    code = common.run_command(body, lambda: command_parser("nmt-test"), [])
+    assert (code, capsys.readouterr().err) == (130, "nmt-test: interrupted\n")
 
 
 @pytest.mark.parametrize("program", ["nmt-score", "nmt-train", "nmt"])

@@ -10,7 +10,7 @@ import threading
 import pytest
 
 from nmt.errors import Terminated
-from nmt.runtime.signals import raise_terminated, stop_signals
+from nmt.runtime.signals import raise_interrupted, raise_terminated, stop_signals
 
 
 def send(number: int) -> None:
@@ -57,15 +57,22 @@ def test_a_signal_is_raised_with_its_exit_code(number, code):
     assert caught.value.exit_code == code
 
 
-def test_an_error_of_code_that_dropped_the_exception_is_the_signal():
+@pytest.mark.parametrize(
+    ("block", "number", "expected"),
+    [
+        (raise_terminated, signal.SIGTERM, Terminated),
+        (raise_interrupted, signal.SIGINT, KeyboardInterrupt),
+    ],
+)
+def test_an_error_of_code_that_dropped_the_exception_is_the_signal(block, number, expected):
     """Python drops an exception that a signal handler raises in a callback from C."""
 
     def call() -> None:
-        with contextlib.suppress(Terminated):
-            send(signal.SIGTERM)
+        with contextlib.suppress(expected):
+            send(number)
         raise RuntimeError("the callback failed")
 
-    with pytest.raises(Terminated), raise_terminated():
+    with pytest.raises(expected), block():
         call()
 
 
