@@ -165,7 +165,7 @@ HASHED = ["vocab.txt", "segmenter.json", "translate.json", "ctranslate2/model.bi
 
 
 @pytest.mark.parametrize("name", HASHED)
-@pytest.mark.parametrize("damage", ["flipped", "cut", "missing", "a link"])
+@pytest.mark.parametrize("damage", ["flipped", "cut", "missing"])
 def test_a_damaged_file_of_a_model_is_refused_by_name(name, damage, model):
     path = model / name
     if damage == "flipped":
@@ -173,9 +173,7 @@ def test_a_damaged_file_of_a_model_is_refused_by_name(name, damage, model):
     elif damage == "cut":
         path.write_bytes(path.read_bytes()[:-1])
     else:
-        path.rename(model / "moved")
-        if damage == "a link":
-            path.symlink_to(model / "moved")
+        path.unlink()
     with pytest.raises(UserError) as refused:
         Translator.load(model, "cpu")
     assert refused.value.at == str(path)

@@ -296,7 +296,7 @@ def test_new_tags_start_as_tags_of_the_parent(vocabulary, corpora, parents, tmp_
         (["init.vocab=extend"], "init.vocab requires init.from"),
         (["init.trim=true"], "init.trim requires init.from"),
         (["init.from=p", "init.trim=true"], "init.trim requires init.vocab: parent or extend"),
-        (["init.from=p", "init.vocab=extend", "init.new_pieces=0"], "an integer of at least 1"),
+        (["init.from=p", "init.vocab=extend", "init.new_pieces=0"], "an integer from 1 to"),
         (["init.from=p", "init.new_pieces=5"], "init.new_pieces requires init.vocab: extend"),
         (["init.from=p", "init.keep_pieces=5"], "init.keep_pieces requires init.trim: true"),
         (["init.from=p", "init.tag_rows={a: <b>}"], "init.tag_rows"),
