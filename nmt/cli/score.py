@@ -97,14 +97,7 @@ def parser() -> argparse.ArgumentParser:
     p.add_argument(
         "--buckets",
         action="store_true",
-        help="also score by length of the reference, and words by their count in the training text",
-    )
-    p.add_argument(
-        "--train",
-        action="extend",
-        nargs="+",
-        metavar="F",
-        help="target side of the training text, for --buckets with --hyp",
+        help="also score by length of the reference",
     )
     p.add_argument(
         "--glossary",
@@ -162,8 +155,7 @@ def body(args: argparse.Namespace) -> None:
     if args.sentences:
         from nmt.store.output import check_output_file
 
-        inputs = [*(args.hyp or []), *(args.ref or []), *(args.train or [])]
-        inputs += [args.src, args.glossary]
+        inputs = [*(args.hyp or []), *(args.ref or []), args.src, args.glossary]
         check_output_file(Path(args.sentences), args.force, inputs)
     external = _external_metrics(args)
     if args.spbleu_model is not None:
@@ -263,7 +255,7 @@ def _read_systems(args: argparse.Namespace) -> Systems:
         )
     refs = args.ref or []
     if args.runs:
-        for name in ("src", "tgt_lang", "tokenized", "train"):
+        for name in ("src", "tgt_lang", "tokenized"):
             if getattr(args, name):
                 flag = f"--{name.replace('_', '-')}"
                 raise UserError(
@@ -275,20 +267,15 @@ def _read_systems(args: argparse.Namespace) -> Systems:
             args.split or "test",
             refs,
             sources=any((args.metric, args.sentences, args.glossary)),
-            training=args.buckets,
         )
-    no_source, no_buckets = args.glossary and not args.src, args.train and not args.buckets
     for wrong, what, fix in (
         (args.split, "--split is only for run folders", "leave out --split, or pass a run folder"),
         (not refs, "--hyp requires --ref", "add --ref FILE"),
-        (no_source, "--glossary requires --src with --hyp", "add --src FILE"),
-        (no_buckets, "--train requires --buckets", "add --buckets, or leave out --train"),
+        (args.glossary and not args.src, "--glossary requires --src with --hyp", "add --src FILE"),
     ):
         if wrong:
             raise UserError(what, fix=fix)
-    return from_files(
-        args.hyp, refs, args.tgt_lang or "", args.tokenized, args.src, args.train or []
-    )
+    return from_files(args.hyp, refs, args.tgt_lang or "", args.tokenized, args.src)
 
 
 def _metrics(text: str) -> list[str]:

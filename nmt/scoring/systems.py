@@ -23,7 +23,6 @@ from nmt.store.verify import require_scored
 
 if TYPE_CHECKING:
     from nmt.config.entries import HeldOutEntry
-    from nmt.config.recipe import Recipe
 
 # A full stop, a comma or an escaped character between spaces: no language is written like this.
 _TOKENIZED = re.compile(r"(?:^|\s)(?:[.,]|@-@|&(?:quot|apos|amp|lt|gt|#\d+);\w*)(?:\s|$)")
@@ -51,8 +50,7 @@ class Systems:
         remarks: what a reader should know about the origin of the text.
         other_refs: further references as plain text.
         other_ref_words: the same as tokenized text.
-        training: the target side of the training text, to count its words; empty if unknown.
-        tokenized: the words that are counted are those of the tokenized text.
+        tokenized: words are those of the tokenized text.
         src_lang: language of the sources, empty if unknown.
     """
 
@@ -67,7 +65,6 @@ class Systems:
     remarks: list[str] = field(default_factory=list)
     other_refs: list[list[str]] = field(default_factory=list)
     other_ref_words: list[list[str]] = field(default_factory=list)
-    training: list[TrainingFile] = field(default_factory=list)
     tokenized: bool = False
     src_lang: str = ""
 
@@ -109,15 +106,6 @@ class Systems:
         return [*notes, *self.remarks]
 
 
-@dataclass(frozen=True)
-class TrainingFile:
-    """The target side of a training corpus: its file, language, and whether it is tokenized."""
-
-    path: Path
-    lang: str
-    tokenized: bool
-
-
 def _different_forms(texts: Mapping[str, list[str]]) -> list[str]:
     forms = {
         name: OtherForm(line for line in lines if not is_blank(line))
@@ -146,7 +134,6 @@ def from_files(
     tgt_lang: str = "",
     tokenized: bool = False,
     src_file: str | None = None,
-    training_files: Sequence[str] = (),
 ) -> Systems:
     """Read systems from files with one segment a line.
 
@@ -158,7 +145,6 @@ def from_files(
         tokenized: the files are Moses-tokenized: words are taken as they are, and plain text is
             made by detokenizing.
         src_file: the source, to count hypotheses that repeat it.
-        training_files: the target side of the training text.
 
     Raises:
         UserError: a file is missing, unreadable or given twice, or the line counts differ.
@@ -193,7 +179,6 @@ def from_files(
         remarks=remarks,
         other_refs=texts[1:],
         other_ref_words=words[1:],
-        training=[TrainingFile(Path(file), lang, tokenized) for file in training_files],
         tokenized=tokenized,
         src_lang=language_of_files([src_file] if src_file else []),
     )
@@ -204,7 +189,6 @@ def from_runs(
     split: str,
     ref_files: Sequence[str] = (),
     sources: bool = False,
-    training: bool = False,
 ) -> Systems:
     """Read systems from run folders: the hypotheses of each run's best checkpoint.
 
@@ -213,7 +197,6 @@ def from_runs(
         split: dev or test, or ``dev.NAME`` of several sets.
         ref_files: the references, if they are not those of the recipe.
         sources: read the source too.
-        training: find the training text of the first run, to count its words.
 
     Raises:
         UserError: a folder is not a run folder, is set twice or has no such hypotheses, or the
@@ -225,7 +208,7 @@ def from_runs(
     sets = [find_set(run, split) for run in runs_to_read]
     without_words = [file for file, _ in sets if not words_file(file).is_file()]
     first, *others = runs = [
-        _from_run(folder, *files, ref_files, sources, training, stored_words=not without_words)
+        _from_run(folder, *files, ref_files, sources, stored_words=not without_words)
         for folder, files in zip(folders, sets, strict=True)
     ]
     references = attrgetter("refs", "ref_words", "other_refs", "other_ref_words")
@@ -308,7 +291,6 @@ def _from_run(
     entry: HeldOutEntry,
     ref_files: Sequence[str],
     sources: bool,
-    training: bool,
     stored_words: bool,
 ) -> Systems:
     run = RunFolder.open(folder)
@@ -347,7 +329,6 @@ def _from_run(
         remarks=_script_remarks(tgt, scored_as, ref_files[0]),
         other_refs=ref_texts[1:],
         other_ref_words=ref_words[1:],
-        training=_training_files(recipe, tgt) if training else [],
         tokenized=tokenized,
         src_lang=src,
     )
@@ -358,15 +339,6 @@ def _script_remarks(lang: str, scored_as: str, ref_file: str) -> list[str]:
         return []
     how = f"scored as language {scored_as}: BLEU has tok:{bleu_tokenizer(scored_as)}"
     return [f"{ref_file}: by its script, not by the language {lang}, {how}"]
-
-
-def _training_files(recipe: Recipe, tgt: str) -> list[TrainingFile]:
-    # a corpus that is listed twice counts once
-    entries = {e.path: e for e in recipe.data.train if e.langs(recipe)[1] == tgt and not e.table}
-    return [
-        TrainingFile(find_side(path, tgt), tgt, entry.is_tokenized(recipe.data))
-        for path, entry in entries.items()
-    ]
 
 
 def references(

@@ -6,13 +6,7 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from nmt.apps.evaluate.buckets import (
-    FrequencyBucket,
-    LengthBucket,
-    frequency_buckets,
-    length_buckets,
-    training_counts,
-)
+from nmt.apps.evaluate.buckets import LengthBucket, length_buckets
 from nmt.apps.evaluate.external import ExternalMetric
 from nmt.apps.evaluate.terms import TermCount
 from nmt.data.text import quantity
@@ -45,7 +39,6 @@ class Report:
     # external metric -> system -> score of each line, if the command printed them
     segments: dict[str, dict[str, list[float]]] = field(default_factory=dict)
     lengths: dict[str, list[LengthBucket]] = field(default_factory=dict)
-    frequencies: dict[str, list[FrequencyBucket]] = field(default_factory=dict)
     terms: Sequence[TermCount] = ()  # of a glossary, those that occur
 
     @property
@@ -98,7 +91,7 @@ class Report:
             digits = 2 if entries[0].name in METRICS else 4
             for system, entry in zip(self.scores, entries, strict=True):
                 lines.append(f"  {system:<{width}}  {entry.cells(digits)}")
-        lines += [*self._length_lines(), *self._frequency_lines(), *self._term_lines(), ""]
+        lines += [*self._length_lines(), *self._term_lines(), ""]
         if any(entry.low is not None for entries in self.scores.values() for entry in entries):
             lines.append("[low, high]: 95 % bootstrap interval")
         if self.baseline:
@@ -121,19 +114,6 @@ class Report:
                 rows[system] = [f"{bucket.scores[place].value:.2f}" for bucket in buckets]
             yield from _rows(rows)
 
-    def _frequency_lines(self) -> Iterator[str]:
-        if not self.frequencies:
-            return
-        first = next(iter(self.frequencies.values()))
-        yield from ("", "F1 of words, by their count in the training text")
-        rows = {
-            "count": [str(bucket.count) for bucket in first],
-            "in the reference": [f"{bucket.ref_words:,}" for bucket in first],
-        }
-        for system, buckets in self.frequencies.items():
-            rows[system] = ["-" if b.f1 is None else f"{b.f1:.3f}" for b in buckets]
-        yield from _rows(rows)
-
     def _term_lines(self) -> Iterator[str]:
         if not self.terms:
             return
@@ -152,9 +132,8 @@ class Report:
     def tsv(self) -> str:
         """Return tab-separated lines for cut and awk: a header, then one per system and metric.
 
-        A score of a part of the lines or words has the metric ``bleu:words=10-19`` or
-        ``f1:count=5-9``, the share of the lines with a term whose translation has it
-        ``kept:term=TERM``.
+        A score of a part of the lines has the metric ``bleu:words=10-19``, the share of the lines
+        with a term whose translation has it ``kept:term=TERM``.
         """
         return tsv([COLUMNS, *self._rows(), *self._part_rows()])
 
@@ -184,18 +163,6 @@ class Report:
                 for bucket in buckets
                 for result in bucket.scores
             ],
-            "by_frequency": [
-                {
-                    "system": system,
-                    **vars(bucket),
-                    "count": [bucket.count.low, bucket.count.high],
-                    "recall": bucket.recall,
-                    "precision": bucket.precision,
-                    "f1": bucket.f1,
-                }
-                for system, buckets in self.frequencies.items()
-                for bucket in buckets
-            ],
             "terms": list(map(vars, self.terms)),
         }
         return json.dumps(content, indent=1, ensure_ascii=False)
@@ -212,9 +179,6 @@ class Report:
             for part in lengths:
                 for x in part.scores:
                     yield system, f"{x.name}:words={part.words}", x.value, *nothing, x.signature
-        for system, frequencies in self.frequencies.items():
-            for words in frequencies:
-                yield system, f"f1:count={words.count}", words.f1, *nothing, None
         for term in self.terms:
             for system, kept in term.kept.items():
                 yield system, f"kept:term={term.term}", kept / term.lines, *nothing, None
@@ -234,7 +198,7 @@ def report(
     Args:
         metrics: keys of METRICS. Those on words come last in the report.
         resamples: of the bootstrap; 0 = no intervals, for one system only.
-        buckets: score by length too, and words by frequency if ``systems.training`` is known.
+        buckets: score by length too.
 
     Raises:
         UserError: the resamples do not fit in memory, or several systems without resamples.
@@ -250,13 +214,9 @@ def report(
     for system, entries in by_words.items():
         scores[system] += [with_tokenizer(entry, systems.tokenizer) for entry in entries]
     lengths: dict[str, list[LengthBucket]] = {}
-    frequencies: dict[str, list[FrequencyBucket]] = {}
     if buckets:
         lengths = {system: length_buckets(systems, system, on_text) for system in texts}
-        if systems.training:
-            counts = training_counts(systems)
-            frequencies = {system: frequency_buckets(systems, system, counts) for system in texts}
-    return Report(systems, scores, lengths=lengths, frequencies=frequencies, terms=terms)
+    return Report(systems, scores, lengths=lengths, terms=terms)
 
 
 def _check_resamples(systems: Systems, resamples: int) -> None:

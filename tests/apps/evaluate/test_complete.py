@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 from sacrebleu.significance import estimate_ci
 
-from nmt.apps.evaluate.buckets import frequency_buckets, length_buckets, training_counts
+from nmt.apps.evaluate.buckets import length_buckets
 from nmt.apps.evaluate.external import ExternalMetric
 from nmt.cli.score import main
 from nmt.config.load import dump_recipe, load_recipe
@@ -36,7 +36,6 @@ def files(tmp_path: Path) -> dict[str, str]:
         "base": BASE,
         "better": BETTER,
         "src": [f"s {line}" for line in REFS],
-        "train": REFS[:10],
     }
     return {name: str(write_lines(tmp_path / name, lines)) for name, lines in texts.items()}
 
@@ -66,45 +65,24 @@ def test_several_references(files, capsys):
 
 def test_parts_are_the_same_in_json_table_and_lines(files, capsys, monkeypatch):
     argv = ["--hyp", files["base"], files["better"], "--ref", files["ref"], "--metrics", "bleu"]
-    argv += ["--buckets", "--train", files["train"]]
+    argv.append("--buckets")
     found = run_json(capsys, *argv)
     name = files["base"]
-    systems = from_files([name], [files["ref"]], training_files=[files["train"]])
+    systems = from_files([name], [files["ref"]])
     lengths = length_buckets(systems, name, ["bleu"])
     shown = [p for p in found["by_length"] if p["system"] == files["base"]]
     assert [(p["words"], p["lines"], p["score"]) for p in shown] == [
         ([b.words.low, b.words.high], b.lines, b.scores[0].value) for b in lengths
     ]
-    frequencies = frequency_buckets(systems, name, training_counts(systems))
-    shown = [p for p in found["by_frequency"] if p["system"] == files["base"]]
-    assert [(p["count"], p["ref_words"], p["f1"]) for p in shown] == [
-        ([b.count.low, b.count.high], b.ref_words, b.f1) for b in frequencies
-    ]
     assert main([*argv, "--resamples", "100"]) == 0
     rows = {tuple(line.split("\t")[:2]): line for line in capsys.readouterr().out.splitlines()}
     assert f"\t{lengths[0].scores[0].value:.4f}\t" in rows[files["base"], "bleu:words=0-9"]
-    assert f"\t{frequencies[0].f1:.4f}\t" in rows[files["base"], "f1:count=0"]
     monkeypatch.setattr(sys.stdout, "isatty", lambda: True, raising=False)
     assert main([*argv, "--resamples", "100"]) == 0
     table = capsys.readouterr().out
     assert table.startswith(f"reference {files['ref']}, 30 lines")
     assert "\t" not in table
     assert "BLEU, by words of the reference" in table
-    assert "F1 of words, by their count in the training text" in table
-    assert f"{frequencies[0].f1:.3f}" in table
-
-
-@pytest.mark.parametrize("tokenized", [False, True])
-def test_a_run_counts_the_words_of_its_training_text(tmp_path, capsys, tokenized):
-    text = ["don't stop", "it 's 5 o'clock"]
-    run = make_run(tmp_path, text, text, {}, "u000100", f"data.tokenized={tokenized}")
-    write_lines(run / "test.words", text)
-    found = run_json(capsys, str(run), "--buckets", "--metrics", "bleu")
-    counted = {tuple(p["count"]): p for p in found["by_frequency"]}
-    # each word occurs once in the training text, which has these lines
-    assert counted[1, 1]["f1"] == 1
-    assert counted[1, 1]["ref_words"] == 6
-    assert counted[0, 0]["f1"] is None
 
 
 def test_sentences_are_a_table_for_spreadsheets(tmp_path, files, capsys):
@@ -261,8 +239,6 @@ def test_faulty_commands(files, capsys, command, message):
     [
         (["--metric", "comet=cat {src} {hyp}"], "--metric comet requires --src"),
         (["--metric", "chrf=cat {hyp} {ref}"], "--metric: 'chrf' is the name of another metric"),
-        (["--train", "x"], "--train requires --buckets"),
-        (["--buckets", "--train", "no-such-file"], "no-such-file"),
     ],
 )
 def test_flags_that_need_others(files, capsys, argv, message):
