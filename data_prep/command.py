@@ -14,31 +14,27 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from data_prep.languages import add_languages, check_choice
+from data_prep.languages import add_languages
 from data_prep.pairs import (
     EMPTY_SIDE,
     IDENTICAL_SIDES,
-    WRONG_SCRIPT,
     Pair,
     apply_rules,
     drop_duplicates,
     length,
     length_ratio,
-    script_names,
-    wrong_script,
 )
 from data_prep.released import UNALTERED
 from data_prep.remote import RemoteFile
 from data_prep.splits import GROUPS_PER_SPLIT, hold_out
 from data_prep.write import Corpus, Request, check_request, write_corpus
-from nmt.data.filters import Rule
 from nmt.data.report import Drops
 from nmt.data.text import quantity
 from nmt.errors import UserError
 from nmt.runtime.progress import counted
 
 MIN_GROUPS = 10  # of --split group
-NEARLY_ALL = 0.9  # share of the pairs
+MAX_WORDS = 250  # of a side
 BY_HAND = "choose dev and test yourself (nmt import moses --dev PREFIX --test PREFIX)"
 
 
@@ -161,7 +157,8 @@ def write_own_corpus(
     """
     request = Request(args.output, args.src, args.tgt, args.force)
     check_request(request)
-    pairs = apply_rules(counted(pairs, "reading", "pairs"), filters_from(args), drops)
+    filters = [EMPTY_SIDE, IDENTICAL_SIDES, length(1, MAX_WORDS), length_ratio(args.max_ratio)]
+    pairs = apply_rules(counted(pairs, "reading", "pairs"), filters, drops)
     splits: dict[str, Iterable[Pair]]
     if held_out:
         splits = {"train": drop_duplicates(pairs, drops), **held_out}
@@ -187,21 +184,6 @@ def check_held_out(args: argparse.Namespace) -> bool:
     return bool(args.dev)
 
 
-def filters_from(args: argparse.Namespace) -> list[Rule]:
-    """Return the filters of the options, fast ones first."""
-    filters = [EMPTY_SIDE]
-    if not args.keep_identical:
-        filters.append(IDENTICAL_SIDES)
-    filters += [length(args.min_words, args.max_words), length_ratio(args.max_ratio)]
-    if args.script_src or args.script_tgt:
-        scripts = script_names()
-        for side in ("src", "tgt"):
-            for name in (vars(args)[f"script_{side}"] or "LATIN").split(","):
-                check_choice(name, scripts, "script", f"--script-{side}")
-        filters.append(wrong_script(args.script_src, args.script_tgt))
-    return filters
-
-
 def _split(pairs: Sequence[Pair], args: argparse.Namespace, drops: Drops) -> dict[str, list[Pair]]:
     sizes = {"dev": args.dev_size, "test": args.test_size}
     sizes = {split: size for split, size in sizes.items() if size > 0}
@@ -211,14 +193,6 @@ def _split(pairs: Sequence[Pair], args: argparse.Namespace, drops: Drops) -> dic
         size = max(GROUPS_PER_SPLIT, len(pairs) // 10)
         smaller = " ".join(f"--{split}-size {size}" for split in sizes)
         fixes = [f"pass smaller sizes, such as {smaller}"] if 4 * size <= len(pairs) else []
-        dropped = {reason: places.count for reason, places in drops.items()}
-        foreign = dropped.get(WRONG_SCRIPT, 0)
-        if foreign > NEARLY_ALL * (len(pairs) + sum(dropped.values())):
-            fixes.append(
-                "check whether source and target are swapped, and --script-src and --script-tgt"
-            )
-        elif drops:
-            fixes.append("loosen the filters")
         left = f"{quantity(len(pairs), 'pair')} {'is' if len(pairs) == 1 else 'are'}"
         raise UserError(
             f"{left} too few for {' and '.join(map(str, sizes.values()))} in "
@@ -280,27 +254,12 @@ def _add_filters_and_splits(parser: argparse.ArgumentParser) -> None:
     group = parser.add_argument_group(
         "filters (MANIFEST.json lists how many pairs each of them drops)"
     )
-    for name, kind, default, meaning in (
-        ("min-words", _count, 1, "fewest words of a side"),
-        ("max-words", _count, 250, "most words of a side"),
-        ("max-ratio", _ratio, 4.0, "largest ratio of the characters of the two sides"),
-    ):
-        group.add_argument(
-            f"--{name}",
-            type=kind,
-            default=default,
-            metavar="R" if kind is _ratio else "N",
-            help=f"{meaning}; default: {default:g}",
-        )
-    for side in ("src", "tgt"):
-        group.add_argument(
-            f"--script-{side}",
-            metavar="NAME",
-            help=f"drop a pair if most letters of the {side} side are of another script than "
-            "this, such as LATIN or HIRAGANA,CJK",
-        )
     group.add_argument(
-        "--keep-identical", action="store_true", help="keep pairs whose sides are the same text"
+        "--max-ratio",
+        type=_ratio,
+        default=4.0,
+        metavar="R",
+        help="largest ratio of the characters of the two sides; default: %(default)g",
     )
     group = parser.add_argument_group("splits")
     for split in ("dev", "test"):

@@ -13,14 +13,11 @@ from typing import NamedTuple
 
 from nmt.data.bitext import read_pairs
 from nmt.data.filters import Rule, why_dropped
-from nmt.data.languages import MIN_SCRIPT_SHARE, script_of_letter, script_share
 from nmt.data.report import Drops
 from nmt.data.text import LONGEST_LINE, quantity
 from nmt.data.text import length_ratio as ratio
 from nmt.errors import UserError
 from nmt.runtime.missing import missing_fix
-
-WRONG_SCRIPT = "wrong script"  # reason of a drop
 
 
 class Pair(NamedTuple):
@@ -179,25 +176,3 @@ def length_ratio(max_ratio: float) -> Rule:
     """
     reason = f"length ratio over {max_ratio:g}"
     return Rule(reason, lambda pair, _: ratio(pair.src, pair.tgt), max_ratio)
-
-
-def wrong_script(src: str | None, tgt: str | None) -> Rule:
-    """Drop pairs if less than MIN_SCRIPT_SHARE of a side's letters are in its script.
-
-    Args:
-        src, tgt: one of ``script_names()``, or several with commas (HIRAGANA,KATAKANA,CJK); None
-            does not check that side. A side without letters passes.
-    """
-
-    def is_foreign(text: str, script: str | None) -> bool:
-        if script is None:
-            return False
-        return script_share(text, script.replace(",", " ")) < MIN_SCRIPT_SHARE
-
-    return Rule(WRONG_SCRIPT, lambda p, _: is_foreign(p.src, src) or is_foreign(p.tgt, tgt))
-
-
-def script_names() -> set[str]:
-    """Return the names of scripts: LATIN, CYRILLIC and others."""
-    letters = (char for char in map(chr, range(0x20000)) if char.isalpha())
-    return {script_of_letter(letter) for letter in letters} - {"OTHER"}

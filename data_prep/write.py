@@ -121,7 +121,7 @@ def write_corpus(corpus: Corpus, request: Request) -> None:
                 raise UserError(
                     f"no pair is left in {', '.join(empty)} (dropped: {corpus.drops})",
                     at=corpus.name,
-                    fix="give more text, loosen the filters, or change the sizes of dev and test "
+                    fix="give more text, or change the sizes of dev and test "
                     "(with --split group, a group may be at most a tenth of them)",
                 )
             manifest = {

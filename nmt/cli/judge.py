@@ -14,10 +14,10 @@ from nmt.errors import UserError
 
 SHEET, READ = "sheet", "read"
 SUFFIX = ".xlsx"
-DEFAULTS = {"sample": 100, "seed": 1}
+SAMPLE = 100  # lines
 # options of one action only
 OWN = {
-    SHEET: ("sample", "seed", "ref", "documents"),
+    SHEET: ("sample", "ref", "documents"),
     READ: ("key",),
 }
 
@@ -62,8 +62,9 @@ def parser() -> argparse.ArgumentParser:
         metavar="F",
         help="file with the document id of each line: whole documents are sampled",
     )
-    sheet.add_argument("--sample", type=_count, metavar="N", help="lines to sample; default: 100")
-    sheet.add_argument("--seed", type=_count, metavar="N", help="random seed; default: 1")
+    sheet.add_argument(
+        "--sample", type=_count, metavar="N", help=f"lines to sample; default: {SAMPLE}"
+    )
     read = p.add_argument_group("read")
     read.add_argument("--key", metavar="FILE", help="the key of the sheets")
     return p
@@ -82,9 +83,6 @@ def body(args: argparse.Namespace) -> None:
             if action != args.action and getattr(args, name) is not None:
                 fix = f"leave out --{name}"
                 raise UserError(f"--{name} is only for nmt-judge {action}", fix=fix)
-    for name, value in DEFAULTS.items():
-        if getattr(args, name) is None:
-            setattr(args, name, value)
     (_make if args.action == SHEET else _read)(args)
 
 
@@ -114,10 +112,10 @@ def _make(args: argparse.Namespace) -> None:
     for name, lines in {**read, **({args.ref: refs} if args.ref else {})}.items():
         check_lines(lines, sources, name)
     documents = read_documents(args.documents, len(sources)) if args.documents else []
-    rows = draw_rows(sources, list(read.values()), refs, documents, args.sample, args.seed)
+    rows = draw_rows(sources, list(read.values()), refs, documents, args.sample or SAMPLE)
     if not rows:
         raise UserError("every line is empty", at=source, fix="give the source text")
-    key = Key(tuple(names), source, args.seed, tuple(row for row, _ in rows))
+    key = Key(tuple(names), source, tuple(row for row, _ in rows))
     text = key.text().encode()
     # a killed command may have left its key alone
     is_own = not output.exists() and key_file.is_file() and key_file.read_bytes() == text

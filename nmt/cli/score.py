@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from nmt.cli.common import enable_gc, positive, run_command
+from nmt.cli.common import enable_gc, run_command
 from nmt.cli.parsers import command_parser, shorten_help
 from nmt.errors import RunError, UserError
 
@@ -27,7 +27,7 @@ examples:
 
 def parser() -> argparse.ArgumentParser:
     """Return the command line of nmt-score."""
-    from nmt.apps.evaluate.external import EXAMPLE, TIMEOUT
+    from nmt.apps.evaluate.external import EXAMPLE
     from nmt.scoring.metrics import METRICS, RESAMPLES, USUAL_METRICS
 
     p = command_parser(
@@ -115,13 +115,6 @@ def parser() -> argparse.ArgumentParser:
         metavar="NAME=CMD",
         help="add a metric that a command computes, which prints a score for each line; {src}, "
         f"{{hyp}} and {{ref}} in it are replaced by file names, as in comet='{EXAMPLE}'",
-    )
-    p.add_argument(
-        "--metric-timeout",
-        type=positive,
-        default=TIMEOUT,
-        metavar="S",
-        help="seconds that a command may take for one system; default: %(default).0f",
     )
     p.add_argument(
         "--calibrate",
@@ -225,7 +218,7 @@ def _external_metrics(args: argparse.Namespace) -> list[ExternalMetric]:
 
     metrics: list[ExternalMetric] = []
     for name, command in args.metric:
-        metric = ExternalMetric(name, command, args.metric_timeout)
+        metric = ExternalMetric(name, command)
         metric.check([*METRICS, *(other.name for other in metrics)])
         if args.hyp and metric.needs_source and not args.src:
             raise UserError(f"--metric {name} requires --src with --hyp", fix="add --src FILE")

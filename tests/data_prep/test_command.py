@@ -93,7 +93,7 @@ def test_nothing_to_hold_out_needs_no_groups_and_one_pair_is_enough(tmp_path, ca
     path.write_text("one source\tanother target\n")
     assert from_tsv.main([str(path), *langs(out)]) == 2
     assert "1 pair is too few for 20 and 20 in dev and test" in capsys.readouterr().err
-    none = ["--dev-size", "0", "--test-size", "0", "--max-words", "2", "--split", "group"]
+    none = ["--dev-size", "0", "--test-size", "0", "--split", "group"]
     assert from_tsv.main([str(path), *langs(out), *none]) == 0
     assert "out (xx-yy): train 1 pair in" in capsys.readouterr().err
     assert manifest(out)["pairs"] == {"train": 1}
@@ -105,7 +105,7 @@ def test_nothing_to_hold_out_needs_no_groups_and_one_pair_is_enough(tmp_path, ca
     [
         *(("--max-ratio", value, "a finite number above 1") for value in ("nan", "inf", "1")),
         *(("--dev-size", value, "an integer of at least 0") for value in ("-5", "1.5", "nan")),
-        *((option, "-1", "an integer of at least 0") for option in ("--test-size", "--max-words")),
+        ("--test-size", "-1", "an integer of at least 0"),
         ("--columns", "1,0", "a column"),
         ("--columns", "1", "two columns"),
         ("--group-column", "0", "a column"),
@@ -140,9 +140,6 @@ def test_names_of_files_may_have_any_bytes(tmp_path):
         (["--dev-size", "9"], ["--dev-size: ", "has 1 pair", "ask for at least 10\n"]),
         (["--dev-size", "40"], ["for 40 and 20 in dev and test", "--dev-size 10 --test-size 10\n"]),
         (["--dev-size", "60", "--test-size", "0"], ["for 60 in dev ", "such as --dev-size 10\n"]),
-        (["--min-words", "9"], ["dropped: not 9 to 250 words: 100", "loosen the filters"]),
-        (["--script-src", "HEBREW"], ["wrong script: 100", "source and target are swapped"]),
-        (["--script-tgt", "ARABC"], ["unknown script 'ARABC'; did you mean ARABIC?"]),
         (["--tgt-lang", "xx"], ["'xx' and 'xx' cannot be source and target"]),
         ([], ["none.tsv: no such file"]),
     ],

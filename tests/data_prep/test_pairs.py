@@ -10,7 +10,6 @@ from data_prep.pairs import (
     drop_duplicates,
     length,
     length_ratio,
-    wrong_script,
 )
 from nmt.data.report import MAX_LISTED, Drops
 
@@ -24,10 +23,6 @@ from nmt.data.report import MAX_LISTED, Drops
         (length(2, 3), Pair("a", "b c"), Pair("a b", "a b c")),
         (length(2, 3), Pair("a b", "a b c d"), Pair("a b c", "d e f")),
         (length_ratio(2), Pair("a" * 31, "b" * 10), Pair("a" * 30, "b" * 10)),
-        (wrong_script(None, "LATIN"), Pair("да", "нет"), Pair("да", "no")),
-        (wrong_script("CYRILLIC", None), Pair("no way", "x"), Pair("USB кабель", "x")),
-        (wrong_script("CYRILLIC", "LATIN"), Pair("да", "нет"), Pair("12", "?!")),
-        (wrong_script("HIRAGANA,CJK", None), Pair("no", "x"), Pair("猫がすき", "x")),
     ],
 )
 def test_a_rule_drops_one_and_keeps_the_other(given, dropped, kept):

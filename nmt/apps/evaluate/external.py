@@ -21,8 +21,6 @@ from pathlib import Path
 from nmt.data.text import quantity
 from nmt.errors import RunError, UserError
 
-TIMEOUT = 3600.0  # seconds to score one system, unless the user says otherwise
-
 SRC, HYP, REF = PLACEHOLDERS = ("{src}", "{hyp}", "{ref}")
 EXAMPLE = "comet-score -s {src} -t {hyp} -r {ref} --quiet"
 # at the end of a line; also nan and inf, so that no number before them is taken for the score
@@ -48,7 +46,6 @@ class ExternalMetric:
 
     name: str
     command: str
-    timeout: float = TIMEOUT  # seconds; then it is ended, with the processes that it started
 
     @property
     def needs_source(self) -> bool:
@@ -86,7 +83,7 @@ class ExternalMetric:
 
         Raises:
             UserError: the program does not exist or cannot be run.
-            RunError: it failed, did not end in time, or did not print a finite score for each line.
+            RunError: it failed, or did not print a finite score for each line.
         """
         texts = {SRC: sources, HYP: hyps, REF: refs}
         with tempfile.TemporaryDirectory(prefix="nmt-score-") as folder:
@@ -140,15 +137,9 @@ class ExternalMetric:
                     fix=_FIX_PROGRAM,
                 ) from error
             try:
-                output, _ = process.communicate(timeout=self.timeout)
-            except subprocess.TimeoutExpired as error:
-                raise RunError(
-                    f"did not end within {quantity(self.timeout, 'second', 'g')}",
-                    at=self.command,
-                    fix="pass a larger --metric-timeout, or use a GPU",
-                ) from error
+                output, _ = process.communicate()
             finally:
-                if process.poll() is None:
+                if process.poll() is None:  # Ctrl-C, or a signal
                     os.killpg(process.pid, signal.SIGKILL)
                     process.wait()
         if process.returncode:

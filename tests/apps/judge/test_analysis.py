@@ -21,7 +21,7 @@ def key(lines: int, systems: str = "ab", documents: int = 0) -> Key:
         Row(f"{n}-x", n, f"d{n % documents}" if documents else "", tuple(range(len(systems))))
         for n in range(1, lines + 1)
     ]
-    return Key(tuple(systems), "src", 1, tuple(rows))
+    return Key(tuple(systems), "src", tuple(rows))
 
 
 def judged(sheet: Key, judge: str, values: np.ndarray) -> list[Judgement]:
