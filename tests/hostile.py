@@ -29,6 +29,7 @@ from nmt.cli import export
 from nmt.config.recipe import SentencePieceConfig
 from nmt.runtime.files import json_object
 from tests.apps.documents.samples import PO, all_documents
+from tests.data_prep.archives import zipped
 from tests.decoding.untrained import untrained
 from tests.export.cases import model_folder
 from tests.run_cases import trained
@@ -160,19 +161,6 @@ def header(text: str | bytes, data: bytes = b"", size: int | None = None) -> byt
 
 def tensor(shape: list[int], begin: int, end: int) -> dict[str, Any]:
     return {"dtype": "F32", "shape": shape, "data_offsets": [begin, end]}
-
-
-def zipped(files: Mapping[str, bytes | str], links: Mapping[str, str] = {}) -> bytes:
-    """Return a zip archive, with links."""
-    body = io.BytesIO()
-    with zipfile.ZipFile(body, "w", zipfile.ZIP_DEFLATED) as archive:
-        for name, data in files.items():
-            archive.writestr(name, data)
-        for name, target in links.items():
-            info = zipfile.ZipInfo(name)
-            info.external_attr = 0o120777 << 16
-            archive.writestr(info, target)
-    return body.getvalue()
 
 
 def changed(document: str, part: str, change: Callable[[bytes], bytes]) -> bytes:

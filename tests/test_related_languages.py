@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import torch
 
 from nmt import Translator
 from nmt.cli import score, train, translate
@@ -16,7 +15,6 @@ from nmt.errors import UserError
 from nmt.training.trainer import Trainer
 from tests.test_resume import difference, result, stop_and_resume
 from tests.toy import lines_of_digits, toy_recipe, write_lines
-from tests.training.test_distributed import assert_same_training, torchrun
 
 SHIFTED = str.maketrans("0123456789", "abcdefghij")
 
@@ -146,19 +144,6 @@ def test_an_exported_model_takes_the_tag(learned, tmp_path):
 
 
 @pytest.mark.slow
-def test_without_a_logit_mask_no_translation_has_a_tag(corpus, tmp_path):
-    run = tmp_path / "run"
-    recipe = recipe_for(corpus, train={"validate_every": 1, "max_validations": 1})
-    assert train.main([recipe, f"out={run}", "model.logit_mask=false"]) == 0
-    translator = Translator.load(run, "cpu")
-    [tag] = translator.codec.vocab.reserved_ids
-    with torch.no_grad():
-        translator.transformer.out_bias[tag] = 100.0  # the most likely type of all
-    texts = translator.translate(["1 2 3"], tag="<es>")
-    assert "<es>" not in texts[0]
-
-
-@pytest.mark.slow
 def test_a_resumed_run_with_weights_equals_an_uninterrupted_one(corpus, tmp_path, monkeypatch):
     recipe, whole = recipe_for(corpus, data={"test": "dev"}), tmp_path / "whole"
     assert train.main([recipe, f"out={whole}"]) == 0
@@ -185,13 +170,3 @@ def test_other_entries_are_refused_on_resume(corpus, tmp_path, capsys):
         assert problem in error
     assert train.main([recipe, f"out={run}", "--resume", "data.temperature=3"]) == 2
     assert "data.temperature: 2.0 -> 3.0" in capsys.readouterr().err
-
-
-@pytest.mark.slow
-def test_two_processes_equal_one_that_accumulates(corpus, tmp_path):
-    one, two = tmp_path / "one", tmp_path / "two"
-    recipe = recipe_for(corpus)
-    assert train.main([recipe, f"out={one}", "optim.accumulate=2"]) == 0
-    done = torchrun("terminates", "99", recipe, f"out={two}")
-    assert done.returncode == 0, done.stderr
-    assert_same_training(one, two)

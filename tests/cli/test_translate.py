@@ -286,7 +286,8 @@ def test_an_unfinished_translation_can_be_resumed(command, tmp_path, n_best):
     source.write_text("".join("fail\n" if n == 5 else f"line {n}\n" for n in range(9)))
     assert command(*argv, target)[0] == 130
     source.write_text("".join(f"line {n}\n" for n in range(9)))
-    for cut in (7, len(complete) * 4 // 9 + 3):  # what may have reached the disk
+    # what may have reached the disk; a complete file may not have got its name
+    for cut in (7, len(complete) * 4 // 9 + 3, len(complete)):
         part.write_bytes(complete[:cut])
         assert command(*argv, target, "--resume") == (0, "")
         assert target.read_bytes() == complete
@@ -414,7 +415,8 @@ def test_the_lines_of_an_interrupted_force_are_not_lost(command: Any, tmp_path: 
     assert "--force" not in err
 
 
-def test_the_lock_file_of_a_killed_command_does_not_block(command: Any, tmp_path: Path) -> None:
+def test_files_of_a_killed_command_without_a_line_do_not_block(command, tmp_path):
     (tmp_path / ".out.nmt-lock").touch()
+    (tmp_path / "out.part").touch()
     assert command("--output", tmp_path / "out", stdin="a\n") == (0, "")
     assert [p.name for p in tmp_path.iterdir()] == ["out"]

@@ -231,35 +231,6 @@ def test_command_prints_the_summary(tmp_path: Path, capsys):
     assert not (tmp_path / "run").exists()
 
 
-@pytest.mark.slow
-@pytest.mark.skipif(sys.platform != "linux", reason="memory is read from /proc")
-def test_million_pairs_in_under_two_gigabytes(tmp_path: Path):
-    """Measure the peak memory of the largest process of the command."""
-    rng = np.random.default_rng(0)
-    words = np.array([f"w{i:x}" for i in range(50_000)])
-    for lang in ("gl", "en"):
-        with open(tmp_path / f"train.{lang}", "w") as file:
-            for _ in range(100):
-                ranks = np.minimum(rng.zipf(1.3, (10_000, 20)), 50_000) - 1
-                file.writelines(" ".join(words[row]) + "\n" for row in ranks)
-    write(tmp_path / "dev", [("w1 w2 w3", "w1 w2")])
-    (tmp_path / "r.yaml").write_text(
-        "src: gl\ntgt: en\ndata: {train: train, dev: dev, tokenized: true}\n"
-        "segment: {merges: 500}\n"
-    )
-    code = (
-        "import resource; from pathlib import Path; from nmt.cli.prepare import main; "
-        f"assert main([{str(tmp_path / 'r.yaml')!r}, 'out={tmp_path}/run']) == 0; "
-        # RUSAGE_SELF would begin with the peak of the process that started this one
-        "own = Path('/proc/self/status').read_text().partition('VmHWM:')[2].split()[0]; "
-        "print(max(int(own), resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss))"
-    )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    kilobytes = int(done.stdout.split()[-1])
-    print(f"peak of {kilobytes / 1e6:.2f} GB")
-    assert kilobytes < 2_000_000
-
-
 BUILD = """
 import sys
 from pathlib import Path

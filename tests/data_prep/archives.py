@@ -9,12 +9,16 @@ def _bytes(data):
     return data.encode() if isinstance(data, str) else data
 
 
-def zipped(files):
-    """Return a zip archive of files by name; their content is text or bytes."""
+def zipped(files, compression=zipfile.ZIP_DEFLATED, links=()):
+    """Return a zip archive of files by name, with links; their content is text or bytes."""
     body = io.BytesIO()
-    with zipfile.ZipFile(body, "w") as archive:
+    with zipfile.ZipFile(body, "w", compression) as archive:
         for name, data in files.items():
-            archive.writestr(name, _bytes(data))
+            archive.writestr(name, data)
+        for name, target in dict(links).items():
+            info = zipfile.ZipInfo(name)
+            info.external_attr = 0o120777 << 16
+            archive.writestr(info, target)
     return body.getvalue()
 
 

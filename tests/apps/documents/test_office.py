@@ -5,7 +5,6 @@ from __future__ import annotations
 import io
 import re
 import zipfile
-from collections.abc import Mapping
 from xml.etree import ElementTree
 
 import pytest
@@ -16,20 +15,13 @@ from nmt.apps.documents.job import Report
 from nmt.apps.documents.lines import from_function
 from nmt.errors import UserError
 from tests.apps.documents.translators import upper
+from tests.data_prep.archives import zipped
 
 W = "http://schemas.openxmlformats.org/wordprocessingml/2006/main"
 A = "http://schemas.openxmlformats.org/drawingml/2006/main"
 C = "http://schemas.openxmlformats.org/drawingml/2006/chart"
 REL = "http://schemas.openxmlformats.org/officeDocument/2006/relationships"
 ODF = "urn:oasis:names:tc:opendocument:xmlns:"
-
-
-def zipped(files: Mapping[str, str | bytes], compression: int = zipfile.ZIP_DEFLATED) -> bytes:
-    file = io.BytesIO()
-    with zipfile.ZipFile(file, "w", compression) as archive:
-        for name, data in files.items():
-            archive.writestr(name, data)
-    return file.getvalue()
 
 
 def rels(**targets: str) -> str:
