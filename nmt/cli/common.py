@@ -160,8 +160,15 @@ def positive(text: str) -> float:
     raise argparse.ArgumentTypeError(f"{text} is not a number above 0")
 
 
+def count(text: str) -> int:
+    """Return an argument as an integer of at least 1, or raise ArgumentTypeError."""
+    if text.isdecimal() and int(text) > 0:
+        return int(text)
+    raise argparse.ArgumentTypeError(f"{text} is not an integer of at least 1")
+
+
 def add_model_options(group: argparse._ArgumentGroup) -> None:
-    """Add the options that say where models are loaded, and in which format."""
+    """Add the options that say where models are loaded, in which format and for which engine."""
     group.add_argument(
         "--device",
         default="auto",
@@ -181,4 +188,11 @@ def add_model_options(group: argparse._ArgumentGroup) -> None:
         choices=["fp32", "int8"],
         help="weights of CTranslate2; int8 is faster on a CPU; default: "
         "decode.quantization of the recipe",
+    )
+    group.add_argument(
+        "--engine",
+        choices=["auto", "ctranslate2", "torch"],
+        default="auto",
+        help="library that searches; auto = ctranslate2 on a CPU, and torch on a GPU and for what "
+        "ctranslate2 does not support; default: %(default)s",
     )

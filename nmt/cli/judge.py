@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 
-from nmt.cli.common import enable_gc, run_command
+from nmt.cli.common import count, enable_gc, run_command
 from nmt.cli.parsers import command_parser
 from nmt.errors import UserError
 
@@ -63,7 +63,7 @@ def parser() -> argparse.ArgumentParser:
         help="file with the document id of each line: whole documents are sampled",
     )
     sheet.add_argument(
-        "--sample", type=_count, metavar="N", help=f"lines to sample; default: {SAMPLE}"
+        "--sample", type=count, metavar="N", help=f"lines to sample; default: {SAMPLE}"
     )
     read = p.add_argument_group("read")
     read.add_argument("--key", metavar="FILE", help="the key of the sheets")
@@ -158,22 +158,16 @@ def _read(args: argparse.Namespace) -> None:
     if args.output:
         text = judgement_table(key, judgements)
         write_atomic(Path(args.output), text, "choose another --output", AGAIN)
-        count = quantity(len(judgements), "judgement")
-        print(f"note: wrote {count} of each system to {args.output}", file=sys.stderr)
+        written = quantity(len(judgements), "judgement")
+        print(f"note: wrote {written} of each system to {args.output}", file=sys.stderr)
     findings = analyze(key, judgements, RESAMPLES)
     print(table(key, findings) if sys.stdout.isatty() else results_tsv(findings), flush=True)
 
 
 def _reject_duplicates(names: Sequence[str], what: str) -> None:
-    for name, count in Counter(names).items():
-        if count > 1:
+    for name, times in Counter(names).items():
+        if times > 1:
             raise UserError(what, at=name, fix="give each once, under its own name")
-
-
-def _count(text: str) -> int:
-    if text.isdecimal() and int(text) > 0:
-        return int(text)
-    raise argparse.ArgumentTypeError(f"{text!r} is not a whole number above 0")
 
 
 if __name__ == "__main__":

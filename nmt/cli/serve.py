@@ -90,15 +90,7 @@ def parser() -> argparse.ArgumentParser:
             default=limit.default,
             help=f"{limit.metadata['meaning']}; default: {limit.default:,.0f}",
         )
-    model = p.add_argument_group("models")
-    add_model_options(model)
-    model.add_argument(
-        "--engine",
-        choices=["auto", "ctranslate2", "torch"],
-        default="auto",
-        help="library that searches; auto = ctranslate2 on a CPU, and torch on a GPU and for what "
-        "ctranslate2 does not support; default: %(default)s",
-    )
+    add_model_options(p.add_argument_group("models"))
     often = "run", "glossary", "host", "port", "api_key_file", "device", "precision"
     shorten_help(p, *often)
     return p

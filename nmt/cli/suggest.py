@@ -163,7 +163,7 @@ def _from_scratch(args: argparse.Namespace, paths: CorpusPaths) -> Advice:
 
 def _from_parent(args: argparse.Namespace, paths: CorpusPaths) -> Advice:
     from nmt.apps.suggest.facts import collect_facts
-    from nmt.apps.suggest.finetune import ParentModel, resolve, start_from, suggest_from
+    from nmt.apps.suggest.finetune import ParentModel, choose_start, resolve, suggest_from
     from nmt.runtime.device import resolve_device
 
     parent = ParentModel.open(args.parent, paths)
@@ -174,7 +174,7 @@ def _from_parent(args: argparse.Namespace, paths: CorpusPaths) -> Advice:
     facts = collect_facts(paths, True, parent.about.data.tokenized)
     enable_gc()
     device = resolve_device("auto")
-    start = start_from(paths, facts, parent, device, progress=True)
+    start = choose_start(paths, facts, parent, device, progress=True)
     suggestion = suggest_from(paths, facts, parent, start)
     expectation = _measure(resolve(suggestion.choices), facts, suggestion, device)
     if (budget := _budget(args, expectation)) is not None:

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from nmt.cli.common import enable_gc, positive, run_command
+from nmt.cli.common import count, enable_gc, positive, run_command
 from nmt.cli.parsers import command_parser, shorten_help
 from nmt.data.text import quantity
 from nmt.errors import NmtError, RunError, Terminated, UserError
@@ -80,7 +80,7 @@ def parser() -> argparse.ArgumentParser:
     where = p.add_argument_group("where to train")
     where.add_argument(
         "--jobs",
-        type=_count,
+        type=count,
         metavar="N",
         help="number of runs at the same time, which share the CPU threads; default: one for each "
         "device",
@@ -277,12 +277,6 @@ def _write(args: argparse.Namespace, result: SweepResult, out: Path) -> None:
         write_atomic(out / f"results.{ending}", render(result), ELSEWHERE, AGAIN)
     endings = ", ".join(f".{ending}" for ending, _ in RENDERERS.values())
     print(f"results: {out}/results{endings}", file=sys.stderr)
-
-
-def _count(text: str) -> int:
-    if text.isdecimal() and int(text) > 0:
-        return int(text)
-    raise argparse.ArgumentTypeError(f"{text} is not an integer of at least 1")
 
 
 if __name__ == "__main__":

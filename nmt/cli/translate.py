@@ -115,13 +115,6 @@ def parser() -> argparse.ArgumentParser:
         "default: all cores that the CPU affinity, the container's quota and OMP_NUM_THREADS allow",
     )
     model.add_argument(
-        "--engine",
-        choices=["auto", "ctranslate2", "torch"],
-        default="auto",
-        help="library that searches; auto = ctranslate2 on a CPU, and torch on a GPU and for what "
-        "ctranslate2 does not support; default: %(default)s",
-    )
-    model.add_argument(
         "--verbose", action="store_true", help="say which engine searches, and why if it is torch"
     )
     _add_search_options(p)

@@ -60,7 +60,6 @@ class IntervalState:
     Attributes:
         smoothed, nll: sums of the losses, in nats.
         tokens: their target tokens.
-        updates_before: updates done before the interval.
         seconds: training time of the interval.
         lowest_loss: lowest loss of any log line.
         loss_ratio: loss of the last log line over ``lowest_loss``; ends an lr_ramp.
@@ -72,7 +71,6 @@ class IntervalState:
     smoothed: float = 0.0
     nll: float = 0.0
     tokens: int = 0
-    updates_before: int = 0
     seconds: float = 0.0
     lowest_loss: float = math.inf
     loss_ratio: float = 1.0

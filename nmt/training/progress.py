@@ -283,8 +283,7 @@ class LogInterval:
             "tokens_per_second": sums.tokens / seconds,
         }
         self.smoothed = self.nll = 0.0
-        sums.tokens, sums.updates_before = 0, state.update
-        sums.skipped_before = state.skipped_updates
+        sums.tokens, sums.skipped_before = 0, state.skipped_updates
         self.start_clock()
         return record
 

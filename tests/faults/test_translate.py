@@ -342,24 +342,12 @@ def test_a_missing_run_folder_is_refused(translate, trained, tmp_path):
 # ---------------------------------------------------------------- processes
 
 
-def start(run: Path, *argv: str | Path) -> subprocess.Popen[bytes]:
-    """Start the command with chunks of four lines in an ASCII locale."""
-    code = (
-        "import sys; from nmt.cli import translate; from nmt.decoding import translator; "
-        "translator.CHUNK_SIZE = 4; sys.exit(translate.main(sys.argv[1:]))"
-    )
-    return subprocess.Popen(
-        [sys.executable, "-c", code, str(run), "--device", "cpu", *map(str, argv)],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        env={**os.environ, "LC_ALL": "C", "PYTHONUTF8": "0", "OMP_NUM_THREADS": "1"},
-    )
-
-
 def test_a_line_is_answered_while_the_input_stays_open(trained: Path) -> None:
     """In UTF-8, also in an ASCII locale."""
-    with start(trained) as process:
+    command = [sys.executable, "-m", "nmt.cli.translate", str(trained), "--device", "cpu"]
+    env = {**os.environ, "LC_ALL": "C", "PYTHONUTF8": "0", "OMP_NUM_THREADS": "1"}
+    pipes = dict.fromkeys(("stdin", "stdout", "stderr"), subprocess.PIPE)
+    with subprocess.Popen(command, env=env, **pipes) as process:
         assert process.stdin is not None
         assert process.stdout is not None
         for line in (b"3 1\n", b"5 9\n"):

@@ -36,7 +36,7 @@ def test_a_saved_checkpoint_loads_bit_for_bit(tmp_path):
         "empty": torch.zeros(0, 3),
     }
     optimizer = {"w.step": torch.tensor(7, dtype=torch.int64), "w.exp_avg": model["w"] / 3}
-    interval = IntervalState(1.25, 0.1, 9, 6, 0.5, math.inf, 2.0)
+    interval = IntervalState(1.25, 0.1, 9, 0.5, math.inf, 2.0)
     before = TrainState(7, 2, 3, [(3, 1.25), (7, 0.1)], 3, 12.5, 900, 1, {"dev": ["abc"]}, interval)
     with TrainingFolder(tmp_path / "run", RECIPE) as run:
         save_checkpoint(run, before, model, optimizer, keep=1)
@@ -65,7 +65,7 @@ def test_the_stored_names_of_the_state_stay():
         "usual_line",
     ]  # fmt: skip
     assert list(stored["interval"]) == [
-        "smoothed", "nll", "tokens", "updates_before", "seconds", "lowest_loss", "loss_ratio",
+        "smoothed", "nll", "tokens", "seconds", "lowest_loss", "loss_ratio",
         "skipped_before",
     ]  # fmt: skip
     assert stored["text_fingerprint"] == "abc"

@@ -139,7 +139,7 @@ class ExternalMetric:
             try:
                 output, _ = process.communicate()
             finally:
-                if process.poll() is None:  # Ctrl-C, or a signal
+                if process.poll() is None:  # Ctrl-C
                     os.killpg(process.pid, signal.SIGKILL)
                     process.wait()
         if process.returncode:

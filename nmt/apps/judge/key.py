@@ -19,10 +19,10 @@ from typing import Any
 from nmt.data.text import is_blank, quantity, read_lines
 from nmt.errors import UserError
 from nmt.runtime.files import LARGE, json_object, read_text
+from nmt.store.manifest import SEAL, seal, unseal
 
 FORMAT = 1
 LOWEST, HIGHEST = 0, 100  # what a judge may give a translation
-_SEAL = "sha256"  # key of the file: of its other values
 
 
 @dataclass(frozen=True)
@@ -57,7 +57,7 @@ class Key:
     def text(self) -> str:
         """Return the content of the file."""
         values: dict[str, Any] = {"nmt_judge": FORMAT, **asdict(self)}
-        return json.dumps({**values, _SEAL: _seal(values)}, indent=1, ensure_ascii=False) + "\n"
+        return json.dumps(seal(values), indent=1, ensure_ascii=False) + "\n"
 
 
 def read_key(path: Path) -> Key:
@@ -68,8 +68,7 @@ def read_key(path: Path) -> Key:
     """
     try:
         values = json_object(read_text(path, LARGE))
-        seal = values.pop(_SEAL)
-        if values.pop("nmt_judge") == FORMAT and seal == _seal({"nmt_judge": FORMAT, **values}):
+        if values[SEAL] and unseal(values) and values.pop("nmt_judge") == FORMAT:
             rows = (Row(**{**row, "order": tuple(row["order"])}) for row in values.pop("rows"))
             return Key(**{**values, "systems": tuple(values["systems"])}, rows=tuple(rows))
     except FileNotFoundError:
@@ -80,10 +79,6 @@ def read_key(path: Path) -> Key:
         what = "was changed after nmt-judge wrote it"
     fix = "give the .key.json file that nmt-judge sheet wrote next to the sheet"
     raise UserError(what, at=str(path), fix=fix)
-
-
-def _seal(values: dict[str, Any]) -> str:
-    return hashlib.sha256(json.dumps(values, sort_keys=True).encode()).hexdigest()
 
 
 def row_id(line: int, texts: Sequence[str]) -> str:

@@ -20,6 +20,7 @@ from typing import Any, NamedTuple
 from nmt.apps.report.runs import ReportedRun
 from nmt.data.bitext import Split, held_out_entries, read_in_form
 from nmt.data.languages import UNSPACED_CHARACTER
+from nmt.data.letters import repetitions
 from nmt.data.text import find_side, is_blank
 from nmt.data.tokenizer import Moses
 from nmt.errors import NmtError
@@ -32,7 +33,7 @@ FAULTY_LINES = 50  # shown of each fault and run
 EXAMPLES_SEED = 1  # of the random ones
 MIN_WORDS = 4  # of the reference of an example; shorter ones say little about a system
 LENGTH_FACTOR = 2  # an output is called long or short beyond this factor of its reference
-LONGEST_REPETITION = 5  # words
+LOOP = 3  # times that a phrase stands in a row
 
 
 class Part(NamedTuple):
@@ -120,7 +121,7 @@ class Outputs:
         """Find possible faults of outputs, with their number in each run."""
         long = "over twice as many words as a reference of at least 4"
         short = "under half as many words as a reference of at least 4"
-        repeated = "the same one to five words three times in a row"
+        repeated = "a phrase three times in a row, which the reference has not"
         refs = self.systems.refs
         faults = [
             self._fault("Empty", "the output is blank and the reference is not", refs, _is_empty),
@@ -240,16 +241,7 @@ def _is_copy(hyp: str, line: tuple[str, str]) -> bool:
 
 
 def _repeats(hyp: str, ref: str) -> bool:
-    return _has_repetition(hyp) and not _has_repetition(ref)
-
-
-def _has_repetition(text: str) -> bool:
-    words = [word for word in split_words(text) if word.isalnum()]
-    return any(
-        words[i : i + n] == words[i + n : i + 2 * n] == words[i + 2 * n : i + 3 * n]
-        for n in range(1, LONGEST_REPETITION + 1)
-        for i in range(len(words) - 3 * n + 1)
-    )
+    return repetitions(hyp) >= LOOP > repetitions(ref)
 
 
 def _is_long(hyp: str, ref: str) -> bool:

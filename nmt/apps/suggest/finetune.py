@@ -167,7 +167,7 @@ def resolve(choices: Sequence[Choice]) -> Recipe:
     return with_keys_of_parent(Recipe.model_validate(values), resume=False)
 
 
-def start_from(
+def choose_start(
     paths: CorpusPaths,
     facts: CorpusFacts,
     parent: ParentModel,

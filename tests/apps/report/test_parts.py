@@ -57,8 +57,6 @@ def test_repetitions():
     assert _repeats("no no no", "no")
     assert not _repeats("no no", "no")
     assert not _repeats("no no no", "no, no, no!")
-    assert not _repeats("a b c d e f a b c d e f a b c d e f", "a")  # six words
-    assert not _repeats("...", "a")
 
 
 def test_lengths():

@@ -54,7 +54,7 @@ def convert_text(
         UserError: the file is empty, of another type, or not in its encoding.
     """
     data = source.read()
-    require_text(data, job.name)
+    require_type(data, job.name)
     encoding = encoding_of(data[:START], declared, job.name, job.reading.encoding)
     try:
         text = data.decode(encoding)
@@ -131,7 +131,7 @@ def lines_of(text: str) -> list[str]:
     return re.findall(r"[^\n]*\n|[^\n]+", text)
 
 
-def require_text(start: bytes, name: str) -> None:
+def require_type(start: bytes, name: str) -> None:
     """Raise UserError for an empty file, and for one that begins as another type of file."""
     if not start.strip():
         raise UserError("the file is empty", at=name, fix="check the file, or leave it out")

@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from typing import Any, BinaryIO, Literal, NamedTuple
 from xml.parsers import expat
 
-from nmt.apps.documents.formats.encoding import START, encoding_of, not_in_encoding, require_text
+from nmt.apps.documents.formats.encoding import START, encoding_of, not_in_encoding, require_type
 from nmt.apps.documents.segments import Item, Mark, Token, Unit
 from nmt.errors import UserError
 
@@ -63,7 +63,7 @@ class Reader:
 
     def __init__(self, file: BinaryIO, name: str) -> None:
         start = file.read(START)
-        require_text(start, name)
+        require_type(start, name)
         self.encoding = encoding_of(start, _DECLARED, name)
         self._file, self._name, self._start, self._levels = file, name, start, 0
         self._found: deque[tuple[int, tuple[Any, ...]]] = deque()  # without the raw text
