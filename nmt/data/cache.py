@@ -56,10 +56,8 @@ def data_hash(
         "content": content,
         "segmenter": segmenter and segmenter_hash(segmenter),
         "languages": [recipe.src, recipe.tgt],
-        "segment": segment.model_dump(exclude={"codes", "model", "learn_from", *NOISE_KEYS})
-        | ({"dropout": 0.0} if segment.kind == "fastbpe" else {}),  # as earlier versions had it
+        "segment": segment.model_dump(exclude={"codes", "model", "learn_from", *NOISE_KEYS}),
         "data": [data.tokenized, data.max_len, data.max_pieces, data.normalize],
-        "seed": None,  # earlier versions had the recipe's seed here if they drew BPE-dropout
         **_entry_parts(recipe, learned=segmenter is None and segment_is_learned),
     }
     if vocab is not None:
