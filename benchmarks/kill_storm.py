@@ -203,6 +203,7 @@ def start(folder: Path, argv: Sequence[str], fault: Fault | None = None) -> int:
                 os.dup2(log.fileno(), 2)
             sys.stdout, sys.stderr = open(1, "w"), open(2, "w")  # noqa: SIM115
             signal.signal(signal.SIGINT, signal.default_int_handler)
+            signal.signal(signal.SIGHUP, signal.SIG_DFL)  # nohup lets the storm ignore it
             code = _command(argv, fault)
         except KeyboardInterrupt:  # before the command handles it
             code = 130
