@@ -105,7 +105,7 @@ def _raise_on(make: Callable[[str], BaseException], *numbers: int) -> Iterator[N
 
 @contextmanager
 def raise_terminated() -> Iterator[None]:
-    """Raise Terminated in the block on SIGTERM or SIGHUP, so that it cleans up as after an error."""
+    """Raise Terminated in the block on SIGTERM or SIGHUP; it cleans up as after an error."""
     with _raise_on(Terminated, *TERMINATING):
         yield
 
