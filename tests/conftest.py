@@ -1,14 +1,20 @@
 """Settings of all tests."""
 
+import itertools
 import os
 import signal
+import time
 
+import pytest
+import tqdm.std
 from hypothesis import settings
 
 from tests import final_reports
 from tests.trained import short_export as short_export
 from tests.trained import short_run as short_run
 from tests.trained import trained as trained
+
+DAY, YEAR = 86_400.0, 365 * 86_400.0
 
 # one thread, here and in the commands that tests start; must be set before torch is imported
 os.environ.setdefault("OMP_NUM_THREADS", "1")
@@ -26,3 +32,15 @@ settings.load_profile("no deadline")
 
 # each training ends with a report, which takes seconds; tests/apps/report writes those it looks at
 final_reports.leave_out()
+
+
+@pytest.fixture
+def jumping_clock(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Set the wall clock back and forward again and again, as NTP or a person may do."""
+    real, jumps = time.time, itertools.cycle([0.0, -DAY, 20 * YEAR, -10 * YEAR, DAY])
+
+    def jumped() -> float:
+        return real() + next(jumps)
+
+    monkeypatch.setattr(time, "time", jumped)
+    monkeypatch.setattr(tqdm.std, "time", jumped)  # imported by its name

@@ -17,6 +17,7 @@ import pytest
 from nmt.cli.train import main
 from nmt.model.transformer import Transformer
 from nmt.runtime.distributed import World
+from nmt.store.lock import FolderLock
 from nmt.training.trainer import Trainer
 from tests import final_reports
 from tests.toy import toy_corpus, toy_recipe
@@ -173,6 +174,29 @@ def test_a_resumed_run_has_no_test_output_until_it_ends_again(recipe, tmp_path, 
         terminate_after(patch, Trainer, "update", 2)
         assert main([*command, "--resume"]) == 143
     assert not any(path.exists() for path in outputs)
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("jumping_clock")
+def test_a_wall_clock_that_jumps_changes_nothing(uninterrupted, recipe, tmp_path, monkeypatch):
+    """Neither a result, nor a time, the time limit, or what another process sees of the lock."""
+    run, began = tmp_path / "run", time.monotonic()
+    in_use = []
+    call_after(monkeypatch, Trainer, "update", lambda _: in_use.append(FolderLock(run).in_use()))
+    for flags, update in (([], 3), (["--resume"], 4)):
+        with monkeypatch.context() as patch:
+            terminate_after(patch, Trainer, "update", update)
+            assert main([recipe, f"out={run}", "time_limit=24", *flags]) == 143
+    assert main([recipe, f"out={run}", "time_limit=24", "--resume"]) == 0
+    assert in_use == [True] * UPDATES
+    assert not difference(result(run), uninterrupted)
+    records = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
+    times = [record["seconds"] for record in records if "seconds" in record]
+    assert times == sorted(times)
+    assert 0 < times[0] < times[-1] < time.monotonic() - began
+    steps = [record for record in records if record["kind"] == "train"]
+    assert all(record["seconds_left"] >= 0 < record["tokens_per_second"] for record in steps)
+    assert 0 < json.loads((run / "summary.json").read_text())["hours"] < times[-1] / 3600 + 0.1
 
 
 def test_a_stop_of_another_process_is_named(recipe, tmp_path, monkeypatch, capsys):

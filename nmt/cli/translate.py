@@ -11,7 +11,7 @@ import sys
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NoReturn, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from nmt.cli.common import add_model_options, enable_gc, run_command
 from nmt.cli.documents import add_documents, documents_of
@@ -23,8 +23,6 @@ from nmt.runtime.signals import raise_terminated
 from nmt.version import __version__
 
 if TYPE_CHECKING:
-    from tqdm import tqdm
-
     from nmt.apps.synthesize.pairs import SyntheticCorpus
     from nmt.cli.documents import Documents
     from nmt.data.glossary import Term
@@ -33,6 +31,7 @@ if TYPE_CHECKING:
     from nmt.decoding.glossary import Glossary
     from nmt.decoding.options import SearchOptions
     from nmt.decoding.translator import Translator
+    from nmt.runtime.progress import TerminalBar
     from nmt.store.output import LineNumber, Write
 
 MAX_UNKNOWN = 0.05  # share of unknown source pieces above which a note is printed
@@ -337,16 +336,16 @@ def _can_read_again(args: argparse.Namespace) -> bool:
     return all(name and Path(name).is_file() for name in inputs)
 
 
-def _progress_bar(args: argparse.Namespace, total: int | None, finished: int) -> tqdm[NoReturn]:
+def _progress_bar(args: argparse.Namespace, total: int | None, finished: int) -> TerminalBar:
     """Return a bar of lines, hidden in a terminal where a person types or reads the lines."""
-    from tqdm import tqdm
-
     from nmt.cli.input import is_interactive
+    from nmt.runtime.progress import TerminalBar
 
     shown = args.output is None and sys.stdout is not None and sys.stdout.isatty()
-    quiet = True if shown or is_interactive(args.input) else None
     # smoothing=0: long lines come first, so only the mean rate predicts the time left
-    return tqdm(total=total, initial=finished, unit=" lines", smoothing=0, disable=quiet)
+    options: dict[str, Any] = {"total": total, "initial": finished, "smoothing": 0}
+    show = not (shown or is_interactive(args.input))
+    return TerminalBar(show, leave=True, unit=" lines", **options)
 
 
 def _load(args: argparse.Namespace) -> Translator:

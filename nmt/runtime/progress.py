@@ -8,6 +8,7 @@ from __future__ import annotations
 import contextlib
 import sys
 import threading
+import time
 from collections.abc import Callable, Generator, Iterable, Iterator
 from typing import Any, TypeVar
 
@@ -25,21 +26,29 @@ class TerminalBar(tqdm):
 
     Args:
         show: False = show nothing, also on a terminal.
+        leave: keep the bar when it is complete.
         status: returns the text of ``{status}`` in ``bar_format``.
         options: of tqdm.
     """
 
     def __init__(
-        self, show: bool = True, status: Callable[[], str] = lambda: "", **options: Any
+        self,
+        show: bool = True,
+        leave: bool = False,
+        status: Callable[[], str] = lambda: "",
+        **options: Any,
     ) -> None:
         self._status = status
         super().__init__(
             **options,
             file=sys.stderr,
             dynamic_ncols=True,
-            leave=False,
+            leave=leave,
             disable=None if show else True,  # None: without a terminal
         )
+        # tqdm takes the wall clock: a bar would stand still for as long as it is set back
+        self._time, self.start_t = time.monotonic, time.monotonic()
+        self.last_print_t = self.start_t
         if not self.disable and not self.delay:
             self._assume_size()
             self.refresh()

@@ -35,6 +35,16 @@ def test_a_terminal_gets_the_parts_and_the_time_left(monkeypatch):
     assert lines[-1].strip() == ""  # the bar is removed
 
 
+def test_a_bar_moves_on_when_the_wall_clock_is_set_back(monkeypatch):
+    clock = [1e6]
+    monkeypatch.setattr("tqdm.std.time", lambda: clock[0])
+    stream = terminal(monkeypatch)
+    with TerminalBar(total=9, mininterval=0.0, miniters=0) as bar:
+        clock[0] -= 86_400
+        bar.update()
+        assert re.search(r"1/9 \[00:\d\d<0\d:\d\d, ", stream.getvalue())
+
+
 def test_a_step_without_parts_shows_the_time_it_takes(monkeypatch):
     monkeypatch.setattr(progress, "REDRAW", 0.01)
     stream = terminal(monkeypatch)

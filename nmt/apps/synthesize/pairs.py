@@ -153,17 +153,16 @@ class SyntheticCorpus:
             RunError: the filters drop every pair.
             MachineError: the disk is full or not writable.
         """
-        from tqdm import tqdm
-
         from nmt.apps.synthesize.filters import target_rules
         from nmt.data.filters import CorpusFilter
+        from nmt.runtime.progress import progress_bar
 
         if self._state_of_text() != self.text_state:
             fix = "restore it and add --resume, or start over with --force"
             raise UserError("changed while it was translated", at=str(self.text), fix=fix)
         drafts = [path.with_name(TEMPORARY + path.name) for path in self.files]
         total = 2 * len(self.skipped)  # they are read twice
-        with tqdm(total=total, desc="filtering", unit=" lines", leave=False, disable=None) as bar:
+        with progress_bar("filtering", "lines", total) as bar:
 
             def pairs() -> Iterator[Candidate]:
                 for pair in self._read_pairs(partial):

@@ -174,8 +174,9 @@ def test_a_body_that_is_not_an_object_or_too_large_is_refused(client, content, e
     assert problem(client.post("/translate", content=given, headers=JSON)) == expected
 
 
+@pytest.mark.usefixtures("jumping_clock")
 def test_a_search_ends_when_its_request_times_out(make, monkeypatch):
-    """It would take a minute; the next request is answered at once."""
+    """It would take a minute; the next request is answered at once. The wall clock jumps."""
     service, client = make(limits=dataclasses.replace(LIMITS, seconds=0.3))
     advance = DecodeState.advance
 

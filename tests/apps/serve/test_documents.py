@@ -50,6 +50,13 @@ def test_a_document_is_translated_by_the_named_model_and_fetched(client: Any) ->
     assert client.get(f"/documents/{sent}/file").text == plain[0]
 
 
+@pytest.mark.usefixtures("jumping_clock")
+def test_a_wall_clock_that_jumps_ends_no_document(client: Any) -> None:
+    sent = send(client, "one.txt", LINES[4]).json()["id"]
+    finished(client, sent)
+    assert client.get(f"/documents/{sent}/file").text == untrained().translate([LINES[4]])[0]
+
+
 def test_html_is_translated_with_its_tags_in_both_forms(client: Any) -> None:
     fields = {"source": "gl", "target": "en"}
     answer = send(client, "page.html", PAGE, "/translate_file", **fields).json()

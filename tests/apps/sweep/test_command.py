@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import json
 import os
+import re
 import shlex
 import shutil
 import signal
@@ -207,6 +208,17 @@ def test_a_stopped_sweep_saves_its_runs_and_continues(folder, capsys, stop_when,
     assert "0 of 1, stopped" in capsys.readouterr().out
     assert sweep.main([file]) == 0
     assert started(capsys.readouterr().err) == ["slow.seed-1", "later.seed-1"]
+
+
+@pytest.mark.usefixtures("jumping_clock")
+def test_a_wall_clock_that_jumps_changes_no_time(folder, capsys):
+    assert sweep.main([variants("a", "b", "c")]) == 0
+    err = capsys.readouterr().err
+    assert len(re.findall(r": finished: .* 0:\d\d$", err, re.MULTILINE)) == 3
+    assert re.findall(r"^(\d) finished of 3 runs; about 0:\d\d left$", err, re.MULTILINE) == [
+        "1",
+        "2",
+    ]
 
 
 def test_a_second_interruption_kills_the_runs(folder, capsys, stop_when, monkeypatch):
