@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import json
 import shutil
@@ -422,7 +423,8 @@ def train_in_other_process(world: World) -> None:
             world=world,
             transfer=transfer,
         )
-        trainer.run()
+        with contextlib.suppress(Diverged):  # so has the main process, which says it
+            trainer.run()
     # torchrun ends all processes once one fails, and this one must not fail, at its very end, while
     # the main process scores the test set
     world.barrier()

@@ -121,6 +121,17 @@ class World:
             dist.broadcast_object_list(values, src=0, group=self.control)
         return values[0]
 
+    def gather(self, values: list[Any]) -> list[Any]:
+        """Return the values of all processes in one list, by rank."""
+        if self.size == 1:
+            return values
+        import torch.distributed as dist
+
+        lists: list[Any] = [None] * self.size
+        with _peer_errors():
+            dist.all_gather_object(lists, values, group=self.control)
+        return [value for one in lists for value in one]
+
     def barrier(self) -> None:
         """Wait until every other process has called this or has ended."""
         with contextlib.suppress(PeerEnded):

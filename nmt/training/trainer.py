@@ -332,7 +332,8 @@ class Trainer:
         if count < self.recipe.train.max_bad_updates:
             return
         update, norms = self.state.update, self._norms_by_layer()
-        rows = [int(row) + 1 for planned in batches.own for row in planned.batch.rows]
+        own = [int(row) + 1 for planned in batches.own for row in planned.batch.rows]
+        rows = self.world.gather(own)
         self.log.record({"kind": "not_finite", "update": update, "rows": rows, "norms": norms})
         scale = f", with the fp16 loss scale at its minimum of {MIN_LOSS_SCALE:g}"
         what = (

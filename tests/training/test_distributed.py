@@ -21,8 +21,10 @@ from nmt.errors import UserError
 from nmt.runtime.distributed import World, init_distributed
 from nmt.store.checkpoint import TrainState, load_checkpoint
 from nmt.store.folder import RunFolder
+from nmt.store.results import read_summary
 from nmt.training.resume import require_same_update
 from tests.toy import toy_corpus, toy_recipe
+from tests.training.test_bad_numbers import spoil
 
 pytestmark = pytest.mark.slow
 
@@ -163,6 +165,32 @@ def test_a_signal_to_one_process_stops_all(alone, together, recipe, tmp_path):
         assert torch.equal(tensor, expected[name]), name
     assert main([recipe, f"out={other}", "--resume", "optim.accumulate=2"]) == 0
     assert_same_training(alone, other)
+
+
+@pytest.mark.parametrize("shard", ["off", "full"])
+@pytest.mark.parametrize("again", [False, True])
+def test_bad_gradients_of_one_process_roll_all_back_once(
+    recipe, tmp_path, monkeypatch, shard, again
+):
+    """They equal one process; with bad gradients again, one of them says that all stop."""
+    run, whole = tmp_path / "run", tmp_path / "whole"
+    keys = [recipe, "train.max_bad_updates=3", "train.max_validations=3"]
+    spoil(monkeypatch, again=again)
+    assert main([*keys, f"out={whole}", "optim.accumulate=2"]) == (3 if again else 0)
+    event = "spoils-again" if again else "spoils"
+    done = torchrun(event, "0", *keys, f"out={run}", f"train.shard={shard}")
+    assert (done.returncode != 0) == again, done.stderr
+    assert done.stderr.count("back at update 4, with half the learning rate") == 1
+    assert done.stderr.count("nmt-train: gradients were not finite for 3 updates") == again
+    assert load_checkpoint(RunFolder.open(run)).state.rolled_back
+    assert read_summary(RunFolder.open(run))["skipped_updates"] == (6 if again else 3)
+    if not again:
+        assert_same_training(whole, run)
+        return
+    assert_same_weights(whole, run)
+    one, two = ({r["kind"]: r for r in records(path)}["not_finite"] for path in (whole, run))
+    assert two["rows"] == one["rows"]  # of both processes
+    assert [name for name, norm in two["norms"].items() if norm is None] == ["encoder.layers.0"]
 
 
 def test_a_run_of_one_process_continues_sharded(alone, recipe, tmp_path):

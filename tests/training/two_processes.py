@@ -1,6 +1,7 @@
 """Run nmt-train under torchrun, and disturb it.
 
-A process fails, stops or is killed at an update, or the threads of gloo are late at the end.
+A process fails, stops or is killed at an update, its gradients are bad, or the threads of gloo are
+late at the end.
 """
 
 from __future__ import annotations
@@ -12,9 +13,12 @@ import signal
 import sys
 from pathlib import Path
 
+import pytest
+
 from nmt.cli.train import main
 from nmt.runtime.distributed import World
 from nmt.training.trainer import Trainer
+from tests.training.test_bad_numbers import spoil
 
 
 def inject(event: str, when: int, run: Path) -> None:
@@ -66,6 +70,9 @@ if __name__ == "__main__":
     run = Path(next(word.removeprefix("out=") for word in arguments if word.startswith("out=")))
     if event == "delays":
         delay_gloo()  # at the end; the update does not matter
+    elif event.startswith("spoils"):
+        if os.environ["RANK"] == "1":
+            spoil(pytest.MonkeyPatch(), again=event == "spoils-again")
     else:
         inject(event, int(update), run)
     atexit.register(report_end, run)
