@@ -96,7 +96,8 @@ def progress_bar(
         ended = threading.Event()
 
         def redraw() -> None:
-            while not ended.wait(REDRAW):
+            while not ended.wait(bar.delay or REDRAW):
+                bar.delay = 0
                 bar.refresh()
 
         thread = threading.Thread(target=redraw, daemon=True)

@@ -103,3 +103,13 @@ def test_a_delayed_bar_appears_when_the_step_takes_longer(monkeypatch):
             bar.update()
     assert re.search(r"computing: +\d+%\|.*\| 00:00<00:0\d\r", stream.getvalue())
     assert stream.getvalue().split("\r")[-1].strip() == ""  # the bar is removed
+
+
+def test_a_delayed_bar_appears_while_a_part_is_slow(monkeypatch):
+    monkeypatch.setattr(progress, "REDRAW", 0.01)
+    stream = terminal(monkeypatch)
+    for seconds, shown in ((0.0, False), (0.4, True)):
+        with progress_bar("computing", total=2, delay=0.2, slow=True):
+            time.sleep(seconds)
+        assert (stream.getvalue().count("computing:   0%|") > 2) == shown
+    assert stream.getvalue().split("\r")[-1].strip() == ""  # the bar is removed

@@ -15,6 +15,7 @@ import pytest
 
 from nmt.errors import UserError
 from nmt.scoring.metrics import (
+    MOST_WORDS,
     RESAMPLES,
     USUAL_METRICS,
     bleu_tokenizer,
@@ -226,6 +227,16 @@ def test_intervals_where_some_resamples_have_no_match(hyps, refs):
     """sacreBLEU alone raises a TypeError: for chrF in the first case, for TER in the second."""
     for found in score(hyps, refs, USUAL_METRICS, "en", resamples=100):
         assert found.low < found.value < found.high
+
+
+def test_ter_refuses_lines_that_would_take_minutes():
+    """Its time grows with the length and with what is in another order."""
+    words = " ".join(map(str, range(MOST_WORDS)))
+    assert score([words], [words], ["ter"], "en")[0].value == 0
+    for hyp, ref in ((f"{words} x", "x"), ("x", f"{words} x")):
+        with pytest.raises(UserError, match=f"{MOST_WORDS + 1:,} words"):
+            score([hyp], [ref], ["ter"], "en")
+        assert len(score([hyp], [ref], ["bleu", "chrf"], "en")) == 2
 
 
 def test_line_counts_must_agree():
