@@ -49,9 +49,10 @@ class TerminalBar(tqdm):
         # tqdm takes the wall clock: a bar would stand still for as long as it is set back
         self._time, self.start_t = time.monotonic, time.monotonic()
         self.last_print_t = self.start_t
-        if not self.disable and not self.delay:
+        if not self.disable:
             self._assume_size()
-            self.refresh()
+            if not self.delay:
+                self.refresh()
 
     @property
     def format_dict(self) -> dict[str, Any]:

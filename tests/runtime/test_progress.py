@@ -105,8 +105,11 @@ def test_a_delayed_bar_appears_when_the_step_takes_longer(monkeypatch):
     assert stream.getvalue().split("\r")[-1].strip() == ""  # the bar is removed
 
 
-def test_a_delayed_bar_appears_while_a_part_is_slow(monkeypatch):
+@pytest.mark.parametrize("size", [(80, 24), (0, 0)])  # columns and rows; 0 = not known
+def test_a_delayed_bar_appears_while_a_part_is_slow(monkeypatch, size):
     monkeypatch.setattr(progress, "REDRAW", 0.01)
+    columns, rows = (number - 1 for number in size)
+    monkeypatch.setattr("tqdm.std._screen_shape_wrapper", lambda: lambda stream: (columns, rows))
     stream = terminal(monkeypatch)
     for seconds, shown in ((0.0, False), (0.4, True)):
         with progress_bar("computing", total=2, delay=0.2, slow=True):
