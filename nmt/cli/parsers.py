@@ -9,12 +9,15 @@ from __future__ import annotations
 
 import argparse
 import difflib
+import os
 import re
+import stat
 import sys
 import textwrap
 from collections.abc import Collection, Sequence
 from typing import TYPE_CHECKING, Any
 
+from nmt.errors import UserError
 from nmt.version import __version__
 
 if TYPE_CHECKING:
@@ -149,7 +152,36 @@ def parse(parser: argparse.ArgumentParser, argv: Sequence[str] | None) -> argpar
     args, unknown = parser.parse_known_intermixed_args(words)
     if unknown:
         parser.error(f"unrecognized arguments: {' '.join(unknown)}{_hint(parser, unknown)}")
+    _require_one_reader(parser, args)
     return args
+
+
+def _require_one_reader(parser: argparse.ArgumentParser, args: argparse.Namespace) -> None:
+    """Raise UserError if two arguments name the same pipe, such as /dev/stdin."""
+    named = [
+        (action.option_strings[-1] if action.option_strings else action.dest, value)
+        for action in parser._actions
+        for given in [getattr(args, action.dest, None)]
+        for value in (given if isinstance(given, list) else [given])
+    ]
+    if "input" in args and args.input is None and args.to is None:  # of nmt-translate
+        named.append(("standard input", "/dev/stdin"))
+    readers: dict[tuple[int, int], str] = {}
+    for name, value in named:
+        try:
+            info = os.stat(value) if isinstance(value, str) else None
+        except (OSError, ValueError):  # not a path
+            continue
+        if info is None or not stat.S_ISFIFO(info.st_mode):
+            continue
+        pipe = info.st_dev, info.st_ino
+        if pipe in readers:
+            raise UserError(
+                f"{value} is a pipe, which can be read only once",
+                at=" and ".join(dict.fromkeys([readers[pipe], name])),
+                fix="write its text to a file first, and name that file",
+            )
+        readers[pipe] = name
 
 
 def _hint(parser: argparse.ArgumentParser, unknown: Sequence[str]) -> str:

@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import ast
 import importlib
+import os
 from argparse import ArgumentParser
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from nmt.cli import train, translate
+from nmt.cli.parsers import parse
+from nmt.errors import UserError
 from tests.words import COMMANDS
 
 ROOT = Path(__file__).parents[2]
@@ -77,3 +81,42 @@ def test_an_unknown_option_has_a_hint(command, line, hint, capsys):
         command.main(line.split())
     assert stop.value.code == 2
     assert hint in capsys.readouterr().err
+
+
+@pytest.fixture
+def piped_input() -> Iterator[None]:
+    """Make standard input a pipe."""
+    kept, (reader, writer) = os.dup(0), os.pipe()
+    os.dup2(reader, 0)
+    yield
+    os.dup2(kept, 0)
+    for descriptor in (kept, reader, writer):
+        os.close(descriptor)
+
+
+@pytest.mark.usefixtures("piped_input")
+@pytest.mark.parametrize(
+    ("command", "line", "at"),
+    [
+        ("nmt-score", "--hyp /dev/stdin --ref /dev/stdin", "--hyp and --ref"),
+        ("nmt-score", "--hyp a /dev/stdin /dev/fd/0 --ref a", "--hyp"),
+        ("nmt-score", "--ref fifo --src fifo --hyp a", "--ref and --src"),
+        ("nmt-translate", "run --input fifo --prefix fifo", "--input and --prefix"),
+        ("nmt-translate", "run --score-target /dev/stdin", "--score-target and standard input"),
+        ("nmt-translate", "run --glossary /dev/stdin", "--glossary and standard input"),
+        ("nmt-translate", "run --input a --glossary /dev/stdin", None),
+        ("nmt-translate", "run a.md --to d --glossary /dev/stdin", None),
+        ("nmt-score", "--hyp /dev/stdin --ref fifo", None),
+        ("nmt-score", "--hyp /dev/null --ref /dev/null", None),
+    ],
+)
+def test_two_arguments_cannot_read_one_pipe(command, line, at, tmp_path, monkeypatch) -> None:
+    """The second one would be empty, or each would get a part of the text."""
+    monkeypatch.chdir(tmp_path)
+    os.mkfifo("fifo")
+    if at is None:
+        parse(PARSERS[command], line.split())
+        return
+    with pytest.raises(UserError) as refused:
+        parse(PARSERS[command], line.split())
+    assert refused.value.at == at
