@@ -46,7 +46,10 @@ class SinusoidalPositions(nn.Module):
     def __init__(self, dim: int, kind: str = "sinusoidal") -> None:
         super().__init__()
         self.dim, self.kind = dim, kind
-        self.register_buffer("table", sinusoids(FIRST_POSITIONS, dim, kind), persistent=False)
+        table = torch.empty(FIRST_POSITIONS, dim)
+        if not table.is_meta:  # computing without memory would import torch's compiler, for seconds
+            table = sinusoids(FIRST_POSITIONS, dim, kind)
+        self.register_buffer("table", table, persistent=False)
 
     def forward(self, positions: Tensor, max_length: int) -> Tensor:
         """Return the vectors of positions below ``max_length``: [N] -> [N, D]."""

@@ -31,7 +31,8 @@ try:
     code = importlib.import_module(module).main()
 except SystemExit as stop:
     code = stop.code
-print(f"{code} {' '.join({'torch', 'sacremoses', 'sacrebleu'} & sys.modules.keys())}")
+slow = {'torch', 'torch._dynamo', 'sacremoses', 'sacrebleu'}
+print(f"{code} {' '.join(slow & sys.modules.keys())}")
 """
 
 
@@ -103,6 +104,23 @@ def test_an_exported_folder_is_translated_without_torch(tmp_path: Path) -> None:
     assert found == "0 sacremoses", err  # the tokenizer of its segmenter
     assert (tmp_path / "out").read_text().count("\n") == 1
     assert seconds < 2 * SECONDS
+
+
+@pytest.mark.slow
+def test_no_command_that_reads_a_model_imports_the_compiler_of_torch(short_run, tmp_path):
+    """It takes over a second."""
+    source, recipe = tmp_path / "in", short_run.parent / "toy.yaml"
+    source.write_text("1 2\n")
+    for argv in (
+        ["translate", short_run, "--engine", "torch", "--input", source],
+        ["export", short_run, "--output", tmp_path / "export"],
+        ["train", recipe, f"init.from={short_run}", f"out={tmp_path / 'run'}", "--dry-run"],
+    ):
+        found, err, _ = run(*argv)
+        code, *imported = found.split()
+        assert code == "0", err
+        assert "torch" in imported
+        assert "torch._dynamo" not in imported
 
 
 @pytest.mark.parametrize(
