@@ -221,7 +221,7 @@ def require_space(folder: Path, needed: int) -> None:
     with disk_errors(folder):
         free = shutil.disk_usage(folder).free
     if free < needed + _SLACK:
-        raise _full(folder, needed)
+        raise _full(folder, needed + _SLACK)
 
 
 def temporary(path: Path) -> Path:
@@ -431,7 +431,10 @@ def _full(path: Path | None, needed: int, again: str = RESUME) -> DiskError:
     if path is not None:
         place = path if path.exists() else path.parent
         try:
-            amounts.append(f"{human_bytes(shutil.disk_usage(place).free)} free")
+            free = shutil.disk_usage(place).free
+            amounts.append(f"{human_bytes(free)} free")
+            if free > needed + _SLACK:
+                amounts.append("so perhaps it can hold no more files (see df -i)")
         except OSError:
             amounts.append("an unknown number of bytes free")
     return DiskError(
