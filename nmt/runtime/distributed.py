@@ -164,21 +164,25 @@ def init_distributed() -> Iterator[World]:
 
     # gloo also on a machine with GPUs, where a recipe may have device: cpu
     backend = "cpu:gloo,cuda:nccl" if torch.cuda.is_available() else "gloo"
-    dist.init_process_group(backend, timeout=TIMEOUT)
+    # torchrun may keep its store when it restarts, with the addresses of processes that have ended
+    attempt = f"attempt {os.environ.get('TORCHELASTIC_RESTART_COUNT', 0)}"
+    store, rank, size = next(dist.rendezvous("env://", timeout=TIMEOUT))
+    dist.init_process_group(
+        backend, store=dist.PrefixStore(attempt, store), rank=rank, world_size=size, timeout=TIMEOUT
+    )
     # Numbers for Python's control flow go over gloo, so that they need not wait for a GPU. Their
     # group is the last one in use: Python aborts if it ends while a thread of gloo still releases
     # a tensor. The threads of this group end with it. Those of the default group do not, because
     # torch keeps references to it.
     control = dist.new_group(backend="gloo", timeout=TIMEOUT)
     local_rank = int(os.environ["LOCAL_RANK"])
-    rank, size = dist.get_rank(), dist.get_world_size()
     # a connection of its own, because a wait in the main thread would block the heartbeat
     address = os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"])
-    store = dist.TCPStore(*address, is_master=False)
+    beats = dist.PrefixStore(attempt, dist.TCPStore(*address, is_master=False))
     try:
         # torchrun sends SIGTERM to all once one has ended; those that say so must not die of it
         with (
-            Heartbeat(store, rank, size, end_process) as heartbeat,
+            Heartbeat(beats, rank, size, end_process) as heartbeat,
             handle_signals(lambda number, frame: None, *TERMINATING),
         ):
             try:

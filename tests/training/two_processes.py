@@ -11,6 +11,7 @@ import contextlib
 import os
 import signal
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -75,5 +76,7 @@ if __name__ == "__main__":
             spoil(pytest.MonkeyPatch(), again=event == "spoils-again")
     else:
         inject(event, int(update), run)
+    if os.environ["RANK"] == "0" and os.environ["TORCHELASTIC_RESTART_COUNT"] != "0":
+        time.sleep(5)  # the other one looks for this process, and must not find its predecessor
     atexit.register(report_end, run)
     sys.exit(main(arguments))
