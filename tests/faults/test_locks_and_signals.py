@@ -13,28 +13,24 @@ from nmt.errors import MachineError, UserError
 from nmt.runtime.signals import handle_signals, stop_signals
 from nmt.store.folder import RunFolder
 from nmt.store.lifecycle import TrainingFolder
+from tests.children import kill, start_holding
 from tests.run_cases import RECIPE, Steps, count_steps, holds, load, reopen, save
 from tests.toy import toy_corpus, toy_recipe
 
 
 def test_a_second_training_is_refused_until_the_first_is_gone(tmp_path):
-    ready = os.pipe()
-    child = os.fork()
-    if child == 0:
-        try:
-            with TrainingFolder(tmp_path / "run", RECIPE) as run:
-                save(run, 1)
-                os.write(ready[1], b"x")
-                signal.pause()
-        finally:
-            os._exit(1)
-    os.read(ready[0], 1)
+    def take() -> TrainingFolder:
+        run = TrainingFolder(tmp_path / "run", RECIPE)
+        run.__enter__()
+        save(run, 1)
+        return run
+
+    child = start_holding(take)
     for flags in ({}, {"resume": True}, {"fresh": True}):
         with pytest.raises(MachineError, match=f"in use by pid {child} on .* since") as caught:
             TrainingFolder(tmp_path / "run", RECIPE, **flags)
         assert caught.value.exit_code == 4
-    os.kill(child, signal.SIGKILL)
-    os.waitpid(child, 0)
+    kill(child)
     with reopen(tmp_path / "run") as run:
         assert holds(load(run)[0], 1)
 

@@ -81,8 +81,11 @@ def test_what_a_killed_process_left_is_not_deleted(tmp_path):
 def test_drafts_of_killed_processes_are_removed_and_those_in_use_stay(tmp_path):
     child = os.fork()
     if child == 0:
-        with atomic_folder(tmp_path / "model"):
-            os.kill(os.getpid(), signal.SIGKILL)
+        try:
+            with atomic_folder(tmp_path / "model"):
+                os.kill(os.getpid(), signal.SIGKILL)
+        finally:
+            os._exit(1)
     os.waitpid(child, 0)
     assert len(list(tmp_path.iterdir())) == 1
     (tmp_path / ".tmp-model-of-a-user").mkdir()

@@ -3,7 +3,6 @@ from __future__ import annotations
 import errno
 import json
 import os
-import signal
 
 import filelock
 import pytest
@@ -11,31 +10,7 @@ import pytest
 from nmt.errors import MachineError
 from nmt.runtime.files import write_atomic
 from nmt.store.lock import FolderLock
-
-
-def hold_in_child(folder) -> int:
-    """Start a process that holds the lock of a folder, and return its pid."""
-    ready = os.pipe()
-    child = os.fork()
-    if child == 0:
-        try:
-            hold(folder, ready[1])
-        finally:
-            os._exit(1)
-    os.read(ready[0], 1)
-    return child
-
-
-def hold(folder, ready: int) -> None:
-    lock = FolderLock(folder)
-    lock.acquire()
-    os.write(ready, b"x")
-    signal.pause()
-
-
-def kill(child: int) -> None:
-    os.kill(child, signal.SIGKILL)
-    os.waitpid(child, 0)
+from tests.children import kill, start_holding
 
 
 def test_a_second_lock_is_refused_with_the_owner(tmp_path):
@@ -53,7 +28,12 @@ def test_a_second_lock_is_refused_with_the_owner(tmp_path):
 
 
 def test_the_lock_of_a_killed_process_is_free(tmp_path):
-    child = hold_in_child(tmp_path)
+    def take() -> FolderLock:
+        lock = FolderLock(tmp_path)
+        lock.acquire()
+        return lock
+
+    child = start_holding(take)
     with pytest.raises(MachineError, match=f"in use by pid {child} "):
         FolderLock(tmp_path).refuse_if_held()
     kill(child)
