@@ -31,6 +31,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from tqdm import tqdm
+
 from nmt.runtime.files import TEMPORARY
 from tests import final_reports
 from tests.apps.convert import folders
@@ -202,6 +204,9 @@ def start(folder: Path, argv: Sequence[str], fault: Fault | None = None) -> int:
                 os.dup2(log.fileno(), 1)
                 os.dup2(log.fileno(), 2)
             sys.stdout, sys.stderr = open(1, "w"), open(2, "w")  # noqa: SIM115
+            # a new process has its own: those of transformers' bars, which forks share, may be held
+            # by a process that was killed
+            tqdm.set_lock(threading.RLock())
             signal.signal(signal.SIGINT, signal.default_int_handler)
             signal.signal(signal.SIGHUP, signal.SIG_DFL)  # nohup lets the storm ignore it
             code = _command(argv, fault)

@@ -67,6 +67,10 @@ class TerminalBar(tqdm):
             self.ncols, self.nrows = 80, 24
 
 
+# tqdm's own lock is shared with forked processes: one that is killed could hold it for ever
+TerminalBar.set_lock(threading.RLock())
+
+
 @contextlib.contextmanager
 def progress_bar(
     action: str,

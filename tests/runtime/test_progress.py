@@ -12,6 +12,7 @@ from nmt.runtime import progress
 from nmt.runtime.progress import TerminalBar, counted, progress_bar
 from nmt.scoring import metrics
 from nmt.scoring.metrics import paired_bootstrap, score
+from tests.children import kill, start_holding
 
 
 class Terminal(io.StringIO):
@@ -51,6 +52,13 @@ def test_a_step_without_parts_shows_the_time_it_takes(monkeypatch):
     with progress_bar("learning", slow=True):
         time.sleep(0.15)
     assert stream.getvalue().count("learning  00:00") > 3
+
+
+def test_a_killed_fork_does_not_keep_the_lock_of_the_bars():
+    kill(start_holding(lambda: TerminalBar.get_lock().acquire()))
+    lock = TerminalBar.get_lock()
+    assert lock.acquire(False)
+    lock.release()
 
 
 def test_a_hidden_bar_and_a_pipe_get_nothing(monkeypatch, capsys):
