@@ -1,5 +1,6 @@
 """Settings of all tests."""
 
+import gc
 import itertools
 import os
 import signal
@@ -22,6 +23,9 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 # commands inherit the handlers, and a shell ignores SIGINT in background jobs
 signal.signal(signal.SIGINT, signal.default_int_handler)
 signal.signal(signal.SIGHUP, signal.SIG_DFL)  # nohup ignores it
+
+# garbage of earlier tests stays in forks, where a model of CTranslate2 would wait for its threads
+os.register_at_fork(after_in_child=gc.freeze)
 
 # a short training waits for the disk for most of its time, and only a power cut would need it
 os.fsync = lambda descriptor: None

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import functools
+import gc
 import itertools
 import multiprocessing
 import os
 import pickle
 import select
 import signal
+import subprocess
+import sys
 from collections.abc import Iterator
 
 import pytest
@@ -56,6 +59,41 @@ def test_every_pair_is_processed_once_and_in_order(monkeypatch: pytest.MonkeyPat
     assert [pair for _, pairs in done for pair in pairs] == PAIRS
     assert os.getpid() not in {pid for pid, _ in done}
     assert multiprocessing.active_children() == []
+
+
+class Garbage:
+    """Print the process id where it is freed; only the garbage collector does that."""
+
+    def __init__(self) -> None:
+        self.cycle = self
+
+    def __del__(self) -> None:
+        os.write(1, f"{os.getpid()}\n".encode())
+
+
+def collect(chunk: list[Pair]) -> int:
+    gc.collect()
+    return os.getpid()
+
+
+def map_with_garbage() -> None:
+    workers.CHUNK, workers.MIN_PARALLEL_CHUNKS = 3, 2
+    workers.available_cpus = lambda: 2
+    gc.disable()
+    Garbage()
+    assert os.getpid() not in set(map_chunks(collect, in_chunks(PAIRS)))
+    os.write(1, f"{os.getpid()}\n".encode())
+    gc.collect()
+
+
+@pytest.mark.slow
+def test_garbage_of_the_parent_is_not_freed_in_a_worker():
+    """A model of CTranslate2 would wait for its threads, which a fork does not have."""
+    program = "from tests.data.test_workers import map_with_garbage as run; run()"
+    command = [sys.executable, "-c", program]  # without the settings of tests/conftest.py
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    ended, parent = done.stdout.split()[::-1]
+    assert ended == parent
 
 
 @pytest.mark.usefixtures("small_chunks")
