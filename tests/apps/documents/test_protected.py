@@ -135,7 +135,7 @@ def test_text_between_the_parts_is_the_last_attempt() -> None:
 @given(lines)
 def test_an_honest_translator_needs_no_second_attempt(line: str) -> None:
     [result] = Lines(Reversing()).translate([Line(line)])
-    if len(spans(line)) == sum(word in PROTECTED for word in line.split()):
+    if [span.text for span in spans(line)] == [w for w in line.split() if w in PROTECTED]:
         assert sorted(result.text.split()) == sorted(line.split())
 
 
