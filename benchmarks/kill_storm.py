@@ -204,8 +204,8 @@ def start(folder: Path, argv: Sequence[str], fault: Fault | None = None) -> int:
                 os.dup2(log.fileno(), 1)
                 os.dup2(log.fileno(), 2)
             sys.stdout, sys.stderr = open(1, "w"), open(2, "w")  # noqa: SIM115
-            # a new process has its own: those of transformers' bars, which forks share, may be held
-            # by a process that was killed
+            # as in a new process: forks share the lock of transformers' bars, and one that was
+            # killed may hold it
             tqdm.set_lock(threading.RLock())
             signal.signal(signal.SIGINT, signal.default_int_handler)
             signal.signal(signal.SIGHUP, signal.SIG_DFL)  # nohup lets the storm ignore it

@@ -79,10 +79,10 @@ def _start_worker(work: Work[Any, Any], parent: int) -> None:
     global _work
     _work = work
     leave_signals_to_parent()
-    # The garbage of the parent stays: a model of CTranslate2 would wait for ever for its threads,
+    # The garbage of the parent stays: a model of CTranslate2 would wait forever for its threads,
     # which a fork does not have.
     gc.freeze()
-    # workers of a killed parent would wait for ever: each holds both ends of the pipe of their work
+    # workers of a killed parent would wait forever: each holds both ends of the pipe of their work
     end_with(parent)
 
 

@@ -42,7 +42,7 @@ LARGE = 1 << 30  # bytes that a log, a vocabulary or a segmenter has at most
 
 
 def open_file(path: Path, limit: int | None = None, pipes: bool = False) -> BinaryIO:
-    """Open a file for reading; refuse what a program could read for ever or wait for.
+    """Open a file for reading; refuse what a program could read forever or wait for.
 
     A folder from another person may contain a FIFO, or a link to a device, under any name.
 

@@ -67,7 +67,7 @@ class TerminalBar(tqdm):
             self.ncols, self.nrows = 80, 24
 
 
-# tqdm's own lock is shared with forked processes: one that is killed could hold it for ever
+# tqdm's own lock is shared with forked processes: one that is killed could hold it forever
 TerminalBar.set_lock(threading.RLock())
 
 

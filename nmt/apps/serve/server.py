@@ -199,7 +199,7 @@ class Connection(asyncio.Protocol):
 
 
 class Server(uvicorn.Server):
-    """A server that answers what it has accepted before it ends, but not for ever.
+    """A server that answers what it has accepted before it ends, but not forever.
 
     SIGTERM, SIGHUP and Ctrl-C stop it: new translations get status 503. The server ends when the
     accepted ones are answered. Those that are not answered in the time of grace get status 503,
