@@ -63,14 +63,21 @@ def fill(folder: Path, limit: str, room: int) -> None:
     """Leave room for so many bytes or files on the file system of a folder that others use."""
     ballast = folder / BALLAST
     ballast.mkdir()
-    with contextlib.suppress(OSError):  # others have used the rest meanwhile
-        free = os.statvfs(folder)
-        if limit == "bytes":
-            with open(ballast / "large", "wb") as file:
-                os.posix_fallocate(file.fileno(), 0, free.f_bavail * free.f_frsize - room)
-        else:
-            for number in range(free.f_favail - room):
+    if limit == "files":
+        with contextlib.suppress(OSError):  # others have used the rest meanwhile
+            for number in range(os.statvfs(folder).f_favail - room):
                 (ballast / str(number)).touch()
+        return
+    with open(ballast / "large", "wb") as file:
+        while (length := free_bytes(folder) - room) > 0:
+            with contextlib.suppress(OSError):  # others have used a part meanwhile
+                os.posix_fallocate(file.fileno(), 0, length)
+                break
+
+
+def free_bytes(folder: Path) -> int:
+    disk = os.statvfs(folder)
+    return disk.f_bavail * disk.f_frsize
 
 
 def size(file: Path) -> int:
@@ -89,7 +96,10 @@ def size(file: Path) -> int:
 def test_a_command_continues_when_there_is_space_again(
     argv, limit, most, growing, growth, tmp_path, short_run
 ):
-    """Another program fills the disk when a file of the command has grown by up to ``growth``."""
+    """Another program fills the disk when a file of the command has grown by up to ``growth``.
+
+    The first time it does so at once, as a fast command may end before it is noticed to have begun.
+    """
     files, expected, small = (tmp_path / name for name in ("files", "expected", "small"))
     files.mkdir()
     toy_corpus(files, {"train": 150, "dev": 8, "test": 8})
