@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from nmt.errors import NmtError, RunError, Terminated, UserError
-from nmt.runtime.signals import TERMINATING, handle_signals
+from nmt.runtime.signals import outlive_signals
 
 if TYPE_CHECKING:
     import torch
@@ -179,12 +179,10 @@ def init_distributed() -> Iterator[World]:
     # a connection of its own, because a wait in the main thread would block the heartbeat
     address = os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"])
     beats = dist.PrefixStore(attempt, dist.TCPStore(*address, is_master=False))
+    # torchrun sends SIGTERM to all once one has ended; the one that prints why must not die of it
+    outlive_signals()
     try:
-        # torchrun sends SIGTERM to all once one has ended; those that say so must not die of it
-        with (
-            Heartbeat(beats, rank, size, end_process) as heartbeat,
-            handle_signals(lambda number, frame: None, *TERMINATING),
-        ):
+        with Heartbeat(beats, rank, size, end_process) as heartbeat:
             try:
                 yield World(rank, size, local_rank, control, heartbeat)
             except (PeerEnded, RuntimeError, Terminated) as error:  # FSDP raises torch's own

@@ -10,11 +10,11 @@ import os
 import signal
 import sys
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from types import FrameType
-from typing import NoReturn
+from typing import Any, NoReturn
 
 from nmt.errors import Terminated
 
@@ -41,17 +41,27 @@ def handle_signals(
     A SIGHUP that this process ignores, as under nohup, stays ignored. Outside of the main thread
     Python cannot install handlers, so nothing changes there.
     """
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-    handled = [number for number in numbers if number != SIGHUP or not _is_ignored(number)]
-    before = {number: signal.signal(number, handler) for number in handled}
+    before = _install(handler, numbers)
     try:
         yield
     finally:
         for number, old in before.items():
             # None: the handler was installed outside of Python and cannot be put back
             signal.signal(number, signal.SIG_DFL if old is None else old)
+
+
+def outlive_signals() -> None:
+    """Do nothing on SIGTERM and SIGHUP from now on, except in blocks that handle them."""
+    _install(lambda number, frame: None, TERMINATING)
+
+
+def _install(
+    handler: Callable[[int, FrameType | None], None], numbers: Sequence[int]
+) -> dict[int, Any]:
+    if threading.current_thread() is not threading.main_thread():
+        return {}
+    handled = [number for number in numbers if number != SIGHUP or not _is_ignored(number)]
+    return {number: signal.signal(number, handler) for number in handled}
 
 
 def _is_ignored(number: int) -> bool:

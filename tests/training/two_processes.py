@@ -15,6 +15,7 @@ import time
 from pathlib import Path
 
 import pytest
+import torch.distributed
 
 from nmt.cli.train import main
 from nmt.runtime.distributed import World
@@ -23,7 +24,18 @@ from tests.training.test_bad_numbers import spoil
 
 
 def inject(event: str, when: int, run: Path) -> None:
-    """Disturb the second process at an update, or with ``kills-R`` process R in its first start."""
+    """Disturb the second process at an update, or with ``kills-R`` process R in its first start.
+
+    If it fails, the other one is slow to end, so that it gets torchrun's SIGTERM before it prints.
+    """
+    if event == "fails" and os.environ["RANK"] == "0":
+        destroy = torch.distributed.destroy_process_group
+
+        def slowly():
+            destroy()
+            time.sleep(5)
+
+        torch.distributed.destroy_process_group = slowly
     update = Trainer.update
 
     def method(self, *arguments):
