@@ -316,24 +316,21 @@ def _page(
     checked: CorpusFilter[Pair],
     notes: Sequence[str],
 ) -> str:
-    from jinja2 import Environment, FileSystemLoader, StrictUndefined
+    from nmt.apps.report.page import page_environment
 
-    environment = Environment(
-        loader=FileSystemLoader(TEMPLATES),
-        autoescape=True,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
-    return environment.get_template("clean.html").render(
-        title=Path(args.prefix).name,
-        langs=(args.src, args.tgt),
-        total=len(checked.reasons),
-        kept=checked.reasons.count(None),
-        rules=rules,
-        dropped=checked.counts(),
-        examples=checked.examples,
-        notes=notes,
+    return (
+        page_environment(TEMPLATES)
+        .get_template("clean.html")
+        .render(
+            title=Path(args.prefix).name,
+            langs=(args.src, args.tgt),
+            total=len(checked.reasons),
+            kept=checked.reasons.count(None),
+            rules=rules,
+            dropped=checked.counts(),
+            examples=checked.examples,
+            notes=notes,
+        )
     )
 
 

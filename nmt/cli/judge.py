@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -92,13 +91,14 @@ def _make(args: argparse.Namespace) -> None:
     from nmt.data.text import is_blank, quantity, read_lines
     from nmt.runtime.files import AGAIN, TEMPORARY, disk_errors, replace_together, write_synced
     from nmt.scoring.metrics import check_lines
+    from nmt.scoring.systems import reject_duplicates
     from nmt.store.output import check_output_file
 
     source, *names = args.files
     if not 2 <= len(names) <= len(LETTERS):
         fix = "give the source and the translations of two or three systems"
         raise UserError(f"{quantity(len(names), 'system')}, but a sheet has two or three", fix=fix)
-    _reject_duplicates(names, "this system is given twice")
+    reject_duplicates(names, "this system is given twice")
     if not args.output or not args.output.endswith(SUFFIX):
         fix = "name the workbook, for example -o sheet.xlsx"
         raise UserError("the sheet is an Excel workbook", at=args.output or "--output", fix=fix)
@@ -140,12 +140,13 @@ def _read(args: argparse.Namespace) -> None:
     from nmt.data.text import quantity
     from nmt.runtime.files import AGAIN, write_atomic
     from nmt.scoring.metrics import RESAMPLES
+    from nmt.scoring.systems import reject_duplicates
     from nmt.store.output import check_output_file
 
     if args.key is None:
         fix = "add --key SHEET.key.json, which nmt-judge sheet wrote"
         raise UserError("nmt-judge read requires --key", fix=fix)
-    _reject_duplicates([Path(name).stem for name in args.files], "two sheets of one judge")
+    reject_duplicates([Path(name).stem for name in args.files], "two sheets of one judge")
     if args.output:
         check_output_file(Path(args.output), args.force, [*args.files, args.key])
     key = read_key(Path(args.key))
@@ -162,12 +163,6 @@ def _read(args: argparse.Namespace) -> None:
         print(f"note: wrote {written} of each system to {args.output}", file=sys.stderr)
     findings = analyze(key, judgements, RESAMPLES)
     print(table(key, findings) if sys.stdout.isatty() else results_tsv(findings), flush=True)
-
-
-def _reject_duplicates(names: Sequence[str], what: str) -> None:
-    for name, times in Counter(names).items():
-        if times > 1:
-            raise UserError(what, at=name, fix="give each once, under its own name")
 
 
 if __name__ == "__main__":

@@ -149,8 +149,8 @@ def from_files(
     Raises:
         UserError: a file is missing, unreadable or given twice, or the line counts differ.
     """
-    _reject_duplicates(hyp_files, "--hyp names this file twice")
-    _reject_duplicates(ref_files, "--ref names this file twice")
+    reject_duplicates(hyp_files, "--hyp names this file twice")
+    reject_duplicates(ref_files, "--ref names this file twice")
     lines_of = {name: _read(name) for name in hyp_files}
     refs = [_read(name) for name in ref_files]
     sources = _read(src_file) if src_file else []
@@ -218,7 +218,7 @@ def from_runs(
                 f"{other.ref_name} differs from {first.ref_name}",
                 fix="compare runs with one reference and the same data.tokenized",
             )
-    _reject_duplicates(folders, "this run folder is set twice")
+    reject_duplicates(folders, "this run folder is set twice")
     missing = [
         f"{words_file(file)} is missing, so tokenized BLEU is computed on the retokenized plain "
         "text and differs from the logged value"
@@ -249,10 +249,11 @@ def hypotheses_file(run: RunFolder, split: str) -> Path:
     return set_file(run.test_hyp if role == "test" else best, name)
 
 
-def _reject_duplicates(names: Sequence[str], message: str) -> None:
+def reject_duplicates(names: Sequence[str], message: str) -> None:
+    """Raise UserError for a name that stands twice in a command."""
     for name, count in Counter(names).items():
         if count > 1:
-            raise UserError(message, at=name, fix="give each system once")
+            raise UserError(message, at=name, fix="give each once, under its own name")
 
 
 def find_set(run: RunFolder, split: str) -> tuple[Path, HeldOutEntry]:

@@ -9,7 +9,7 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from markupsafe import Markup
@@ -30,6 +30,9 @@ from nmt.scoring.results import SIGNIFICANCE_LEVEL, Score
 from nmt.store.model import read_provenance
 from nmt.store.predictions import different_predictions, not_comparable
 from nmt.version import __version__
+
+if TYPE_CHECKING:
+    from jinja2 import Environment
 
 TEMPLATES = Path(__file__).parent / "templates"
 PATH_CHARACTER = r"[\w.~/-]"  # next to a folder, it makes the folder a part of a longer name
@@ -61,17 +64,22 @@ def write_report(runs: Sequence[ReportedRun], output: Path, progress: bool = Fal
     return len(page)
 
 
-def render(runs: Sequence[ReportedRun], progress: bool = False) -> str:
-    """Return the report of some runs as HTML; ``progress`` shows bars on a terminal."""
+def page_environment(templates: Path) -> Environment:
+    """Return the environment of pages with these templates; it escapes values."""
     from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
-    environment = Environment(
-        loader=FileSystemLoader(TEMPLATES),
+    return Environment(
+        loader=FileSystemLoader(templates),
         autoescape=True,
         undefined=StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
     )
+
+
+def render(runs: Sequence[ReportedRun], progress: bool = False) -> str:
+    """Return the report of some runs as HTML; ``progress`` shows bars on a terminal."""
+    environment = page_environment(TEMPLATES)
     environment.filters.update(
         number=number,
         thousands=thousands,
