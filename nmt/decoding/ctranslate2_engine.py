@@ -214,25 +214,35 @@ class CTranslate2Engine:
         submit: Callable[[Sequence[int]], list[Any]],
         stop: Stop,
     ) -> Iterator[tuple[Sequence[int], list[Any]]]:
-        """Submit batches of rows a few ahead, as none can be cancelled; yield their results."""
+        """Submit batches of rows a few ahead; yield their results.
+
+        Those that nobody wants any more are waited for: none can be cancelled, and Python crashes
+        if it ends while CTranslate2 computes.
+        """
         waiting = iter(batches)
         pending: deque[tuple[Sequence[int], list[Any]]] = deque()
-        while True:
-            for rows in itertools.islice(waiting, self.ahead - len(pending)):
-                stop()
-                pending.append((rows, submit(rows)))
-            if not pending:
-                return
-            rows, futures = pending.popleft()
-            try:
-                results = [future.result() for future in futures]
-            except RuntimeError as error:
-                raise MachineError(
-                    f"CTranslate2 failed: {error}",
-                    fix="if memory is short, use a smaller --beam, smaller --batch-tokens or "
-                    "--device cpu",
-                ) from error
-            yield rows, results
+        try:
+            while True:
+                for rows in itertools.islice(waiting, self.ahead - len(pending)):
+                    stop()
+                    pending.append((rows, submit(rows)))
+                if not pending:
+                    return
+                rows, futures = pending.popleft()
+                try:
+                    results = [future.result() for future in futures]
+                except RuntimeError as error:
+                    raise MachineError(
+                        f"CTranslate2 failed: {error}",
+                        fix="if memory is short, use a smaller --beam, smaller --batch-tokens or "
+                        "--device cpu",
+                    ) from error
+                yield rows, results
+        finally:
+            for _, futures in pending:
+                for future in futures:
+                    with contextlib.suppress(RuntimeError):
+                        future.result()
 
     def _texts(self, ids: Iterable[int]) -> list[str]:
         return [self.tokens[i] for i in ids]

@@ -90,17 +90,19 @@ def test_a_beam_wider_than_the_number_of_hypotheses():
 
 @pytest.mark.slow
 def test_a_search_can_be_stopped_between_two_batches(engine):
-    """CTranslate2 cannot cancel a batch, so at most a few are submitted ahead."""
-    submitted, library = 0, engine.translator
+    """CTranslate2 cannot cancel a batch: a few are submitted ahead, and they end before the search.
+
+    Python crashes if it ends while CTranslate2 computes.
+    """
+    submitted, library = list[Any](), engine.translator
 
     class Counted:
         def translate_batch(self, *arguments: Any, **options: Any) -> list[Any]:
-            nonlocal submitted
-            submitted += 1
-            return library.translate_batch(*arguments, **options)
+            submitted.append(library.translate_batch(*arguments, **options))
+            return submitted[-1]
 
     def stop() -> None:
-        if submitted == 5:
+        if len(submitted) == 5:
             raise TimeoutError
 
     options = SearchOptions(batch_tokens=1)
@@ -109,5 +111,6 @@ def test_a_search_can_be_stopped_between_two_batches(engine):
         patch.setattr(engine, "translator", Counted())
         with pytest.raises(TimeoutError):
             search(engine, INPUTS, options, stop)
-        assert submitted == 5
+        assert len(submitted) == 5
+        assert all(future.done() for batch in submitted for future in batch)
     assert [best.ids for (best,) in search(engine, INPUTS, options)] == expected
