@@ -8,9 +8,9 @@ import json
 import signal
 import socket
 import sys
-import threading
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
@@ -209,11 +209,8 @@ def test_memory_is_bounded_over_thousands_of_requests(start, tmp_path):
             assert answer.status in (200, 504)  # it waited too long, where other programs compute
 
     def load(requests: int) -> float:
-        threads = [threading.Thread(target=client, args=(n, requests // 64)) for n in range(64)]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
+        with ThreadPoolExecutor(64) as pool:
+            list(pool.map(client, range(64), [requests // 64] * 64))  # raises what a client did
         return process.megabytes()
 
     memory = [load(1_000)]
