@@ -174,11 +174,11 @@ def _from_parent(args: argparse.Namespace, paths: CorpusPaths) -> Advice:
     facts = collect_facts(paths, True, parent.about.data.tokenized)
     enable_gc()
     device = resolve_device("auto")
-    start = choose_start(paths, facts, parent, device, progress=True)
-    suggestion = suggest_from(paths, facts, parent, start)
+    start = choose_start(paths, facts, parent, progress=True)
+    suggestion = suggest_from(facts, parent, start, device)
     expectation = _measure(resolve(suggestion.choices), facts, suggestion, device)
     if (budget := _budget(args, expectation)) is not None:
-        suggestion = suggest_from(paths, facts, parent, start, budget)
+        suggestion = suggest_from(facts, parent, start, device, budget)
     return facts, suggestion, expectation
 
 

@@ -28,6 +28,7 @@ VALIDATION_SHARE = 0.25  # of the time of a short training, at most
 LR_SCALE = 0.08  # of Muon: 5e-3 at dim 256 and 6e-3 at dim 192 were measured; lr = 0.08 / sqrt(dim)
 FEW_PAIRS = 1000
 UPDATES_SHARE = 0.9  # of the time without validations; the start and checkpoints take the rest
+LONGER = "more give a better model (--suggest ... --hours)"
 HOWTO = "docs/howto/"
 
 
@@ -57,7 +58,7 @@ class Suggestion:
     updates_per_pass: float
     updates: int  # at most
     tokens_per_pass: int  # target pieces, EOS included
-    size: Size | None  # the row that the model has; None = the sizes of its parent
+    size: Size | None  # the row whose training it has; None = that of a large parent
     validations: int
     # target pieces that updates could compute in the time that all validations and the test set
     # take together, estimated; 0 on a GPU
@@ -104,16 +105,17 @@ def suggest(
     """
     fitting = size_for(facts.target_words, GPU if gpu else CPU)
     row = row or fitting
-    size, validations = row, VALIDATIONS
-    why_so_long = "more give a better model (--suggest ... --hours)"
+    size, validations, why_so_long = row, VALIDATIONS, LONGER
     if budget is not None and not gpu:
-        size, validations, why_so_long = _fit(row, budget, facts)
+        sample = _segment(facts, row.types)[1]
+        size, validations, why_so_long = fit(row, budget, facts, sample)
     segment, sample = _segment(facts, size.types)
     tokens_per_pass, per_pass = one_pass(facts, sample, size.batch_tokens)
     if gpu:
         training, updates = _until_dev_stops(int(size.passes), per_pass)
     else:
-        training, updates = _fixed_length(size, per_pass, validations, why_so_long)
+        lr = muon_rate(size.dim), "for Muon at this dim"
+        training, updates = muon_training(size, *lr, per_pass, validations, why_so_long)
     choices = languages(paths)
     if budget is not None and gpu:
         choices.append(Choice("time_limit", budget.hours, "hours, then the test set is scored"))
@@ -162,12 +164,19 @@ def scores(facts: CorpusFacts) -> list[Choice]:
     return [Choice("score.select_by", "chrf", why)]
 
 
-def _fit(size: Size, budget: Budget, facts: CorpusFacts) -> tuple[Size, int, str]:
-    """Return a row of CPU that fits a budget, its validations, and why it has so many passes."""
-    fitting, validations = _passes_in(size, budget, facts)
+def fit(
+    size: Size, budget: Budget, facts: CorpusFacts, sample: EncodedSample
+) -> tuple[Size, int, str]:
+    """Return a row of CPU that fits a budget, its validations, and why it has so many passes.
+
+    Args:
+        sample: in as many types as the row has.
+    """
+    fitting, validations = passes_in(sample, budget, facts, most_passes(size))
     fitted = lengthened(size, fitting)
     if fitted.types != size.types:  # with fewer types, a pass takes longer
-        passes, validations = _passes_in(fitted, budget, facts)
+        sample = _segment(facts, fitted.types)[1]
+        passes, validations = passes_in(sample, budget, facts, most_passes(fitted))
         fitted = replace(fitted, passes=min(fitted.passes, passes))
     if fitted.passes < FEW_PASSES * size.passes:
         fitted = replace(fitted, dropout=0.0, word_dropout=0.0)
@@ -175,10 +184,6 @@ def _fit(size: Size, budget: Budget, facts: CorpusFacts) -> tuple[Size, int, str
         return fitted, validations, "more were not better for gl-en (docs/results.md)"
     hours = quantity(budget.hours, "hour", "g")
     return fitted, validations, f"as many as fit into {hours} here"
-
-
-def _passes_in(size: Size, budget: Budget, facts: CorpusFacts) -> tuple[float, int]:
-    return passes_in(_segment(facts, size.types)[1], budget, facts, most_passes(size))
 
 
 def passes_in(
@@ -288,19 +293,26 @@ def _model(size: Size, words: int, smaller: bool) -> list[Choice]:
         Choice("model.heads", size.heads, f"of {size.dim // size.heads} dimensions each"),
         Choice("model.enc_layers", size.layers, "from the same row of sizes as dim"),
         Choice("model.dec_layers", size.layers, "as many as enc_layers"),
-        Choice("model.dropout", size.dropout, f"for {_count_passes(size.passes)} at most"),
+        dropout(size),
     ]
 
 
-def _fixed_length(
-    size: Size, per_pass: float, validations: int, reason: str
+def dropout(size: Size) -> Choice:
+    """Return the key of the dropout."""
+    return Choice("model.dropout", size.dropout, f"for {_count_passes(size.passes)} at most")
+
+
+def muon_rate(dim: int) -> float:
+    """Return the highest learning rate of Muon for random weights."""
+    return round(LR_SCALE / math.sqrt(dim), 4)
+
+
+def muon_training(
+    size: Size, lr: float, why_lr: str, per_pass: float, validations: int, reason: str
 ) -> tuple[list[Choice], int]:
     """Return the keys of a run with Muon and a linear schedule, and its updates."""
-    lr = round(LR_SCALE / math.sqrt(size.dim), 4)
     long = "as recipes/best/gl-en.yaml, for a long run"
-    schedule, updates = linear_schedule(
-        lr, "for Muon at this dim", size.passes, per_pass, validations, reason
-    )
+    schedule, updates = linear_schedule(lr, why_lr, size.passes, per_pass, validations, reason)
     choices = [
         Choice(
             "model.word_dropout",

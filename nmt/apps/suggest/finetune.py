@@ -1,7 +1,8 @@
 """Choose the keys of a recipe that fine-tunes a parent, each with its reason.
 
-The settings are those of recipes/finetune: the rate of mBART's fine-tuning (Liu et al. 2020), or
-Adafactor with that of T5's (Raffel et al. 2020) where Adam's moments would need too much memory.
+A small parent trains as a model with random weights does. For a large one, the settings are those
+of recipes/finetune: the rate of mBART's fine-tuning (Liu et al. 2020), or Adafactor with that of
+T5's (Raffel et al. 2020) where Adam's moments would need too much memory.
 """
 
 from __future__ import annotations
@@ -9,20 +10,25 @@ from __future__ import annotations
 import contextlib
 import os
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import torch
 
 from nmt.apps.suggest.choices import (
+    LONGER,
     VALIDATIONS,
     Budget,
     Choice,
     Suggestion,
     corpora,
+    dropout,
+    fit,
     in_an_update,
     languages,
     linear_schedule,
+    muon_rate,
+    muon_training,
     nested,
     one_pass,
     passes_in,
@@ -33,7 +39,7 @@ from nmt.apps.suggest.corpus import CorpusPaths
 from nmt.apps.suggest.facts import CorpusFacts, EncodedSample
 from nmt.config.entries import TAG_KEYS, Directions
 from nmt.config.recipe import DataConfig, Recipe
-from nmt.config.sizes import CPU, size_for
+from nmt.config.sizes import CPU, Size, size_for
 from nmt.data.cache import NOISE_KEYS
 from nmt.data.languages import base_language
 from nmt.data.prepare import GivenText
@@ -46,7 +52,9 @@ from nmt.store.model import Description, Model
 from nmt.store.parent import text_of_parent, with_keys_of_parent
 from nmt.training.tasks import model_without_memory
 
-PASSES = 5  # over the training data, at most: not measured
+SMALL = CPU[3]  # the largest model measured here; a parent that is larger is fine-tuned
+RATE_OF_SAME_PAIR = 0.25  # of that for random weights, as recipes/finetune/corrections.yaml
+PASSES = 5  # of a large parent over the training data, at most: not measured
 UNKNOWN = 0.02  # share of the pieces of a side; nmt-train warns above it
 LARGE_VOCAB = 20_000  # types; a smaller vocabulary is not trimmed
 LEFT_BY_TRIM = 0.5  # share of the types, at most
@@ -61,6 +69,7 @@ class ParentModel:
 
     path: str  # as the user gives it
     model: Model
+    same_pair: bool  # whether it translates between the languages of the corpus
     notes: Sequence[str]  # on its languages and tags
     lines: Sequence[str]  # what it is, for the head of the recipe; the notes are among them
 
@@ -74,6 +83,11 @@ class ParentModel:
         """Its segmenter and its vocabulary."""
         return GivenText(self.model.segmenter, self.model.vocab)
 
+    @property
+    def small(self) -> bool:
+        """Whether it trains as a model with random weights does."""
+        return SMALL.holds(self.about.model)
+
     @classmethod
     def open(cls, path: str, paths: CorpusPaths) -> ParentModel:
         """Read the small files of a model.
@@ -84,12 +98,13 @@ class ParentModel:
         """
         model = _open(path).require_translation()
         about = model.about
-        notes = [*_notes_on_languages(about.trained, paths), *_notes_on_tags(about.trained)]
+        other_pair = _notes_on_languages(about.trained, paths)
+        notes = [*other_pair, *_notes_on_tags(about.trained)]
         size = quantity(len(model.vocab) - len(SPECIALS), "subword")
         lines = [f"{path}: {about.src}-{about.tgt}, {size} ({model.segmenter.kind})"]
         if (origin := about.origin) is not None:
             lines.append(f"{origin.describe()}; the license stays valid for what it becomes")
-        return cls(path, model, notes, [*lines, *notes])
+        return cls(path, model, not other_pair, notes, [*lines, *notes])
 
     def require_another_folder(self, output: Path) -> None:
         """Raise UserError if a recipe with this name would train into the folder of the parent."""
@@ -155,10 +170,6 @@ class Start:
     sample: EncodedSample  # in pieces of the recipe
     data: Sequence[Choice]  # languages and corpora
     init: Sequence[Choice]  # parent and vocabulary
-    model: Sequence[Choice]  # and the optimizer
-    lr: float  # the highest
-    why_lr: str
-    recompute: Sequence[Choice]  # saves memory
 
 
 def resolve(choices: Sequence[Choice]) -> Recipe:
@@ -168,13 +179,9 @@ def resolve(choices: Sequence[Choice]) -> Recipe:
 
 
 def choose_start(
-    paths: CorpusPaths,
-    facts: CorpusFacts,
-    parent: ParentModel,
-    device: torch.device,
-    progress: bool,
+    paths: CorpusPaths, facts: CorpusFacts, parent: ParentModel, progress: bool
 ) -> Start:
-    """Choose vocabulary and optimizer for facts in the form of text that the parent has.
+    """Choose the vocabulary for facts in the form of text that the parent has.
 
     Raises:
         UserError: the pieces do not fit, and the segmentation of the parent cannot be extended.
@@ -190,26 +197,7 @@ def choose_start(
         data.append(Choice("data.max_pieces", longest, "as the parent's, whose positions end"))
     init = [Choice("init.from", parent.path, "the model to fine-tune")]
     vocabulary, text = _vocabulary(facts, parent, [*data, *init], progress)
-    init += vocabulary
-    sample = _sample(facts, parent, text)
-    model = [
-        Choice("model.dropout", 0.1, "as recipes/finetune"),
-        Choice("model.word_dropout", 0.0, "as recipes/finetune"),
-    ]
-    empty = model_without_memory(resolve([*data, *init, *model]), len(sample.vocab))
-    needed = memory_to_train(parameter_count(empty), 0, "adamw")
-    free = free_memory(device)
-    if free is None or needed <= MEMORY_SHARE * free:
-        adam = Choice("optim.kind", "adamw", "as mBART's fine-tuning (Liu et al. 2020)")
-        return Start(sample, data, init, [*model, adam], 3e-5, "of Liu et al. 2020", [])
-    why = (
-        f"Adam's weights, gradients and moments would take {human_bytes(needed)} of the "
-        f"{human_bytes(free)} that are free, and batches need memory too"
-    )
-    adafactor = Choice("optim.kind", "adafactor", why)
-    recompute = Choice("train.recompute", True, "less memory for batches, a third more time")
-    why_lr = "relative to the weights, as T5's fine-tuning (Raffel et al. 2020)"
-    return Start(sample, data, init, [*model, adafactor], 1e-3, why_lr, [recompute])
+    return Start(_sample(facts, parent, text), data, [*init, *vocabulary])
 
 
 def _sample(facts: CorpusFacts, parent: ParentModel, text: GivenText) -> EncodedSample:
@@ -261,13 +249,54 @@ def _vocabulary(
 
 
 def suggest_from(
-    paths: CorpusPaths,
     facts: CorpusFacts,
     parent: ParentModel,
     start: Start,
+    device: torch.device,
     budget: Budget | None = None,
 ) -> Suggestion:
-    """Choose the length of the training; without a budget, PASSES over the data."""
+    """Choose the optimizer and the length of the training; without a budget, a default length."""
+    if not parent.small:
+        return _fine_tuning(facts, parent, start, device, budget)
+    row = size_for(facts.target_words, CPU)
+    while True:  # smaller batches, as long as few updates fit into the hours
+        suggestion = _as_from_scratch(facts, parent, start, budget, row)
+        smaller = suggestion.smaller_size
+        if smaller is None:
+            return suggestion
+        row = smaller
+
+
+def _as_from_scratch(
+    facts: CorpusFacts, parent: ParentModel, start: Start, budget: Budget | None, row: Size
+) -> Suggestion:
+    types = len(start.sample.vocab)
+    size = replace(row, dim=parent.about.model.dim, types=types, long_types=types)
+    validations, why_so_long = VALIDATIONS, LONGER
+    if budget is not None:
+        size, validations, why_so_long = fit(size, budget, facts, start.sample)
+    tokens_per_pass, per_pass = one_pass(facts, start.sample, size.batch_tokens)
+    lr, why_lr = muon_rate(size.dim), "for Muon at this dim: the parent has another pair"
+    if parent.same_pair:
+        lr = round(RATE_OF_SAME_PAIR * lr, 5)
+        why_lr = "a quarter of Muon's at this dim, as recipes/finetune/corrections.yaml"
+    training, updates = muon_training(size, lr, why_lr, per_pass, validations, why_so_long)
+    batch = Choice("data.batch_tokens", size.batch_tokens, in_an_update(tokens_per_pass, per_pass))
+    choices = [*start.data, batch, *start.init, dropout(size), *training, *scores(facts)]
+    evaluation_tokens = time_of_validations(facts, start.sample, validations)
+    return Suggestion(
+        choices, start.sample, per_pass, updates, tokens_per_pass, row, validations,
+        evaluation_tokens, budget, parent.lines,
+    )  # fmt: skip
+
+
+def _fine_tuning(
+    facts: CorpusFacts,
+    parent: ParentModel,
+    start: Start,
+    device: torch.device,
+    budget: Budget | None,
+) -> Suggestion:
     sample, passes, validations = start.sample, float(PASSES), VALIDATIONS
     why_so_long = "not measured; train.stop_patience may end it earlier"
     if budget is not None:
@@ -277,12 +306,17 @@ def suggest_from(
     batch_tokens = min(BATCH_TOKENS, size_for(facts.target_words, CPU).batch_tokens)
     tokens_per_pass, per_pass = one_pass(facts, sample, batch_tokens)
     batch = Choice("data.batch_tokens", batch_tokens, in_an_update(tokens_per_pass, per_pass))
-    schedule, updates = linear_schedule(
-        start.lr, start.why_lr, passes, per_pass, validations, why_so_long
+    noise = [
+        Choice("model.dropout", 0.1, "as recipes/finetune"),
+        Choice("model.word_dropout", 0.0, "as recipes/finetune"),
+    ]
+    optimizer, lr, why_lr, recompute = _optimizer(
+        [*start.data, *start.init, *noise], sample, device
     )
+    schedule, updates = linear_schedule(lr, why_lr, passes, per_pass, validations, why_so_long)
     patience = Choice("train.stop_patience", 3, "ends earlier: validations without a better score")
     choices = [
-        *start.data, batch, *start.init, *start.model, *schedule, patience, *start.recompute,
+        *start.data, batch, *start.init, *noise, optimizer, *schedule, patience, *recompute,
         *scores(facts),
     ]  # fmt: skip
     evaluation_tokens = time_of_validations(facts, sample, validations)
@@ -290,3 +324,23 @@ def suggest_from(
         choices, sample, per_pass, updates, tokens_per_pass, None, validations, evaluation_tokens,
         budget, parent.lines,
     )  # fmt: skip
+
+
+def _optimizer(
+    choices: Sequence[Choice], sample: EncodedSample, device: torch.device
+) -> tuple[Choice, float, str, list[Choice]]:
+    """Return the optimizer that fits in memory, its rate with the reason, and what saves memory."""
+    empty = model_without_memory(resolve(choices), len(sample.vocab))
+    needed = memory_to_train(parameter_count(empty), 0, "adamw")
+    free = free_memory(device)
+    if free is None or needed <= MEMORY_SHARE * free:
+        adam = Choice("optim.kind", "adamw", "as mBART's fine-tuning (Liu et al. 2020)")
+        return adam, 3e-5, "of Liu et al. 2020", []
+    why = (
+        f"Adam's weights, gradients and moments would take {human_bytes(needed)} of the "
+        f"{human_bytes(free)} that are free, and batches need memory too"
+    )
+    adafactor = Choice("optim.kind", "adafactor", why)
+    recompute = Choice("train.recompute", True, "less memory for batches, a third more time")
+    why_lr = "relative to the weights, as T5's fine-tuning (Raffel et al. 2020)"
+    return adafactor, 1e-3, why_lr, [recompute]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import shutil
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 
 import pytest
@@ -19,6 +19,7 @@ from nmt.cli import train
 from nmt.cli.convert import main as convert
 from nmt.config.load import load_recipe
 from nmt.config.recipe import Recipe
+from nmt.config.sizes import CPU
 from nmt.store.model import Origin
 from tests.run_cases import edit_model
 from tests.toy import toy_corpus, toy_recipe
@@ -31,6 +32,11 @@ GEORGIAN = str.maketrans("0123456789", "აბგდევზთიკ")
 @pytest.fixture(autouse=True)
 def one_precision(monkeypatch):
     monkeypatch.setattr(speed, "fast_precisions", lambda device: ["fp32"])
+
+
+@pytest.fixture
+def every_parent_is_large(monkeypatch):
+    monkeypatch.setattr(finetune, "SMALL", replace(CPU[0], dim=1))
 
 
 def train_tagged(folder: Path) -> None:
@@ -65,21 +71,23 @@ def words() -> str:
     return " ".join(text().replace("#", "").split())
 
 
-def test_the_recipe_passes_the_dry_run_and_trains(corpus, short_run, capsys):
+def test_a_small_parent_trains_as_from_random_weights(corpus, short_run, capsys):
+    without = suggested(corpus)
     recipe = suggested(corpus, "--parent", short_run)
     assert (recipe.init.parent, recipe.init.vocab) == (str(short_run), "parent")
     assert not recipe.init.trim
     assert recipe.model.model_fields_set == {"dropout", "word_dropout"}
-    assert (recipe.model.dropout, recipe.model.word_dropout) == (0.1, 0)
-    assert (recipe.optim.kind, recipe.schedule.kind) == ("adamw", "linear")
-    assert recipe.schedule.peak == 3e-5
+    for key in ("dropout", "word_dropout"):
+        assert getattr(recipe.model, key) == getattr(without.model, key) > 0
+    assert recipe.optim == without.optim
+    # a quarter of 0.08 / sqrt(16), the dim of the parent, which has the same pair of languages
+    assert recipe.schedule.peak == 0.005
+    assert recipe.schedule.total_updates == without.schedule.total_updates == 40  # passes
+    assert recipe.train == without.train
+    assert recipe.decode == without.decode
     # the parent's text is tokenized, that of the corpus seems to be raw
     assert recipe.data.tokenized
     assert recipe.data.train[0].tokenized is recipe.data.dev[0].tokenized is False
-    assert not recipe.train.recompute
-    assert recipe.train.stop_patience == 3
-    # one batch has all 40 pairs, so a pass is one update, and so is each of 8 validations
-    assert recipe.schedule.total_updates == 8
     assert (
         "0.0% of the gl subwords and 0.0% of the en subwords are unknown to the parent" in words()
     )
@@ -90,6 +98,38 @@ def test_the_recipe_passes_the_dry_run_and_trains(corpus, short_run, capsys):
     assert train.main(["mine.yaml", "--dry-run"]) == 0
     assert f"starting from {short_run} (gl-en, " in capsys.readouterr().err
     assert train.main(["mine.yaml", "device=cpu", "precision=fp32"]) == 0
+
+
+@pytest.mark.slow
+def test_little_time_gives_a_small_parent_smaller_batches(tmp_path, tagged, monkeypatch):
+    toy_corpus(tmp_path / "corpus", {"train": 2000, "dev": 20, "test": 20})
+    monkeypatch.chdir(tmp_path)
+    expectation = Expectation("CPU", 7_480_020, {Setting("fp32", 1): 1000.0}, threads=1)
+    monkeypatch.setattr(command, "_measure", lambda *arguments: expectation)
+    monkeypatch.setattr(finetune, "size_for", lambda *arguments: CPU[2])
+    long = suggested("corpus/train", "--parent", tagged)
+    short = suggested("corpus/train", "--parent", tagged, "--hours", "0.03")
+    assert (long.data.batch_tokens, short.data.batch_tokens) == (2048, 512)
+    assert (long.model.dropout, short.model.dropout) == (0.1, 0)
+    assert "as many as fit into 0.03 hours here" in words()
+    longest = suggested("corpus/train", "--parent", tagged, "--hours", "9")
+    assert (longest.model.dropout, longest.decode.beam) == (0.2, 8)
+    assert longest.segment == short.segment == long.segment
+
+
+@pytest.mark.usefixtures("every_parent_is_large")
+def test_a_large_parent_is_fine_tuned(corpus, tagged):
+    recipe = suggested(corpus, "--parent", tagged)
+    assert (recipe.model.dropout, recipe.model.word_dropout) == (0.1, 0)
+    assert (recipe.optim.kind, recipe.schedule.kind) == ("adamw", "linear")
+    assert recipe.schedule.peak == 3e-5
+    assert not recipe.train.recompute
+    assert recipe.train.stop_patience == 3
+    # one batch has all 40 pairs, so a pass is one update, and so is each of 8 validations
+    assert recipe.schedule.total_updates == 8
+    keys = [line for line in text().splitlines() if re.match(r"[^#]*: \S", line)]
+    assert [line for line in keys if "# " not in line] == []
+    assert train.main(["mine.yaml", "--dry-run"]) == 0
 
 
 def test_the_path_of_the_parent_is_relative_to_the_recipe(corpus, short_run, tmp_path):
@@ -145,6 +185,7 @@ def test_a_large_vocabulary_is_trimmed_if_most_of_it_goes(corpus, tagged, short_
     assert train.main(["mine.yaml", "--dry-run"]) == 0
 
 
+@pytest.mark.usefixtures("every_parent_is_large")
 def test_little_memory_gets_adafactor_and_activations_again(corpus, tagged, monkeypatch):
     monkeypatch.setattr(finetune, "free_memory", lambda device: 100_000)
     recipe = suggested(corpus, "--parent", tagged)
@@ -157,6 +198,7 @@ def test_little_memory_gets_adafactor_and_activations_again(corpus, tagged, monk
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("every_parent_is_large")
 def test_hours_set_the_updates(tmp_path, tagged, monkeypatch):
     toy_corpus(tmp_path / "corpus", {"train": 2000, "dev": 20, "test": 20})
     monkeypatch.chdir(tmp_path)
@@ -195,6 +237,13 @@ def test_a_note_is_printed_and_in_the_recipe(corpus, tagged, capsys):
     suggested(corpus, "--parent", tagged)
     assert "note: the parent translates gl-en and the corpus is pt-en" in capsys.readouterr().err
     assert "the parent translates gl-en and the corpus is pt-en" in words()
+
+
+def test_a_parent_of_another_pair_has_the_rate_of_random_weights(corpus, tagged):
+    assert suggested(corpus, "--parent", tagged).schedule.peak == 0.005
+    for path in Path("corpus").glob("*.gl"):
+        path.rename(path.with_suffix(".pt"))
+    assert suggested(corpus, "--parent", tagged).schedule.peak == 0.02
 
 
 @pytest.fixture
