@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -107,9 +107,10 @@ def suggest(
     row = row or fitting
     size, validations, why_so_long = row, VALIDATIONS, LONGER
     if budget is not None and not gpu:
-        sample = _segment(facts, row.types)[1]
-        size, validations, why_so_long = fit(row, budget, facts, sample)
-    segment, sample = _segment(facts, size.types)
+        size, validations, why_so_long = fit(
+            row, budget, facts, lambda types: segmentation(facts, types)[1]
+        )
+    segment, sample = segmentation(facts, size.types)
     tokens_per_pass, per_pass = one_pass(facts, sample, size.batch_tokens)
     if gpu:
         training, updates = _until_dev_stops(int(size.passes), per_pass)
@@ -165,17 +166,17 @@ def scores(facts: CorpusFacts) -> list[Choice]:
 
 
 def fit(
-    size: Size, budget: Budget, facts: CorpusFacts, sample: EncodedSample
+    size: Size, budget: Budget, facts: CorpusFacts, sample_in: Callable[[int], EncodedSample]
 ) -> tuple[Size, int, str]:
     """Return a row of CPU that fits a budget, its validations, and why it has so many passes.
 
     Args:
-        sample: in as many types as the row has.
+        sample_in: returns the sample in pieces of a vocabulary with so many types.
     """
-    fitting, validations = passes_in(sample, budget, facts, most_passes(size))
+    fitting, validations = passes_in(sample_in(size.types), budget, facts, most_passes(size))
     fitted = lengthened(size, fitting)
     if fitted.types != size.types:  # with fewer types, a pass takes longer
-        sample = _segment(facts, fitted.types)[1]
+        sample = sample_in(fitted.types)
         passes, validations = passes_in(sample, budget, facts, most_passes(fitted))
         fitted = replace(fitted, passes=min(fitted.passes, passes))
     if fitted.passes < FEW_PASSES * size.passes:
@@ -259,7 +260,7 @@ def with_related_text(suggestion: Suggestion, paths: CorpusPaths, facts: CorpusF
     return replace(suggestion, choices=choices)
 
 
-def _segment(facts: CorpusFacts, types: int) -> tuple[list[Choice], EncodedSample]:
+def segmentation(facts: CorpusFacts, types: int) -> tuple[list[Choice], EncodedSample]:
     """Return the keys of the segmentation, and the sample in its pieces."""
     why_types = "from the same row of sizes as dim"
     if facts.tokenized:

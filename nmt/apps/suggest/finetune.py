@@ -33,6 +33,7 @@ from nmt.apps.suggest.choices import (
     one_pass,
     passes_in,
     scores,
+    segmentation,
     time_of_validations,
 )
 from nmt.apps.suggest.corpus import CorpusPaths
@@ -167,7 +168,7 @@ def _notes_on_tags(directions: Directions) -> list[str]:
 class Start:
     """What is decided before the speed is known."""
 
-    sample: EncodedSample  # in pieces of the recipe
+    sample: EncodedSample | None  # in pieces of the recipe; None = the recipe learns its own
     data: Sequence[Choice]  # languages and corpora
     init: Sequence[Choice]  # parent and vocabulary
 
@@ -196,6 +197,10 @@ def choose_start(
     if learned and longest < DataConfig.model_fields["max_pieces"].default:
         data.append(Choice("data.max_pieces", longest, "as the parent's, whose positions end"))
     init = [Choice("init.from", parent.path, "the model to fine-tune")]
+    usual = "fastbpe" if facts.tokenized else "sentencepiece"
+    if parent.small and not parent.same_pair and parent.about.segment.kind == usual:
+        why = "shorter sentences; rows of subwords that the parent has too are its own"
+        return Start(None, data, [*init, Choice("init.vocab", "new", why)])
     vocabulary, text = _vocabulary(facts, parent, [*data, *init], progress)
     return Start(_sample(facts, parent, text), data, [*init, *vocabulary])
 
@@ -270,23 +275,28 @@ def suggest_from(
 def _as_from_scratch(
     facts: CorpusFacts, parent: ParentModel, start: Start, budget: Budget | None, row: Size
 ) -> Suggestion:
-    types = len(start.sample.vocab)
-    size = replace(row, dim=parent.about.model.dim, types=types, long_types=types)
+    def segment(types: int) -> tuple[list[Choice], EncodedSample]:
+        return segmentation(facts, types) if start.sample is None else ([], start.sample)
+
+    size = replace(row, dim=parent.about.model.dim)
     validations, why_so_long = VALIDATIONS, LONGER
     if budget is not None:
-        size, validations, why_so_long = fit(size, budget, facts, start.sample)
-    tokens_per_pass, per_pass = one_pass(facts, start.sample, size.batch_tokens)
+        size, validations, why_so_long = fit(size, budget, facts, lambda types: segment(types)[1])
+    keys, sample = segment(size.types)
+    tokens_per_pass, per_pass = one_pass(facts, sample, size.batch_tokens)
     lr, why_lr = muon_rate(size.dim), "for Muon at this dim: the parent has another pair"
     if parent.same_pair:
         lr = round(RATE_OF_SAME_PAIR * lr, 5)
         why_lr = "a quarter of Muon's at this dim, as recipes/finetune/corrections.yaml"
     training, updates = muon_training(size, lr, why_lr, per_pass, validations, why_so_long)
     batch = Choice("data.batch_tokens", size.batch_tokens, in_an_update(tokens_per_pass, per_pass))
-    choices = [*start.data, batch, *start.init, dropout(size), *training, *scores(facts)]
-    evaluation_tokens = time_of_validations(facts, start.sample, validations)
+    choices = [
+        *start.data, batch, *start.init, *keys, dropout(size), *training, *scores(facts)
+    ]  # fmt: skip
+    evaluation_tokens = time_of_validations(facts, sample, validations)
     return Suggestion(
-        choices, start.sample, per_pass, updates, tokens_per_pass, row, validations,
-        evaluation_tokens, budget, parent.lines,
+        choices, sample, per_pass, updates, tokens_per_pass, row, validations, evaluation_tokens,
+        budget, parent.lines,
     )  # fmt: skip
 
 
@@ -297,6 +307,7 @@ def _fine_tuning(
     device: torch.device,
     budget: Budget | None,
 ) -> Suggestion:
+    assert start.sample is not None, "a large parent keeps its vocabulary"
     sample, passes, validations = start.sample, float(PASSES), VALIDATIONS
     why_so_long = "not measured; train.stop_patience may end it earlier"
     if budget is not None:

@@ -239,11 +239,22 @@ def test_a_note_is_printed_and_in_the_recipe(corpus, tagged, capsys):
     assert "the parent translates gl-en and the corpus is pt-en" in words()
 
 
-def test_a_parent_of_another_pair_has_the_rate_of_random_weights(corpus, tagged):
-    assert suggested(corpus, "--parent", tagged).schedule.peak == 0.005
+def test_a_parent_of_another_pair_has_rate_and_segmentation_of_random_weights(
+    corpus, tagged, short_run, capsys
+):
+    recipe = suggested(corpus, "--parent", tagged)
+    assert (recipe.schedule.peak, recipe.init.vocab) == (0.005, "parent")
     for path in Path("corpus").glob("*.gl"):
         path.rename(path.with_suffix(".pt"))
-    assert suggested(corpus, "--parent", tagged).schedule.peak == 0.02
+    without = suggested(corpus)
+    recipe = suggested(corpus, "--parent", tagged)
+    assert (recipe.schedule.peak, recipe.init.vocab) == (0.02, "new")
+    assert recipe.segment == without.segment
+    capsys.readouterr()
+    assert train.main(["mine.yaml", "--dry-run", "segment.vocab_size=30"]) == 0
+    assert "subwords load the rows of the parent" in capsys.readouterr().err
+    # the parent has words, of which only those that it knows have rows
+    assert suggested(corpus, "--parent", short_run).init.vocab == "parent"
 
 
 @pytest.fixture
