@@ -115,8 +115,8 @@ def suggest(
     if gpu:
         training, updates = _until_dev_stops(int(size.passes), per_pass)
     else:
-        lr = muon_rate(size.dim), "for Muon at this dim"
-        training, updates = muon_training(size, *lr, per_pass, validations, why_so_long)
+        lr, why_lr = muon_rate(size.dim), "for Muon at this dim"
+        training, updates = muon_training(size, lr, why_lr, per_pass, validations, why_so_long)
     choices = languages(paths)
     if budget is not None and gpu:
         choices.append(Choice("time_limit", budget.hours, "hours, then the test set is scored"))

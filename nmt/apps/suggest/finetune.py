@@ -199,7 +199,7 @@ def choose_start(
     init = [Choice("init.from", parent.path, "the model to fine-tune")]
     usual = "fastbpe" if facts.tokenized else "sentencepiece"
     if parent.small and not parent.same_pair and parent.about.segment.kind == usual:
-        why = "shorter sentences; rows of subwords that the parent has too are its own"
+        why = "gives shorter sentences; subwords that the parent has keep its rows"
         return Start(None, data, [*init, Choice("init.vocab", "new", why)])
     vocabulary, text = _vocabulary(facts, parent, [*data, *init], progress)
     return Start(_sample(facts, parent, text), data, [*init, *vocabulary])
@@ -275,6 +275,8 @@ def suggest_from(
 def _as_from_scratch(
     facts: CorpusFacts, parent: ParentModel, start: Start, budget: Budget | None, row: Size
 ) -> Suggestion:
+    """Choose the training of a row with the sizes of the parent."""
+
     def segment(types: int) -> tuple[list[Choice], EncodedSample]:
         return segmentation(facts, types) if start.sample is None else ([], start.sample)
 
@@ -307,6 +309,7 @@ def _fine_tuning(
     device: torch.device,
     budget: Budget | None,
 ) -> Suggestion:
+    """Choose the training of a large parent, as in recipes/finetune."""
     assert start.sample is not None, "a large parent keeps its vocabulary"
     sample, passes, validations = start.sample, float(PASSES), VALIDATIONS
     why_so_long = "not measured; train.stop_patience may end it earlier"
