@@ -120,7 +120,8 @@ class Entry(ConfigBase):
     """path prefix of the files PATH.SRC and PATH.TGT, one sentence per line; in data.train also a
     file of corrections, FILE.tsv, as nmt-serve --corrections writes it"""
     src: Language | None = key(None, "O")
-    """source language of the corpus; none = the recipe's src"""
+    """source language of the corpus; none = the recipe's src; in data.train, equal to tgt =
+    monolingual text PATH.SRC, copied to both sides (Currey et al. 2017)"""
     tgt: Language | None = key(None, "O")
     """target language of the corpus; none = the recipe's tgt"""
     tag: Tag | None = key(None, "Johnson 2017, Caswell 2019")
@@ -190,6 +191,11 @@ class CorpusEntry(Entry):
     )
     """how often an epoch has each pair, on average: 2.5 = twice, and a third time with probability
     0.5; an entry that is listed twice counts twice"""
+
+    @property
+    def copied(self) -> bool:
+        """Whether this is monolingual text, on both sides (Currey et al. 2017)."""
+        return self.src is not None and self.src == self.tgt
 
 
 class HeldOutEntry(Entry):

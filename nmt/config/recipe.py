@@ -617,9 +617,11 @@ class Recipe(ConfigBase):
 
     @property
     def directions(self) -> Directions:
-        """Return the directions of the training data."""
+        """Return the directions of the training data, without monolingual text."""
         trained = (
-            Direction(*entry.langs(self), entry.tag, entry.tgt_tag) for entry in self.data.train
+            Direction(*entry.langs(self), entry.tag, entry.tgt_tag)
+            for entry in self.data.train
+            if not entry.copied
         )
         return Directions(self.src, self.tgt, tuple(dict.fromkeys(trained)))
 
@@ -739,9 +741,10 @@ class Recipe(ConfigBase):
             for i, entry in enumerate(entries):
                 at = f"data.{role}[{i}]"
                 src, tgt = entry.langs(self)
+                copied = isinstance(entry, CorpusEntry) and entry.copied
                 if not self.translates:
                     yield from _unused(at, entry, ("tgt", *TAG_KEYS, "other_refs"), with_task)
-                elif (entry.src or entry.tgt) and src == tgt:
+                elif (entry.src or entry.tgt) and src == tgt and not copied:
                     side = "tgt" if entry.tgt else "src"
                     yield f"{at}.{side}: source and target language are both {src}"
                 if self.translates and role != "train":

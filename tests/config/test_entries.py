@@ -90,6 +90,10 @@ def test_a_key_that_an_override_sets_twice_is_an_error():
         ("train: {path: b, tgt_tag: <s>}\n  dev: b", "tgt_tag: <s> is a special of the"),
         ("train: a\n  dev: [b, c]", "data.dev[1]: two sets are called gl-en; give each a name"),
         ("train: [{path: a, src: en}]\n  dev: b", "source and target language are both en"),
+        (
+            "train: a\n  dev: {path: b, src: en, tgt: en}",
+            "data.dev[0].tgt: source and target language are both en",
+        ),
         ("train: a\n  dev: b\n  temperature: 0.5", "a number from 1 to"),
         ("train: [{path: a, path: b}]\n  dev: b", 'key "data.train[0].path" is set twice'),
     ],
