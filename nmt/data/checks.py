@@ -297,7 +297,7 @@ def language_findings(
     for name, sides in {**train, **held_out}.items():
         yield from _check_codes(name, sides, langs[name])
     for name, sides in train.items():
-        is_pair = len(sides) == 2 and all(side.enough for side in sides)
+        is_pair = len(set(langs[name])) == 2 and all(side.enough for side in sides)
         if is_pair and (common := sides[0].overlap(sides[1])) > SAME_THRESHOLD:
             yield Finding(
                 "languages",
