@@ -203,6 +203,9 @@ class HeldOutEntry(Entry):
 
     name: str | None = key(None, "O", form="letters, digits, - and _", pattern=r"^[A-Za-z0-9_-]+$")
     """name of the set in logs and files, for several sets; none = SRC-TGT"""
+    select: bool = key(True, "O")
+    """false = in data.dev: the set is scored and logged, but has no effect on the training, such as
+    text of another domain"""
     other_refs: Annotated[list[NonEmpty], list_of(NonEmpty, "a file, or a list of files")] = key(
         [], "Papineni 2002"
     )

@@ -56,7 +56,8 @@ class DataConfig(ConfigBase):
     one sentence per line, plain, .gz, .xz or .bz2"""
     dev: HeldOutEntries = key(..., "O")
     """path prefix of the validation set, or a list of sets; the score, or the mean score of the
-    sets, selects the best checkpoint, decays the learning rate and stops training"""
+    sets without select: false, selects the best checkpoint, decays the learning rate and stops
+    training"""
     test: HeldOutEntries | None = key(None, "O")
     """path prefix of the test set, or a list of sets; each set is scored once, at the end of
     training"""
@@ -754,6 +755,11 @@ class Recipe(ConfigBase):
                     if label in labels:
                         yield f"{at}: two sets are called {label}; give each a name"
                     labels.append(label)
+        if not any(entry.select for entry in data.dev):
+            yield "data.dev: no set selects the best checkpoint; one must have select: true"
+        for i, entry in enumerate(data.test or []):
+            if not entry.select:
+                yield f"data.test[{i}].select has no effect; only sets of data.dev select"
 
     def _tag_rules(self, at: str, entry: Entry) -> Iterator[str]:
         """Yield what is wrong with the tags of a dev or test set."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -79,15 +79,15 @@ class Evaluation:
             write_atomic(words_file(hyp_file), "".join(words + "\n" for words in self.words))
 
 
-def mean_of(sets: dict[str, Evaluation]) -> Evaluation:
-    """Return the mean of the results on some sets, with ``NAME/VALUE`` of each set."""
+def mean_of(sets: dict[str, Evaluation], selecting: Sequence[str]) -> Evaluation:
+    """Return the mean of the results on the sets that select, with ``NAME/VALUE`` of each set."""
 
     def mean(values: Iterable[float]) -> float:
         return float(np.mean([*values]))
 
-    parts = list(sets.values())
+    parts = [sets[name] for name in selecting]
     first = parts[0]
-    signature = f"mean of {', '.join(sets)}"
+    signature = f"mean of {', '.join(selecting)}"
     scores = [
         Score(same[0].name, mean(score.value for score in same), signature)
         for same in zip(*(part.scores for part in parts), strict=True)

@@ -19,7 +19,7 @@ from torch import Tensor
 
 from nmt.config.recipe import Recipe
 from nmt.data.batches import FlatBatch
-from nmt.data.bitext import Split
+from nmt.data.bitext import Split, held_out_entries
 from nmt.data.encoded import Side
 from nmt.data.prepare import EvalSet, Prepared
 from nmt.data.vocab import UNK
@@ -152,7 +152,7 @@ class Task(ABC, Generic[ModelT, BatchT]):
         stop_requested: Callable[[], bool],
         intervals: bool = False,
     ) -> Evaluation:
-        """Evaluate the model on dev or test, without dropout: the mean over several sets.
+        """Evaluate the model on dev or test, without dropout: the mean over the sets that select.
 
         Args:
             stop_requested: called between batches.
@@ -167,7 +167,10 @@ class Task(ABC, Generic[ModelT, BatchT]):
         for held_out in sets:
             name = held_out.name.partition(".")[2]
             results[name] = self.evaluate_set(model, held_out, stop_requested, intervals)
-        return mean_of(results) if len(results) > 1 else results[name]
+        if len(results) == 1:
+            return results[name]
+        entries = held_out_entries(self.recipe, split).items()
+        return mean_of(results, [name.partition(".")[2] for name, entry in entries if entry.select])
 
     @abstractmethod
     def evaluate_set(

@@ -90,6 +90,8 @@ def test_a_key_that_an_override_sets_twice_is_an_error():
         ("train: {path: b, tgt_tag: <s>}\n  dev: b", "tgt_tag: <s> is a special of the"),
         ("train: a\n  dev: [b, c]", "data.dev[1]: two sets are called gl-en; give each a name"),
         ("train: [{path: a, src: en}]\n  dev: b", "source and target language are both en"),
+        ("train: a\n  dev: {path: b, select: false}", "data.dev: no set selects"),
+        ("train: a\n  dev: b\n  test: {path: c, select: false}", "data.test[0].select has no"),
         (
             "train: a\n  dev: {path: b, src: en, tgt: en}",
             "data.dev[0].tgt: source and target language are both en",

@@ -61,7 +61,9 @@ def test_ids_encode_the_text_and_held_out_sets_keep_every_line(tmp_path: Path):
 
 
 def test_monolingual_text_is_copied_and_is_no_direction_of_the_model(tmp_path: Path):
-    (tmp_path / "mono.en").write_text("".join(f"the cat {i} eats all the food\n" for i in range(200)))
+    (tmp_path / "mono.en").write_text(
+        "".join(f"the cat {i} eats all the food\n" for i in range(200))
+    )
     mono = {"path": f"{tmp_path}/mono", "src": "en", "tgt": "en"}
     recipe = recipe_for(tmp_path)
     recipe = recipe_for(tmp_path, data={"train": [recipe.data.train[0].path, mono]})

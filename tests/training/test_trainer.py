@@ -162,17 +162,20 @@ def test_the_line_of_several_sets_has_the_mean_perplexity():
         values = {"bleu": 20.0, "ppl": ppl}
         return Evaluation([Score("bleu", 20.0, "")], values, f"ppl {ppl:g}", {"ppl": 1 / ppl})
 
-    mean = mean_of({"a": evaluation(10.0), "b": evaluation(20.0)})
+    mean = mean_of({"a": evaluation(10.0), "b": evaluation(20.0)}, ["a", "b"])
     assert mean.line == "bleu 20.00  ppl 15.00  [a: ppl 10]  [b: ppl 20]"
     assert mean.values == {"bleu": 20, "ppl": 15, "a/bleu": 20, "a/ppl": 10} | {
         "b/bleu": 20, "b/ppl": 20
     }  # fmt: skip
     assert mean.bars == {"ppl": pytest.approx(0.075)}
+    of_a = mean_of({"a": evaluation(10.0), "b": evaluation(20.0)}, ["a"])  # b: select: false
+    assert (of_a.values["ppl"], of_a.values["b/ppl"]) == (10, 20)
+    assert of_a.line == "bleu 20.00  ppl 10.00  [a: ppl 10]  [b: ppl 20]"
 
 
 def test_perplexities_of_a_hundred_digits_are_short():
     one = Evaluation([Score("ppl", 1e200, "signature")], {"ppl": 1e200}, "", {})
-    mean = mean_of({"a": one, "b": one})
+    mean = mean_of({"a": one, "b": one}, ["a", "b"])
     assert mean.line.startswith("ppl 1.0e+200  [a: ")
     assert [score_line(score) for score in mean.scores] == ["  ppl        1.0e+200  mean of a, b"]
 
