@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import re
 import subprocess
 import sys
@@ -12,7 +13,7 @@ import numpy as np
 import pytest
 import torch
 
-from benchmarks import gpu_training, memory_limit, scale, time_to_quality
+from benchmarks import gpu_training, memory_limit, public, scale, time_to_quality
 from benchmarks.eager_loop import EagerLoop, baseline_recipe, random_batches
 from benchmarks.flops import flops_per_token, peak_flops
 from benchmarks.training.contenders import Torch, model_section
@@ -23,7 +24,7 @@ from nmt.config.model import model_config
 from nmt.data.batches import collate
 from nmt.data.prepare import prepare
 from nmt.model.transformer import Transformer
-from tests.toy import toy_corpus, toy_recipe
+from tests.toy import lines_of_digits, reverse, toy_corpus, toy_recipe
 
 pytestmark = pytest.mark.slow
 
@@ -205,3 +206,29 @@ def test_flops_of_a_token_by_hand():
 
 def test_the_peak_is_a_plausible_speed():
     assert peak_flops(torch.float32, torch.device("cpu"), width=64) > 1e6
+
+
+# ---------------------------------------------------------------- benchmarks.public
+
+
+def test_a_task_trains_translates_and_compares_with_public_systems(tmp_path, monkeypatch, capsys):
+    (tmp_path / "ted-gl-en").mkdir()
+    toy_corpus(tmp_path / "ted-gl-en", {"train": 60, "dev": 4, "test": 4})
+    recipe = toy_recipe(tmp_path)
+    lines = lines_of_digits(30, seed=2)
+    systems = tmp_path / "flores-systems"
+    systems.mkdir()
+    texts = {"gl": lines, "en": map(reverse, lines), "google.en": map(reverse, lines)}
+    for name, text in {**texts, "nllb.en": lines, "opusmt.en": lines}.items():
+        with gzip.open(systems / f"gl-en.{name}.gz", "wt") as file:
+            file.writelines(f"{line}\n" for line in text)
+    monkeypatch.setattr(public, "ROOT", tmp_path / "public")
+    monkeypatch.setattr(public, "RUNS", tmp_path / "runs")
+    public.main(["gl-en", "--data", str(tmp_path), "--recipe", str(recipe)])
+    *_, row = capsys.readouterr().out.splitlines()
+    test_set, count, ours, *others = (cell.strip() for cell in row.split("|")[1:-1])
+    assert (test_set, count) == ("gl-en, FLORES", "30")
+    assert re.match(r"\d+\.\d\d \[\d+\.\d\d, \d+\.\d\d\]$", ours)
+    assert [other.split()[0] for other in others] == ["OPUS-MT", "NLLB", "Google"]
+    assert "Google 100.00, -" in others[2]
+    assert (tmp_path / "runs" / "gl-en" / "model").is_dir()

@@ -1,0 +1,197 @@
+"""How good is nmt on public test sets, compared with what a user could have instead?
+
+    python -m benchmarks.public TASK --data DIR [--recipe FILE] [key=value ...]
+
+A task lays its corpora out in ``data/public/TASK``, trains its recipe (or continues it), translates
+the test sets and prints a row for each, with the scores of public systems and p-values of their
+differences from ours. ``--data`` is a folder with a folder for each source: ``chren-chr-en``
+(github.com/ZhangShiyue/ChrEn), ``flores-systems`` (github.com/mozilla/firefox-translations-models,
+evaluation) and ``ted-gl-en``, ``ted-az-en``, ``tatoeba-tr-en``, ``ui-sk-en``. Test sets are scored
+once: all choices are made on the development sets of the recipes.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from benchmarks.common import machine
+from nmt.data.bitext import read_lines
+
+ROOT = Path("data/public")
+RUNS = Path("runs/public")
+
+
+@dataclass(frozen=True)
+class TestSet:
+    """A test set, and what others reach on it.
+
+    Attributes:
+        options: of nmt-translate, for a model of several languages.
+        systems: outputs of public systems by name.
+        published: scores without outputs, by name.
+    """
+
+    name: str
+    src: Path
+    ref: Path
+    options: Sequence[str] = ()
+    systems: Mapping[str, Path] = field(default_factory=dict)
+    published: Mapping[str, float] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Task:
+    """Test sets, and the recipe that is trained for them.
+
+    Attributes:
+        lay_out: writes the corpora from the first folder to the second; returns the test sets.
+        overrides: recipe keys for the laid-out folder.
+    """
+
+    metric: str
+    recipe: str
+    lay_out: Callable[[Path, Path], list[TestSet]]
+    overrides: Callable[[Path], list[str]] = lambda folder: []
+
+
+# ---------------------------------------------------------------- the tasks
+
+
+def chren(data: Path, folder: Path) -> list[TestSet]:
+    """Lay out Cherokee and English; the paper's best scores are those of its nine methods."""
+    source = data / "chren-chr-en"
+    for file in source.glob("*.gz"):
+        shutil.copy(file, folder)
+    published = {"chr-en": (15.8, 6.5), "en-chr": (12.7, 5.0)}  # Zhang et al. 2020, table 3
+    return [
+        TestSet(
+            f"{src}-{tgt}, {domain}",
+            folder / f"{name}.{src}.gz",
+            folder / f"{name}.{tgt}.gz",
+            ["--src", src, "--tgt-tag", f"<{tgt}>"],
+            published={"Zhang et al. 2020": published[f"{src}-{tgt}"][i]},
+        )
+        for src, tgt in (("chr", "en"), ("en", "chr"))
+        for i, (name, domain) in enumerate([("test", "same texts"), ("out_test", "news")])
+    ]
+
+
+def flores(src: str, tgt: str, *corpora: tuple[str, str]) -> Callable[[Path, Path], list[TestSet]]:
+    """Return what lays out the corpora (folder, new name) of a recipe, and FLORES."""
+
+    def lay_out(data: Path, folder: Path) -> list[TestSet]:
+        for corpus, name in corpora:
+            shutil.copytree(data / corpus, folder / name, dirs_exist_ok=True)
+        stem = f"{src}-{tgt}"
+        systems = {
+            name: data / "flores-systems" / f"{stem}.{name.lower().replace('-', '')}.{tgt}.gz"
+            for name in ("OPUS-MT", "NLLB", "Google")
+        }
+        texts = (data / "flores-systems" / f"{stem}.{lang}.gz" for lang in (src, tgt))
+        return [TestSet(f"{stem}, FLORES", *texts, systems=systems)]
+
+    return lay_out
+
+
+def in_folder(src: str, tgt: str, name: str) -> Callable[[Path], list[str]]:
+    """Return the overrides that read train, dev and test of one laid-out corpus."""
+
+    def overrides(folder: Path) -> list[str]:
+        paths = [f"data.{split}={folder / name / split}" for split in ("train", "dev", "test")]
+        return [f"src={src}", f"tgt={tgt}", *paths]
+
+    return overrides
+
+
+TASKS = {
+    "chren": Task("bleu", "recipes/public/chren.yaml", chren),
+    "gl-en": Task(
+        "bleu",
+        "recipes/best/gl-en.yaml",
+        flores("gl", "en", ("ted-gl-en", "ted")),
+        in_folder("gl", "en", "ted"),
+    ),
+    "en-gl": Task(
+        "bleu",
+        "recipes/best/gl-en.yaml",
+        flores("en", "gl", ("ted-gl-en", "ted")),
+        in_folder("en", "gl", "ted"),
+    ),
+    "az-en": Task(
+        "bleu",
+        "recipes/best/gl-en.yaml",
+        flores("az", "en", ("ted-az-en", "ted")),
+        in_folder("az", "en", "ted"),
+    ),
+    "sk-en": Task(
+        "bleu",
+        "recipes/sk-en.yaml",
+        flores("sk", "en", ("ui-sk-en", "ui")),
+        in_folder("sk", "en", "ui"),
+    ),
+}
+
+
+# ---------------------------------------------------------------- train, translate, score
+
+
+def command(name: str, *argv: str | Path) -> str:
+    """Run a command of nmt; its messages are shown, its output is returned."""
+    code = [sys.executable, "-m", f"nmt.cli.{name}", *map(str, argv)]
+    return subprocess.run(code, stdout=subprocess.PIPE, text=True, check=True).stdout
+
+
+def scores(metric: str, tgt: str, ref: Path, hyps: Sequence[Path]) -> list[dict[str, Any]]:
+    """Return what nmt-score finds, a mapping for each hypothesis; the first is the baseline."""
+    options = ["--metrics", metric, "--tgt-lang", tgt, "--json"]
+    found = json.loads(command("score", "--hyp", *hyps, "--ref", ref, *options))
+    return found["scores"]
+
+
+def rows(task: Task, run: Path, sets: Sequence[TestSet], folder: Path) -> Iterator[str]:
+    """Yield a row of the table for each test set, once it is translated."""
+    for test in sets:
+        tgt = test.ref.name.removesuffix(".gz").rpartition(".")[2]
+        ours = folder / f"{test.name.replace(', ', '.')}.hyp.{tgt}"
+        options = ["--input", test.src, "-o", ours, "--force", *test.options]
+        command("translate", run, *options)
+        first, *others = scores(task.metric, tgt, test.ref, [ours, *test.systems.values()])
+        cells = [f"{first['score']:.2f} [{first['low']:.2f}, {first['high']:.2f}]"]
+        cells += [
+            f"{name} {score['score']:.2f}, {-score['difference']:+.2f}, p = {score['p_value']:.3f}"
+            for name, score in zip(test.systems, others, strict=True)
+        ]
+        cells += [f"{name} {score:.1f}" for name, score in test.published.items()]
+        lines = sum(1 for _ in read_lines(test.src))
+        yield f"| {test.name} | {lines:,} | {' | '.join(cells)} |"
+
+
+def main(argv: Sequence[str] | None = None) -> None:
+    p = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    p.add_argument("task", choices=TASKS)
+    p.add_argument("overrides", nargs="*", metavar="key=value")
+    p.add_argument("--data", type=Path, required=True, metavar="DIR", help="the sources' folders")
+    p.add_argument("--recipe", metavar="FILE", help="instead of the one of the task")
+    args = p.parse_intermixed_args(argv)
+    task, folder, run = TASKS[args.task], ROOT / args.task, RUNS / args.task
+    folder.mkdir(parents=True, exist_ok=True)
+    sets = task.lay_out(args.data, folder)
+    recipe = args.recipe or task.recipe
+    keys = [*task.overrides(folder), *args.overrides]
+    command("train", recipe, f"out={run}", *keys, "--resume")
+    print(f"{recipe} {' '.join(args.overrides)}; {machine()}; {task.metric}")
+    print("| test set | lines | ours | others: score, ours minus theirs |\n|---|---:|---|---|")
+    for row in rows(task, run, sets, folder):
+        print(row, flush=True)
+
+
+if __name__ == "__main__":
+    main()
