@@ -26,6 +26,7 @@ pytestmark = pytest.mark.slow
 
 FOLDER = Path(__file__).parents[1] / "recipes"
 RECIPES = sorted([*FOLDER.glob("*.yaml"), *FOLDER.glob("best/*.yaml")])
+PUBLIC = sorted(FOLDER.glob("public/*.yaml"))  # benchmarks.public writes their corpora
 ABLATIONS = sorted((FOLDER / "ablations").glob("*.yaml"))
 SMALL = {
     "fastbpe": ["segment.merges=5"],
@@ -88,7 +89,7 @@ def test_each_recipe_names_a_corpus_that_a_module_downloads(path):
     assert {Path(str(p)).parents[1] for p in prefixes} == {modules.parent / "data"}
 
 
-@pytest.mark.parametrize("path", RECIPES, ids=lambda path: path.stem)
+@pytest.mark.parametrize("path", [*RECIPES, *PUBLIC], ids=lambda path: path.stem)
 def test_recipe_trains(path, tmp_path):
     recipe = load_recipe(path)
     toy_corpus(tmp_path, {"train": 60, "dev": 3, "test": 3}, langs=(recipe.src, recipe.tgt))

@@ -185,7 +185,9 @@ def test_missing_keys_and_groups_are_errors():
 
 
 FOLDER = Path(__file__).parents[2] / "recipes"
-RECIPES = sorted([*FOLDER.glob("*.yaml"), *FOLDER.glob("best/*.yaml")])
+RECIPES = sorted(
+    [*FOLDER.glob("*.yaml"), *FOLDER.glob("best/*.yaml"), *FOLDER.glob("public/*.yaml")]
+)
 
 
 @pytest.mark.parametrize("path", RECIPES, ids=[path.stem for path in RECIPES])
