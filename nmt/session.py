@@ -69,17 +69,20 @@ class TrainingResult:
     Attributes:
         run: the run folder.
         reason: why training ended.
+        notes: what to know of the model, such as that no update made it better than its parent.
         hours: hours of training, of all starts of the run together.
         best: name of the best checkpoint, such as u000640.
         dev: its dev score, by the metric ``select_by``.
         test: test scores of the best checkpoint by name; empty without a test set.
-        history: one dictionary per validation: ``update``, scores and perplexities.
+        history: one dictionary per validation: ``update``, scores and perplexities; that of update
+            0 is the parent's.
         text: test scores, examples and the command that translates, as nmt-train prints them; empty
             if the result was read from a run folder.
     """
 
     run: Path
     reason: str
+    notes: list[str]
     updates: int
     hours: float
     best: str
@@ -105,9 +108,11 @@ class TrainingResult:
                 at=str(folder),
                 fix="continue it with nmt.train(recipe, resume=True), or train in another folder",
             )
+        notes = summary.get("notes", [])
         return cls(
             run=run.path,
             reason=summary["reason"],
+            notes=notes,
             updates=summary["updates"],
             hours=summary["hours"],
             best=summary["best"],
@@ -115,7 +120,7 @@ class TrainingResult:
             select_by=run.recipe().score.select_by,
             test={score["name"]: score["value"] for score in summary.get("test") or ()},
             history=[record for record in read_metrics(run) if record.get("kind") == "dev"],
-            text=text,
+            text="\n".join([text, *(f"note: {note}" for note in notes)]) if text else "",
         )
 
     @functools.cached_property

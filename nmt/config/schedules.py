@@ -1,8 +1,11 @@
 """Learning-rate schedules: the keys of each, and its rate as a pure function.
 
 ``history`` lists (update, dev score) of all validations so far; higher scores are better. Update
-numbers start at 1. Sources: T = Nguyen & Salazar 2019, N = Shleifer et al. 2021, V = Vaswani et al.
-2017, A = the code of T, O = our choice.
+numbers start at 1. The validation of a parent, at update 0, is not in it: a decay asks whether the
+training still improves, also where it begins below its parent.
+
+Sources: T = Nguyen & Salazar 2019, N = Shleifer et al. 2021, V = Vaswani et al. 2017, A = the code
+of T, O = our choice.
 """
 
 from __future__ import annotations

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import fields
 from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
@@ -14,7 +15,7 @@ from nmt.config.recipe import DecodeConfig
 from nmt.data.vocab import BOS, EOS, PAD, UNK, Vocab
 from nmt.decoding.codec import MAX_SOURCE_PIECES
 from nmt.errors import UserError, install_fix
-from nmt.model.config import ModelConfig
+from nmt.model.config import ModelConfig, unknown_keys
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -32,6 +33,14 @@ TYPICAL_LENGTH = 25  # pieces; there the two length penalties grow at the same r
 
 NORMS = ("scalenorm", "rmsnorm", "layernorm")
 ACTIVATIONS = ("relu", "relu2", "geglu", "gelu", "swish")
+
+# keys of a model of which CTranslate2 computes all values, after ``fold``; others are in
+# ``check_supported``
+EXPORTED = (
+    "dim", "ffn_dim", "heads", "enc_layers", "dec_layers", "bias", "norm_place", "scalenorm_gain",
+    "fixnorm", "tie", "out_bias", "logit_mask", "head_scale", "head_scale_place", "positions",
+    "max_positions", "embed_norm", "extra_norm",
+)  # fmt: skip
 
 Arrays = Mapping[str, np.ndarray]
 
@@ -77,39 +86,43 @@ def check_supported(config: ModelConfig) -> None:
     Raises:
         UserError: it does not; the message names every key that prevents it.
     """
+    limits = [
+        ("norm", config.norm not in NORMS, "CTranslate2 has no such norm"),
+        (
+            "activation",
+            config.activation not in ACTIVATIONS,
+            "CTranslate2 has no such activation, or its export is not written",
+        ),
+        ("ffn_norm", config.ffn_norm, "CTranslate2 has no norm inside the feed-forward layer"),
+        (
+            "post_attn_norm",
+            config.post_attn_norm,
+            "CTranslate2 has no norm on attention outputs alone",
+        ),
+        (
+            "qkv_norm",
+            config.qkv_norm,
+            "CTranslate2 normalizes queries and keys of each head only",
+        ),
+        (
+            "res_scale",
+            config.res_scale in ("ffn", "all"),
+            "CTranslate2 has no factor for each dimension of a residual connection; scalar "
+            "can be exported",
+        ),
+        (
+            "norm_eps",
+            config.norm == "scalenorm" and config.norm_eps > LARGEST_CLAMP,
+            "CTranslate2's norms do not clamp; for ScaleNorm, values of up to "
+            f"{LARGEST_CLAMP:g} can be exported",
+        ),
+    ]
+    known = {*EXPORTED, *(key for key, _, _ in limits)}
+    for key in unknown_keys([field.name for field in fields(config)], known):
+        limits.append((key, True, "no export of this key is written"))
     obstacles = [
         f"model.{key}: {format_value(getattr(config, key))}, {reason}"
-        for key, is_obstacle, reason in (
-            ("norm", config.norm not in NORMS, "CTranslate2 has no such norm"),
-            (
-                "activation",
-                config.activation not in ACTIVATIONS,
-                "CTranslate2 has no such activation, or its export is not written",
-            ),
-            ("ffn_norm", config.ffn_norm, "CTranslate2 has no norm inside the feed-forward layer"),
-            (
-                "post_attn_norm",
-                config.post_attn_norm,
-                "CTranslate2 has no norm on attention outputs alone",
-            ),
-            (
-                "qkv_norm",
-                config.qkv_norm,
-                "CTranslate2 normalizes queries and keys of each head only",
-            ),
-            (
-                "res_scale",
-                config.res_scale in ("ffn", "all"),
-                "CTranslate2 has no factor for each dimension of a residual connection; scalar "
-                "can be exported",
-            ),
-            (
-                "norm_eps",
-                config.norm == "scalenorm" and config.norm_eps > LARGEST_CLAMP,
-                "CTranslate2's norms do not clamp; for ScaleNorm, values of up to "
-                f"{LARGEST_CLAMP:g} can be exported",
-            ),
-        )
+        for key, is_obstacle, reason in limits
         if is_obstacle
     ]
     if obstacles:

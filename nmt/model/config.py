@@ -2,7 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass
+
+ONLY_TRAINING = frozenset({"dropout", "attn_dropout", "ffn_dropout", "word_dropout", "init"})
+"""Keys that decide how weights are trained, but not what they compute."""
+
+
+def unknown_keys(keys: Collection[str], known: Collection[str]) -> list[str]:
+    """Return the keys that decide what weights compute, and that a list does not name.
+
+    What a format or a parent can express is listed. A new key is refused by each of them, until its
+    list names it.
+    """
+    return sorted({*keys} - {*known} - ONLY_TRAINING)
 
 
 @dataclass(frozen=True)

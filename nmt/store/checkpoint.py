@@ -66,7 +66,7 @@ from nmt.store.model import (
     read_provenance,
     save_text,
 )
-from nmt.store.results import as_score
+from nmt.store.results import as_score, rank
 from nmt.store.tensors import (
     Shapes,
     non_finite,
@@ -281,8 +281,8 @@ def _load_latest(run: RunFolder, note: Callable[[str], None]) -> Checkpoint:
 
 
 def latest(run: RunFolder, count: int) -> list[Path]:
-    """Return the newest ``count`` checkpoints, or fewer if fewer exist, oldest first."""
-    return run.checkpoints()[-count:]
+    """Return the newest ``count`` checkpoints after an update, or all of fewer, oldest first."""
+    return [path for path in run.checkpoints() if update_of(path.name)][-count:]
 
 
 def dev_scores(paths: Sequence[Path]) -> dict[str, float]:
@@ -342,9 +342,9 @@ def replace_damaged_best(
 
 
 def _by_score(updates: Iterable[int], scores: Mapping[int, float]) -> list[int]:
-    """Sort the updates with a score, highest first; of equal ones the later first."""
+    """Sort the updates with a score, the best first."""
     validated = [update for update in updates if not math.isnan(scores.get(update, math.nan))]
-    return sorted(validated, key=lambda update: (scores[update], update), reverse=True)
+    return sorted(validated, key=lambda update: rank(update, scores[update]), reverse=True)
 
 
 # --- averages -----------------------------------------------------------------------------------

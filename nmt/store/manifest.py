@@ -85,8 +85,8 @@ class TrainState:
         update: optimizer updates done.
         epoch: number of the batch plan, which is the number of completed passes over the data.
         next_batch: index in that plan of the first batch not used yet.
-        history: (update, dev score) of each validation; schedules replay it. Higher is better: a
-            perplexity is negated (``nmt.store.results.as_score``).
+        history: (update, dev score) of each validation. Higher is better: a perplexity is negated
+            (``nmt.store.results.as_score``). A run with a parent also validates at update 0.
         best_update: update of the best dev score.
         seconds: training time of all starts together.
         target_tokens: target tokens trained on, EOS included.
@@ -126,6 +126,20 @@ class TrainState:
     rolled_back: bool = False
     recipe: dict[str, Any] = field(default_factory=dict)
     usual_line: UsualLine | None = None
+
+    @property
+    def validations(self) -> list[tuple[int, float]]:
+        """The validations that schedules and stopping rules replay: those after an update.
+
+        The validation at update 0 measures the parent, not the training. It only decides which
+        model is the best, so the training is the same as without it.
+        """
+        return [(update, score) for update, score in self.history if update > 0]
+
+    @property
+    def best_score(self) -> float | None:
+        """The dev score of ``best_update``; None before there is one."""
+        return None if self.best_update is None else dict(self.history).get(self.best_update)
 
     def to_json(self) -> str:
         """Return JSON text that ``from_json`` reads."""

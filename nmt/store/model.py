@@ -323,13 +323,12 @@ def model_folder(path: Path) -> Path:
             return folder
     if (path / CONFIG_YAML).is_file():
         run = RunFolder(path)
-        names = [checkpoint.name for checkpoint in run.checkpoints()]
-        make = f", or make one: nmt-average {path} --checkpoints {names[-1]} -o MODEL"
-        raise UserError(
-            "the run has no model yet: it gets one with its first validation",
-            at=str(path),
-            fix="wait for it, or continue the run with nmt-train --resume" + make * bool(names),
-        )
+        fix = "wait for it, or continue the run with nmt-train --resume"
+        if checkpoints := run.checkpoints():
+            name = checkpoints[-1].name
+            fix += f", or make one: nmt-average {path} --checkpoints {name} -o MODEL"
+        what = "the run has no model yet: it gets one with its first validation"
+        raise UserError(what, at=str(path), fix=fix)
     raise wrong_folder(path, "model or run folder")
 
 

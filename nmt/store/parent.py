@@ -13,6 +13,7 @@ from typing import Any, TypeAlias
 from pydantic import ValidationError
 
 from nmt.config.errors import format_value
+from nmt.config.model import PRESET
 from nmt.config.recipe import ModelConfig, Recipe, stacks_of
 from nmt.data.adapt import adapt
 from nmt.data.cache import NOISE_KEYS
@@ -20,20 +21,16 @@ from nmt.data.prepare import GivenText
 from nmt.data.segmenters import load_segmenter
 from nmt.data.vocab import Vocab
 from nmt.errors import UserError
+from nmt.model.config import ONLY_TRAINING
 from nmt.store.folder import RunFolder
 from nmt.store.model import Description, Model, read_provenance
 
 Differences: TypeAlias = dict[str, tuple[Any, Any]]  # key -> value of the parent, of the recipe
 # keys of ``model`` that do not decide what weights compute or how many there are, and the preset
-# normformer, whose keys are taken one by one
-OWN_MODEL_KEYS = {
-    "dropout", "attn_dropout", "ffn_dropout", "word_dropout", "init", "logit_mask", "normformer",
-}  # fmt: skip
-# keys that decide what the same weights compute; a parent must have the same
-SAME_FUNCTION = (
-    "dim", "heads", "ffn_dim", "activation", "norm", "norm_place", "fixnorm", "positions",
-    "max_positions", "embed_norm",
-)  # fmt: skip
+OWN_MODEL_KEYS = {*ONLY_TRAINING, "logit_mask", PRESET}
+# keys that may differ: the lines of a start say which tensors are not loaded, and the epsilon of a
+# norm hardly changes what it computes
+MAY_DIFFER = ("enc_layers", "dec_layers", "tie", "out_bias", "norm_eps")
 # parts that a model may have in addition to its parent, but not lack
 ADDITIONS = ("bias", "head_scale", "post_attn_norm", "ffn_norm", "qkv_norm")
 # other keys that must be the same if the parent has what they describe
@@ -148,11 +145,17 @@ def with_keys_of_parent(recipe: Recipe, resume: bool) -> Recipe:
 
 
 def require_same_function(parent: ModelConfig, child: ModelConfig) -> None:
-    """Raise UserError if the parent's weights compute something else with the keys of the child."""
+    """Raise UserError if the parent's weights compute something else with the keys of the child.
+
+    A key that no list of this module names must be the same.
+    """
+    listed = {*OWN_MODEL_KEYS, *MAY_DIFFER, *ADDITIONS, *WHERE_USED}
+    keys = {**type(parent).model_fields, **type(child).model_fields}
+    same = [key for key in keys if key not in listed]
     added = [key for key in ADDITIONS if getattr(parent, key)]
     used = [key for key, is_used in WHERE_USED.items() if is_used(parent)]
     _refuse(
-        _differences("model", parent, child, [*SAME_FUNCTION, *added, *used]),
+        _differences("model", parent, child, [*same, *added, *used]),
         "the weights of the parent do not fit this model",
         "init.from",
         "leave them out",
@@ -160,7 +163,7 @@ def require_same_function(parent: ModelConfig, child: ModelConfig) -> None:
 
 
 def _differences(group: str, parent: object, child: object, keys: Iterable[str]) -> Differences:
-    values = {key: (getattr(parent, key, None), getattr(child, key)) for key in keys}
+    values = {key: (getattr(parent, key, None), getattr(child, key, None)) for key in keys}
     return {f"{group}.{key}": pair for key, pair in values.items() if pair[0] != pair[1]}
 
 

@@ -47,9 +47,8 @@ def read_result(folder: str | Path) -> RunResult:
     metrics, summary = list(read_metrics(run)), read_summary(run)
     devs = [r for r in metrics if r.get("kind") == "dev" and _number(r.get(select_by)) is not None]
     chosen = str(summary.get("best"))
-    # of equal scores the later
     best: dict[str, Any] = max(
-        reversed(devs), key=lambda r: as_score(select_by, r[select_by]), default={}
+        devs, key=lambda r: rank(r["update"], as_score(select_by, r[select_by])), default={}
     )
     if is_average(chosen):
         best = next((r for r in reversed(metrics) if r.get("kind") == "average"), {})
@@ -103,6 +102,7 @@ class _Summary(BaseModel):
 
     status: str = ""
     reason: str = ""
+    notes: list[str] = []
     best: str = ""
     dev: float | None = None
     select_by: str = ""
@@ -133,6 +133,15 @@ def as_score(metric: str, value: float) -> float:
     The history of a training has scores. Of a score this returns the value.
     """
     return -value if metric in LOWER_IS_BETTER else value
+
+
+def rank(update: int, score: float) -> tuple[float, bool, int]:
+    """Return the sort key of a validation: the highest is the best.
+
+    Of equal scores the later is the best, but none replaces an equal one of update 0: what a run
+    starts from stays until a validation is better.
+    """
+    return score, update == 0, update
 
 
 def format_number(value: float, digits: int = 2) -> str:

@@ -24,13 +24,15 @@ from nmt.store.checkpoint import (
     replace_damaged_best,
 )
 from nmt.store.manifest import TrainState
-from nmt.store.results import as_score, format_number, write_summary
+from nmt.store.results import as_score, format_number, rank, write_summary
 from nmt.store.tensors import shapes_of
 from nmt.store.verify import SCORED, require_recipe, scored_hashes
 from nmt.training.evaluation import Evaluation
 from nmt.training.stopping import reason_to_finish
 from nmt.training.trainer import Trainer
 from nmt.version import __version__
+
+LOW_BLEU = 10  # below it, one n-gram more or less decides which checkpoint is the best
 
 
 def finish(trainer: Trainer, reason: str) -> Evaluation | None:
@@ -63,9 +65,13 @@ def finish(trainer: Trainer, reason: str) -> Evaluation | None:
         test.write(run.test_hyp)
         trainer.log.record({"kind": "test", "update": state.update, **test.values})
     select_by = recipe.score.select_by
+    notes = [*_notes(trainer, name, score)]
+    for line in notes:
+        trainer.log.text(f"note: {line}", on_console=False)  # the result of the run has them
     summary = {
         "status": "finished" if finished else "stopped",
         "reason": reason,
+        "notes": notes,
         "best": name,
         "dev": score if score is None else as_score(select_by, score),
         "select_by": select_by,
@@ -77,6 +83,28 @@ def finish(trainer: Trainer, reason: str) -> Evaluation | None:
         summary["test_sets"] = {n: [s.stored() for s in e.scores] for n, e in test.sets.items()}
     write_summary(run, summary)
     return test
+
+
+def _notes(trainer: Trainer, name: str, score: float | None) -> Iterator[str]:
+    """Yield what a user should know of the model that a run ends with, and what to do about it."""
+    state, metric = trainer.state, trainer.recipe.score.select_by
+    if name == checkpoint_name(0) and score is not None:
+        start = f"update 0 (dev {metric} {format_number(as_score(metric, score))})"
+        later = [value for _, value in state.validations if not math.isnan(value)]
+        after = "no validation came after it"
+        if later:
+            best = format_number(as_score(metric, max(later)))
+            after = f"the best validation after it has {best}"
+        yield (
+            f"the training did not improve on its parent: RUN/model is the model at {start}, as "
+            f"{after}; try a lower schedule.lr, or more updates"
+        )
+    if metric in ("bleu", "tokenized_bleu") and score is not None and score < LOW_BLEU:
+        yield (
+            f"dev {metric} stayed below {LOW_BLEU} ({format_number(score)}), where chrF chooses "
+            "better checkpoints: train again with score.select_by=chrf++ out=PATH (chrf, if the "
+            "target has no spaces between words)"
+        )
 
 
 def _average(trainer: Trainer) -> tuple[str, float | None] | None:
@@ -110,10 +138,10 @@ def _average(trainer: Trainer) -> tuple[str, float | None] | None:
     with trainer.progress.ending("scoring the average"):
         dev = trainer.evaluate("dev")
     score = as_score(name, dev.values[name])
-    best = dict(state.history).get(state.best_update or 0, -math.inf)
+    best = -math.inf if state.best_score is None else state.best_score
     trainer.write_hypotheses(path, dev)
     log.record({"kind": "average", "update": state.update, **dev.values})
-    chosen = score >= best
+    chosen = rank(state.update, score) >= rank(state.best_update or 0, best)
     if chosen:
         trainer.publish(path, weights, score)
     log.text(

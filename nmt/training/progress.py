@@ -132,7 +132,7 @@ class Progress:
         per_update = 1 / speed[0] if speed else state.seconds / max(1, state.update)
         per_validation = self.validation_seconds or 0.0
         last = last_update(recipe)
-        validations = math.ceil(last / recipe.train.validate_every) - len(state.history)
+        validations = math.ceil(last / recipe.train.validate_every) - len(state.validations)
         left = (last - state.update) * per_update + max(0, validations) * per_validation
         if recipe.time_limit is not None:
             left = min(left, recipe.time_limit * 3600 - state.seconds)
@@ -155,8 +155,7 @@ class Progress:
             parts += [f"{updates:.3g} updates/s", f"{tokens:,.0f} tok/s"]
         if self.loss is not None:
             parts.append(f"loss {format_number(self.loss)}")
-        best = dict(self.state.history).get(self.state.best_update or 0)
-        if best is not None:
+        if (best := self.state.best_score) is not None:
             metric = self.recipe.score.select_by
             parts.append(f"best {metric} {format_number(as_score(metric, best))}")
         return "  ".join(parts)
@@ -316,7 +315,7 @@ def update_line(record: dict[str, Any], validations_known: bool) -> str:
 def dev_line(state: TrainState, select_by: str, result: Evaluation, improved: bool) -> str:
     """Return a validation as a line for people, with a bar that draws the learning curve."""
     return (
-        f"dev {len(state.history):>3}  update {state.update:>6}  {result.line}  "
+        f"dev {len(state.validations):>3}  update {state.update:>6}  {result.line}  "
         f"{_bar(result.bars[select_by])}{'  best' if improved else ''}"
     )
 

@@ -12,7 +12,7 @@ from nmt.store.manifest import TrainState
 
 def learning_rate(recipe: Recipe, state: TrainState) -> float:
     """Return the learning rate of the current update."""
-    lr = recipe.schedule.lr(max(1, state.update), state.history, recipe.model.dim)
+    lr = recipe.schedule.lr(max(1, state.update), state.validations, recipe.model.dim)
     return lr / 2 if state.rolled_back else lr
 
 
@@ -23,10 +23,15 @@ def last_update(recipe: Recipe) -> int:
 
 
 def validation_due(recipe: Recipe, state: TrainState) -> bool:
-    """Return whether to validate now: every ``validate_every`` updates, and at the last one."""
+    """Return whether to validate now: every ``validate_every`` updates, and at the last one.
+
+    A run with a parent also validates before its first update.
+    """
     update = state.update
-    if update == 0 or just_validated(state):
+    if just_validated(state):
         return False
+    if update == 0:
+        return recipe.init.parent is not None
     return update % recipe.train.validate_every == 0 or update == last_update(recipe)
 
 
@@ -48,9 +53,9 @@ def reason_to_finish(recipe: Recipe, state: TrainState) -> str | None:
         return "all updates done"
     if not just_validated(state):
         return None
-    if len(state.history) >= train.max_validations:
+    if len(state.validations) >= train.max_validations:
         return f"train.max_validations = {train.max_validations}"
-    waited = validations_without_gain(state.history)
+    waited = validations_without_gain(state.validations)
     if waited >= train.stop_patience:
         return f"no better {recipe.score.select_by} in {quantity(waited, 'validation')}"
     lr = learning_rate(recipe, state)
@@ -78,7 +83,6 @@ def validations_without_gain(history: History) -> int:
 
 
 def _highest_rate(recipe: Recipe, state: TrainState) -> float:
-    schedule, history = recipe.schedule, state.history
-    return max(
-        schedule.lr(update, history[:i], recipe.model.dim) for i, (update, _) in enumerate(history)
-    )
+    schedule, history = recipe.schedule, state.validations
+    rates = (schedule.lr(n, history[:i], recipe.model.dim) for i, (n, _) in enumerate(history))
+    return max(rates, default=0.0)

@@ -40,7 +40,7 @@ from nmt.store.checkpoint import (
 from nmt.store.folder import RunFolder
 from nmt.store.lifecycle import fixed_values
 from nmt.store.metrics_log import Logger
-from nmt.store.results import as_score
+from nmt.store.results import as_score, rank
 from nmt.training.cuda_graphs import Capture, CudaCapture, CudaGraphs
 from nmt.training.evaluation import Evaluation, Stopped
 from nmt.training.freeze import choose_trained
@@ -422,10 +422,12 @@ class Trainer:
         select_by = self.recipe.score.select_by
         score = as_score(select_by, result.values[select_by])
         state = self.state
-        best = dict(state.history).get(state.best_update or 0, math.nan)  # NaN: none so far
+        best = state.best_score
         state.history.append((state.update, score))
-        # of equal checkpoints the later one is the best; NaN is never better
-        improved = score >= best or (math.isnan(best) and not math.isnan(score))
+        first = best is None or math.isnan(best)
+        improved = not math.isnan(score) and (  # NaN is never better
+            first or rank(state.update, score) > rank(state.best_update or 0, best or 0.0)
+        )
         if improved or state.best_update is None:
             state.best_update = state.update
         self.write_hypotheses(checkpoint_name(state.update), result)

@@ -23,7 +23,7 @@ from nmt.config.errors import allowed
 from nmt.data.vocab import BOS, EOS, PAD, SPECIALS, TAG_MARK, UNK, Vocab
 from nmt.errors import UserError
 from nmt.model import MASKED_LOGIT
-from nmt.model.config import ModelConfig
+from nmt.model.config import ModelConfig, unknown_keys
 from nmt.model.transformer import Transformer
 from nmt.store.tensors import non_finite
 
@@ -39,6 +39,12 @@ _SIZES = {
 _DROPOUTS = {
     "dropout": "dropout", "attn_dropout": "attention_dropout", "ffn_dropout": "activation_dropout"
 }  # fmt: skip
+# keys of ``model`` whose default is what transformers computes
+_AS_BY_DEFAULT = (
+    "bias", "norm_eps", "scalenorm_gain", "logit_mask", "normformer", "head_scale",
+    "head_scale_place", "post_attn_norm", "ffn_norm", "qkv_norm", "res_scale", "extra_norm",
+    "norm_place", "positions", "max_positions", "embed_norm",
+)  # fmt: skip
 _SINES = re.compile(r"model\.(en|de)coder\.embed_positions\.weights?")
 
 
@@ -70,6 +76,9 @@ def model_keys(family: Family, folder: HubFolder) -> dict[str, Any]:
     wrong += misfits(recipe.ModelConfig, keys, {**_SIZES, **_DROPOUTS})
     if not wrong and keys["dim"] % keys["heads"]:
         wrong.append(f"encoder_attention_heads: {keys['heads']}; fits: a divisor of d_model")
+    decided = {*keys, *family.keys, "activation", "norm", "fixnorm", "tie", "out_bias"}
+    for key in unknown_keys(recipe.ModelConfig.model_fields, {*decided, *_AS_BY_DEFAULT}):
+        wrong.append(f"model.{key} of this toolkit: the conversion does not know it")
     if wrong:
         what = "no model of this toolkit computes the same:\n  " + "\n  ".join(wrong)
         fix = "convert another model"

@@ -125,7 +125,7 @@ def _context(runs: Sequence[ReportedRun], progress: bool) -> dict[str, Any]:
         "keys": [figures.key(number) for number in range(len(runs))],
         "facts": {name: row for name, row in facts.items() if {*row} != {NOTHING}},
         "score_tables": tables,
-        "notes": [*score_notes, *notes],
+        "notes": [*_run_notes(runs), *score_notes, *notes],
         "significance": SIGNIFICANCE_LEVEL,
         "resamples": RESAMPLES,
         "curves": figures.learning_curves(runs),
@@ -136,6 +136,10 @@ def _context(runs: Sequence[ReportedRun], progress: bool) -> dict[str, Any]:
         "version": __version__,
         "written": time.strftime("%Y-%m-%d %H:%M"),
     }
+
+
+def _run_notes(runs: Sequence[ReportedRun]) -> list[str]:
+    return [f"{run.label}: {note}." for run in runs for note in run.summary.get("notes", ())]
 
 
 def _title(runs: Sequence[ReportedRun]) -> str:

@@ -34,7 +34,7 @@ from nmt.decoding.codec import MAX_SOURCE_PIECES
 from nmt.errors import UserError
 from nmt.export.fold import PARTS, fold
 from nmt.export.spec import ctranslate2_length_penalty, length_penalty_formula
-from nmt.model.config import ModelConfig
+from nmt.model.config import ModelConfig, unknown_keys
 from nmt.model.embedding import sinusoids
 from nmt.store.model import Description, Model, check_output, output_folder
 from nmt.store.tensors import read_weights
@@ -45,6 +45,13 @@ MARKER = "nmt-export.json"
 SPECIAL_NAMES = {PAD: "<pad>", BOS: "<s>", EOS: "</s>", UNK: "<unk>"}
 POSITIONS = 1024
 LAYER_NORM_EPS = 1e-5  # torch's default, which both classes use
+# keys of ``model`` of which the classes compute all values, after ``fold``; others are in
+# ``check_fits``
+EXPORTED = (
+    "dim", "ffn_dim", "heads", "enc_layers", "dec_layers", "bias", "norm_place", "scalenorm_gain",
+    "fixnorm", "out_bias", "logit_mask", "normformer", "head_scale", "head_scale_place",
+    "max_positions", "extra_norm",
+)  # fmt: skip
 _TAG_NOTE = """
 A text may begin with one of the tokens that nmt-translate knows as tags: {tags}.
 """
@@ -58,22 +65,22 @@ def check_fits(about: Description) -> None:
     """Raise UserError with every key that keeps transformers from computing a model."""
     model = about.model
     tags = sorted({one.tgt_tag for one in about.directions if one.tgt_tag})
-    wrong = [
-        (f"model.{key}", getattr(model, key), fitting)
-        for key, fits, fitting in (
-            ("norm", model.norm == "layernorm", "layernorm"),
-            ("norm_eps", model.norm_eps == LAYER_NORM_EPS, f"{LAYER_NORM_EPS:g}"),
-            ("activation", model.activation != "geglu", "relu, gelu, relu2 or swish"),
-            ("positions", model.positions == "sinusoidal", "sinusoidal"),
-            ("embed_norm", not model.embed_norm, "false"),
-            ("tie", model.tie == "src_tgt_out", "src_tgt_out"),
-            ("ffn_norm", not model.ffn_norm, "false"),
-            ("post_attn_norm", not model.post_attn_norm, "false"),
-            ("qkv_norm", not model.qkv_norm, "false"),
-            ("res_scale", model.res_scale in ("none", "scalar"), "none or scalar"),
-        )
-        if not fits
+    limits = [
+        ("norm", model.norm == "layernorm", "layernorm"),
+        ("norm_eps", model.norm_eps == LAYER_NORM_EPS, f"{LAYER_NORM_EPS:g}"),
+        ("activation", model.activation != "geglu", "relu, gelu, relu2 or swish"),
+        ("positions", model.positions == "sinusoidal", "sinusoidal"),
+        ("embed_norm", not model.embed_norm, "false"),
+        ("tie", model.tie == "src_tgt_out", "src_tgt_out"),
+        ("ffn_norm", not model.ffn_norm, "false"),
+        ("post_attn_norm", not model.post_attn_norm, "false"),
+        ("qkv_norm", not model.qkv_norm, "false"),
+        ("res_scale", model.res_scale in ("none", "scalar"), "none or scalar"),
     ]
+    known = {*EXPORTED, *(key for key, _, _ in limits)}
+    for key in unknown_keys(type(model).model_fields, known):
+        limits.append((key, False, "a model without it: no export of this key is written"))
+    wrong = [(f"model.{key}", getattr(model, key), fit) for key, fits, fit in limits if not fits]
     if about.segment.kind != "sentencepiece":
         wrong.append(("segment.kind", about.segment.kind, "sentencepiece"))
     if about.data.tokenized:
