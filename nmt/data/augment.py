@@ -23,7 +23,7 @@ import regex
 
 from nmt.data import letters, moses
 from nmt.data.bitext import Chunk
-from nmt.data.languages import base_language
+from nmt.data.languages import base_language, sentence_space
 from nmt.data.sentences import join_translations
 from nmt.data.text import Pair, is_blank
 
@@ -80,8 +80,9 @@ Kind: TypeAlias = Callable[[Pair, Context], Pair]
 
 def join(pair: Pair, context: Context) -> Pair:
     """Append another pair of the corpus to both sides (Nguyen et al. 2021)."""
-    lines = zip(pair, context.other(), strict=True)
-    src, tgt = (join_translations([first.rstrip(), second], [""]) for first, second in lines)
+    spaces = [" " if context.tokenized else sentence_space(lang) for lang in context.langs]
+    sides = zip(pair, context.other(), spaces, strict=True)
+    src, tgt = (join_translations([a.rstrip(), b], [""], space) for a, b, space in sides)
     return src, tgt
 
 

@@ -80,6 +80,29 @@ def language_name(lang: str) -> str:
     return lang if name.startswith("Unknown language") else name
 
 
+# ISO 15924: scripts in which no space stands between two sentences, as between two words
+_SENTENCES_UNSPACED = set(
+    "Hans Hant Hani Hanb Bopo Jpan Hrkt Hira Kana Thai Laoo Khmr Mymr Lana Talu Tale".split()  # noqa: SIM905
+)
+
+
+@functools.cache
+def sentence_space(lang: str) -> str:
+    """Return what stands between two sentences in a language: a space or, by its script, nothing.
+
+    The script is that of the code, as in zh_Latn, else the usual one of the language.
+    """
+    from langcodes import Language
+
+    for code in (lang, base_language(lang)):
+        try:
+            script = Language.get(code).maximize().script
+        except ValueError:
+            continue
+        return "" if script in _SENTENCES_UNSPACED else " "
+    return " "
+
+
 MIN_SCRIPT_SHARE = 0.5  # of the letters of a text in a language with one script
 
 # languages with one script, by the first word of the Unicode names of its letters

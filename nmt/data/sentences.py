@@ -24,7 +24,7 @@ from dataclasses import dataclass, field
 import regex
 
 USUAL_SHARE = 0.8  # of the training lines have at most the usual number of sentences
-_HAS_ITS_SPACE = regex.compile("[\u3001-\u303f\uff01-\uff65]")  # marks such as 。 and ！
+_CONTROL = regex.compile(r"[\p{Cc}\p{Zl}\p{Zp}]")  # line ends, tabs
 
 # ---------------------------------------------------------------- marks and words
 
@@ -327,14 +327,30 @@ def join_in_parts(sentences: Sequence[str], fits: Callable[[Sequence[str]], bool
     return [*join_in_parts(sentences[:middle], fits), *join_in_parts(sentences[middle:], fits)]
 
 
-def join_translations(translations: Sequence[str], sources: Sequence[str]) -> str:
-    """Join the translations of the parts of a line, with the white space behind their sources.
+def join_translations(translations: Sequence[str], sources: Sequence[str], space: str) -> str:
+    """Join the translations of the parts of a line.
 
-    Where a source has none, as in Chinese, it is a space. Where the translation ends with a mark
-    of such a script, it is nothing. Without sources, the white space is not known.
+    Args:
+        sources: the parts, with the white space behind them; empty = not known.
+        space: what stands between two sentences in the target language.
     """
     text = translations[0]
     for source, translation in zip(sources, translations[1:], strict=False):
-        space = source[len(source.rstrip()) :] or " "
-        text += ("" if _HAS_ITS_SPACE.match(text[-1:]) else space) + translation
+        if text and translation:
+            text += space_between(source[len(source.rstrip()) :], space)
+        text += translation
     return text
+
+
+def space_between(gap: str, space: str) -> str:
+    """Return what stands between the translations of two sentences.
+
+    Args:
+        gap: what is between the sentences: white space, or nothing. Line ends and tabs stay.
+        space: what stands between two sentences in the target language: a space, or nothing.
+    """
+    if _CONTROL.search(gap):
+        return gap
+    if not space or not gap or "\u3000" in gap:  # the space of Chinese and Japanese
+        return space
+    return gap

@@ -15,7 +15,7 @@ import numpy as np
 
 from nmt.config.entries import Directions
 from nmt.data.glossary import Term
-from nmt.data.languages import base_language
+from nmt.data.languages import base_language, sentence_space
 from nmt.data.segmenters import Segmenter
 from nmt.data.segmenters.base import Side
 from nmt.data.segmenters.sentencepiece import SPACE
@@ -357,7 +357,7 @@ class TextCodec:
             raise UserError("the options allow no translation", at=at, fix="leave some out")
         sources = [part.text for part in parts]
         return [
-            _join(list(map(self._decode_part, rank, parts)), sources)
+            _join(list(map(self._decode_part, rank, parts)), sources, sentence_space(self.tgt))
             for rank in zip(*hypotheses, strict=False)
         ] or [BLANK]
 
@@ -387,12 +387,12 @@ class TextCodec:
         return expected > SHORT_RATIO * translation + SHORT_SLACK
 
 
-def _join(parts: Sequence[Translation], sources: Sequence[str]) -> Translation:
+def _join(parts: Sequence[Translation], sources: Sequence[str], space: str) -> Translation:
     if len(parts) == 1:
         return parts[0]
     return Translation(
         pieces=[piece for part in parts for piece in part.pieces],
-        text=join_translations([part.text for part in parts], sources),
+        text=join_translations([part.text for part in parts], sources, space),
         score=sum(part.score for part in parts),
         log_prob=sum(part.log_prob for part in parts),
         finished=all(part.finished for part in parts),

@@ -27,7 +27,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from nmt.config.model import model_config
 from nmt.data import unicode
-from nmt.data.languages import base_language
+from nmt.data.languages import base_language, sentence_space
 from nmt.data.segmenters import Segmenter
 from nmt.decoding.codec import TextCodec
 from nmt.decoding.ctranslate2_engine import CTranslate2Engine, temporary_folder
@@ -250,6 +250,8 @@ def write_export(model: Model, folder: Path, quantization: str | None) -> None:
         "sources": directions.sources,
         # code by which sacremoses knows each language
         "rules": {lang: base_language(lang) for lang in sorted(languages)},
+        # what stands between two sentences
+        "spaces": {lang: sentence_space(lang) for lang in sorted(languages)},
     }
     text = json.dumps(settings, indent=1, ensure_ascii=False) + "\n"
     (folder / SETTINGS).write_text(text, encoding="utf-8")

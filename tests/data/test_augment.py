@@ -201,7 +201,10 @@ def test_names_are_the_same_on_both_sides_and_have_all_letters_and_digits():
 
 def test_join_appends_a_pair_with_a_space_where_the_script_has_one():
     assert changed("join", ("Áno. ", "Yes.")) == {("Áno. Iná veta.", "Yes. Another sentence.")}
-    assert changed("join", ("Áno.", "是。")) == {("Áno. Iná veta.", "是。Another sentence.")}
+    langs, joined = ("sk", "zh"), {("Áno. Iná veta.", "是。Another sentence.")}
+    assert changed("join", ("Áno.", "是。"), langs=langs) == joined
+    [(_, tgt)] = changed("join", ("Áno .", "是 。"), True, langs)
+    assert tgt == "是 。 Another sentence."
 
 
 MOSES = (

@@ -3,10 +3,13 @@
 
 from __future__ import annotations
 
+import itertools
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from nmt.data.languages import sentence_space
 from nmt.data.sentences import (
     AbbreviationCounts,
     join_in_parts,
@@ -175,19 +178,47 @@ def test_sentences_are_joined_to_parts_that_fit() -> None:
 
 
 @pytest.mark.parametrize(
-    ("translations", "sources", "joined"),
+    ("translations", "sources", "tgt", "joined"),
     [
-        (["One.", "Two.", "Three."], ["A. ", "B.  ", "C."], "One. Two.  Three."),
-        (["One.", "Two."], ["A.\u00a0", "B."], "One.\u00a0Two."),
-        (["Hello.", "Yes."], ["你好。", "是。"], "Hello. Yes."),
-        (["你好。", "是\uff01", "是。"], ["Hello. ", "Yes! ", "Yes."], "你好。是\uff01是。"),
-        (["a b", "c"], ["", ""], "a b c"),
+        (["One.", "Two.", "Three."], ["A. ", "B.  ", "C."], "en", "One. Two.  Three."),
+        (["One.", "Two."], ["A.\u00a0", "B."], "en", "One.\u00a0Two."),
+        (["Hello.", "Yes."], ["你好。", "是。"], "en", "Hello. Yes."),
+        (["Hello.", "Yes."], ["你好。\u3000", "是。"], "en", "Hello. Yes."),
+        (["你好。", "是\uff01", "是。"], ["Hello. ", "Yes! ", "Yes."], "zh", "你好。是\uff01是。"),
+        (["a b", "c"], ["", ""], "en", "a b c"),
+        (["a", "", "c"], ["A. ", "B. ", "C."], "en", "a c"),
     ],
 )
-def test_translations_have_the_white_space_of_their_sources(
-    translations: list[str], sources: list[str], joined: str
+def test_translations_are_joined_as_in_their_language(
+    translations: list[str], sources: list[str], tgt: str, joined: str
 ) -> None:
-    assert join_translations(translations, sources) == joined
+    assert join_translations(translations, sources, sentence_space(tgt)) == joined
+
+
+ENDS = [
+    ".", "!", "?", "…", "……", "。", "\uff01", "\uff1f", "。”", ".”", '."', "。」", "。』", ".)",
+    "。\uff09", "。】", "។", "།", "။", "۔", "।", "።", ".»", "5", "a", "XP", "字", "ツ", "ก", "",
+]  # fmt: skip
+GAPS = ["", " ", "  ", "\u3000", "\u00a0"]
+
+
+@pytest.mark.parametrize(
+    ("space", "langs"),
+    [
+        ("", "zh ja th km lo my yue zh-Hans zh_TW zho_Hant zho_Hans ja-JP jpn wuu tha_Thai khm"),
+        (" ", "en eng_Latn ar arb_Arab hi ko kor_Hang am bo zh_Latn ja-Latn sr ru el xx cy x_1"),
+    ],
+)
+def test_the_script_of_the_target_says_what_is_between_two_sentences(space, langs):
+    for lang in langs.split():
+        assert sentence_space(lang) == space, lang
+        for end, gap in itertools.product(ENDS, GAPS):
+            joined = join_translations([end, "b"], [f"A.{gap}", "B."], sentence_space(lang))
+            between = joined[len(end) : -1]
+            if not space or not end:
+                assert between == "", (lang, end, gap)
+            else:
+                assert between == (gap if gap.strip("\u3000") else " "), (lang, end, gap)
 
 
 @pytest.mark.parametrize(

@@ -145,7 +145,8 @@ class Job:
             segments = [each for each in inside if has_words(each.text, flags=each.flags)]
             self.report.segments += len(segments)
             if self._lines is not None:
-                translate_segments(segments, self._lines, self.src, self.reading.abbreviations)
+                langs = self.src, self.tgt
+                translate_segments(segments, self._lines, langs, self.reading.abbreviations)
                 for segment in segments:
                     self.report.add(segment)
                 self._progress(len(segments))

@@ -17,9 +17,9 @@ from dataclasses import dataclass, field
 
 from nmt.apps.documents.lines import Line, Lines, Link, Translated
 from nmt.apps.documents.segments import Mark, Segment, Token, joined, plain
-from nmt.data.languages import base_language
+from nmt.data.languages import UNSPACED_CHARACTER, base_language, sentence_space
 from nmt.data.protect import Span, spans
-from nmt.data.sentences import split_sentences
+from nmt.data.sentences import space_between, split_sentences
 from nmt.data.text import clean_line
 
 LONGEST_WORD = 1000  # characters; the time to place marks grows with those inside a word
@@ -28,17 +28,22 @@ IN_PARTS = "translated in parts, to keep the markup"
 
 
 def translate_segments(
-    segments: Sequence[Segment], lines: Lines, lang: str, abbreviations: Collection[str] = ()
+    segments: Sequence[Segment],
+    lines: Lines,
+    langs: tuple[str, str],
+    abbreviations: Collection[str] = (),
 ) -> None:
     """Translate segments; each gets its translation, and what a person should know of it.
 
     Args:
-        lang, abbreviations: of the source, for the division into sentences.
+        langs: source and target language.
+        abbreviations: of the source, for the division into sentences.
     """
+    src, tgt = langs
     split = functools.partial(
-        split_sentences, lang=base_language(lang), abbreviations=frozenset(abbreviations)
+        split_sentences, lang=base_language(src), abbreviations=frozenset(abbreviations)
     )
-    marked = [_Marked(segment, split) for segment in segments]
+    marked = [_Marked(segment, split, sentence_space(tgt)) for segment in segments]
     _translate_parts(marked, lines)
     unplaced = [each for each in marked if not each.place()]
     for each in unplaced:
@@ -63,11 +68,13 @@ class _Part:
     Attributes:
         start, end: position in the text of the segment.
         line: its text; aligned if a mark is inside it, not at an end.
+        continues: whether the part before it is of the same sentence.
     """
 
     start: int
     end: int
     line: Line
+    continues: bool = False
     translated: Translated = field(init=False)
 
 
@@ -93,8 +100,8 @@ class _Crossing(Exception):
 class _Marked:
     """A segment whose marks are apart from its text."""
 
-    def __init__(self, segment: Segment, split: Callable[[str], Sequence[str]]) -> None:
-        self.segment = segment
+    def __init__(self, segment: Segment, split: Callable[[str], Sequence[str]], space: str) -> None:
+        self.segment, self.space = segment, space
         self.text = segment.text
         self.offsets, self.nodes, self.kept = _tree(segment.tokens)
         texts = [text for _, text in self.kept]
@@ -114,13 +121,16 @@ class _Marked:
 
     def divide_at_marks(self) -> None:
         """Replace parts with marks inside by the parts between the marks, not translated yet."""
-        divided = []
+        divided: list[_Part] = []
         for part in self.parts:
             if part.line.align:
                 inside = (offset for offset in self.offsets if part.start < offset < part.end)
                 cuts = [part.start, *dict.fromkeys(inside), part.end]
                 for start, end in itertools.pairwise(cuts):
-                    divided += [self._part(*bounds) for bounds in _trimmed(self.text, start, end)]
+                    for bounds in _trimmed(self.text, start, end):
+                        piece = self._part(*bounds)
+                        piece.continues = start > part.start
+                        divided.append(piece)
             else:
                 divided.append(part)
         self.parts = divided
@@ -130,7 +140,7 @@ class _Marked:
         """Write the translation of the segment; return False if a mark has no place in it."""
         segment, results = self.segment, [part.translated for part in self.parts]
         try:
-            places = _Places(self.text, self.parts)
+            places = _Places(self.text, self.parts, self.space)
             segment.translated = joined(_emit(self.nodes, places, 0, len(places.text)))
         except _Crossing:
             return False
@@ -198,23 +208,49 @@ def _trimmed(text: str, start: int, end: int) -> Iterator[tuple[int, int]]:
         yield start + len(part) - len(part.lstrip()), start + len(part.rstrip())
 
 
+def _inner_gap(gap: str, source: str, translation: str, space: str) -> str:
+    """Return the white space between the translations of two parts of a sentence.
+
+    Args:
+        gap: in the source.
+        source, translation: the two characters around it.
+        space: what stands between two sentences in the target language.
+    """
+    if space and not gap and translation.isalnum() and UNSPACED_CHARACTER.search(source):
+        return space
+    if not space and gap.isspace() and UNSPACED_CHARACTER.search(translation):
+        return space_between(gap, space)
+    return gap
+
+
 class _Places:
     """Where positions of a text are in its translation.
 
     Attributes:
         text: its translation: that of each part, and the white space between them.
 
+    Args:
+        space: what stands between two sentences in the target language.
+
     Raises:
         _Crossing: a mark is inside a part whose alignment is not known.
     """
 
-    def __init__(self, source: str, parts: Sequence[_Part]) -> None:
+    def __init__(self, source: str, parts: Sequence[_Part], space: str) -> None:
         self.source, self.text, end = source, "", 0
-        self._fixed: list[tuple[int, int, int]] = []  # white space: start, end, in translation
+        # white space: start and end in the source, start and end in the translation
+        self._fixed: list[tuple[int, int, int, int]] = []
         self._links: list[Link] = []
+        is_same = all(source[p.start : p.end] == p.translated.text for p in parts)
         for part in parts:
-            self._gap(end, part.start)
-            shift, text = len(self.text), part.translated.text
+            text, gap = part.translated.text, source[end : part.start]
+            if end and not is_same:
+                around = source[end - 1] + source[part.start], self.text[-1:] + text[:1]
+                gap = (
+                    _inner_gap(gap, *around, space) if part.continues else space_between(gap, space)
+                )
+            self._gap(end, part.start, gap)
+            shift = len(self.text)
             links: Sequence[Link] | None = [Link(0, part.end - part.start, 0, len(text))]
             if part.line.align:  # a mark is inside
                 links = part.translated.links
@@ -229,7 +265,7 @@ class _Places:
             ]
             self.text += text
             end = part.end
-        self._gap(end, len(source))
+        self._gap(end, len(source), source[end:])
         # a mark looks only at its neighbors, because a paragraph may have thousands
         places = sorted({link[2:] for link in self._links})
         self._words: dict[tuple[int, int], int] = {place: i for i, place in enumerate(places)}
@@ -237,15 +273,24 @@ class _Places:
         self._by_end = sorted(self._links, key=lambda link: link.end)
         self._longest = max((link.end - link.start for link in self._links), default=0)
 
-    def _gap(self, start: int, end: int) -> None:
-        self._fixed.append((start, end, len(self.text)))
-        self.text += self.source[start:end]
+    def _gap(self, start: int, end: int, text: str) -> None:
+        place = len(self.text)
+        self._fixed.append((start, end, place, place + len(text)))
+        self.text += text
 
-    def _at_boundary(self, offset: int) -> int | None:
-        """Return the place of an offset that is not inside a part."""
+    def _at_boundary(self, offset: int, opens: bool) -> int | None:
+        """Return the place of an offset that is not inside a part.
+
+        Args:
+            opens: the mark at this offset belongs to what follows.
+        """
         index = bisect_right(self._fixed, offset, key=lambda gap: gap[0]) - 1
-        start, end, place = self._fixed[index]
-        return place + offset - start if start <= offset <= end else None
+        start, end, low, high = self._fixed[index]
+        if not start <= offset <= end:
+            return None
+        if offset == end and (opens or start < end):
+            return high
+        return min(low + offset - start, high)
 
     def _over(self, start: int, end: int) -> list[Link]:
         """Return the links of the words of a part of the source."""
@@ -262,7 +307,7 @@ class _Places:
         Raises:
             _Crossing: no word translates it.
         """
-        low, high = self._at_boundary(start), self._at_boundary(end)
+        low, high = self._at_boundary(start, True), self._at_boundary(end, False)
         if low is not None and high is not None:
             return low, high
         words = {self._words[link[2:]]: link[2:] for link in self._over(start, end)}
@@ -310,7 +355,7 @@ class _Places:
         Raises:
             _Crossing: no word is aligned.
         """
-        fixed = self._at_boundary(offset)
+        fixed = self._at_boundary(offset, kind == "open")
         if fixed is not None:
             return fixed
         if (inside := self._inside(offset, None, -1)) >= 0:

@@ -149,7 +149,13 @@ class Translator:
             split_line = sentences["split_sentences"](line, lang, known)
             parts = sentences["join_in_parts"](split_line, lambda part: len(part) <= most)
         translations = [self._translate(part, tag, src, tgt_tag) for part in parts]
-        return sentences["join_translations"](translations, parts)
+        space = self.settings["spaces"][self._target(tag, tgt_tag)]
+        return sentences["join_translations"](translations, parts, space)
+
+    def _target(self, tag: str | None, tgt_tag: str | None) -> str:
+        """Return the target language of a translation."""
+        target: str = self.settings["tag_targets"].get(tgt_tag or tag or "", self.settings["tgt"])
+        return target
 
     def _translate(self, text: str, tag: str | None, src: str, tgt_tag: str | None) -> str:
         """Return the best translation of a part of a line."""
@@ -174,8 +180,7 @@ class Translator:
             raise ValueError(
                 f"CTranslate2 cannot translate a line of {len(pieces):,} subwords: {error}"
             ) from error
-        lang = self.settings["tag_targets"].get(tgt_tag or tag or "", self.settings["tgt"])
-        return self.segmenter.decode(result.hypotheses[0][len(start) :], lang)
+        return self.segmenter.decode(result.hypotheses[0][len(start) :], self._target(tag, tgt_tag))
 
     def check_options(
         self, tag: str | None, src: str | None, tgt_tag: str | None

@@ -27,6 +27,8 @@ from nmt.data.protect import compare, spans
 from tests.apps.documents.translators import Reversing, upper
 from tests.data.test_protect import PROTECTED
 
+LANGS = ("en", "it")
+
 
 def hostile(seed: int, required: bool) -> Translate:
     """Return a translator that drops, repeats, spells and moves words, and aligns at random."""
@@ -186,7 +188,7 @@ def nesting(tokens: Sequence[Token]) -> int:
 @given(marked_text(), st.integers(0, 1000), st.booleans())
 def test_each_mark_is_there_once_and_pairs_are_nested(tokens, seed, required):
     segment = Segment(tokens, "line 1")
-    translate_segments([segment], Lines(hostile(seed, required)), "en")
+    translate_segments([segment], Lines(hostile(seed, required)), LANGS)
     marks = [{id(t) for t in side if isinstance(t, Mark)} for side in (tokens, segment.result)]
     assert marks[0] == marks[1]
     assert len([t for t in segment.result if isinstance(t, Mark)]) == len(marks[0])
@@ -198,7 +200,7 @@ def test_each_mark_is_there_once_and_pairs_are_nested(tokens, seed, required):
 @given(marked_text())
 def test_a_translator_without_alignment_keeps_what_is_in_each_pair(tokens: list[Token]) -> None:
     segment = Segment(tokens, "line 1")
-    translate_segments([segment], Lines(from_function(upper)), "en")
+    translate_segments([segment], Lines(from_function(upper)), LANGS)
     before = "".join(t.upper() if isinstance(t, str) else str(t).upper() for t in tokens)
     after = "".join(str(t).upper() for t in segment.result)
     assert re.sub(r"\s+", "", after) == re.sub(r"\s+", "", before)  # it may be around a mark
@@ -212,7 +214,7 @@ def test_thousands_of_marks_in_a_paragraph_take_little_time() -> None:
         tokens += ["one ", Mark("open", (), name), "two", Mark("close", (), name), " "]
     segment = Segment(joined(tokens), "line 1")
     start = time.process_time()
-    translate_segments([segment], Lines(Reversing()), "en")
+    translate_segments([segment], Lines(Reversing()), LANGS)
     assert not segment.note
     assert time.process_time() - start < 10  # usually 0.3; in quadratic time 70
 
@@ -225,7 +227,7 @@ def test_learned_abbreviations_end_no_sentence() -> None:
         lines.extend(some)
         return some
 
-    translate_segments([segment], Lines(from_function(record)), "af", ["bv"])
+    translate_segments([segment], Lines(from_function(record)), ("af", "en"), ["bv"])
     assert lines == ["Kyk bv. Pretoria.", "Dit is ver."]
 
 
@@ -237,7 +239,7 @@ def test_words_of_two_sentences_and_inside_of_words_keep_their_marks() -> None:
             is_mark = part.startswith("<")
             tokens.append(Mark(kind, (part,), part.strip("</>")) if is_mark else part)  # type: ignore[arg-type]
         segment = Segment(joined(tokens), "line 1")
-        translate_segments([segment], Lines(Reversing()), "en")
+        translate_segments([segment], Lines(Reversing()), LANGS)
         assert not segment.note
         return "".join(map(str, segment.result))
 

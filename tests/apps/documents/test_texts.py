@@ -14,6 +14,7 @@ from nmt.apps.documents.document import count_segments
 from nmt.apps.documents.job import Report
 from nmt.apps.documents.lines import from_function
 from nmt.errors import UserError
+from tests.apps.documents.samples import TEXTS
 from tests.apps.documents.test_formats import LANGS, run
 from tests.apps.documents.translators import Reversing, same
 
@@ -325,3 +326,56 @@ def test_deep_and_long_markup_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
         result, report = run("a.html", text.encode())
         assert result.decode() == text.replace("a", "A")
         assert not report.problems
+
+
+MARKED = {
+    **{name: data.decode() for name, data in TEXTS.items()},
+    "quote.md": "> quoted\n",
+    "table.md": "| a | b |\n|---|---|\n| c | d |\n",
+    "fence.md": "```\ncode\n```\ntext\n",
+    "front.md": "---\ntitle: kept\n---\ntext\n",
+    "item.md": "- item\n",
+    "first.txt": "Text\n",
+    "text.html": "Text",
+    "tag.html": "<p>Text",
+    "xml.html": "<?xml version='1.0'?><script/>Text",
+    "time.srt": f"{CUE}- Text\n",
+}
+
+
+@pytest.mark.parametrize("name", MARKED)
+@pytest.mark.parametrize("encoding", ["utf-8", "utf-16-le", "utf-16-be", "utf-32-le", "utf-32-be"])
+def test_a_byte_order_mark_stays_and_changes_nothing_else(name: str, encoding: str) -> None:
+    seen: list[str] = []
+
+    def record(lines: list[str]) -> list[str]:
+        seen.extend(lines)
+        return [line.upper() for line in lines]
+
+    def encoded(text: str) -> bytes:
+        return f"\ufeff{text}".encode(encoding)
+
+    text = MARKED[name].replace('encoding="UTF-8"', f'encoding="{encoding[:6].upper()}"')
+    expected, _ = run(name, text.encode(), from_function(record))
+    before = list(seen)
+    seen.clear()
+    result, _ = run(name, encoded(text), from_function(record))
+    assert result == encoded(expected.decode())
+    assert seen == before
+    again, _ = run(name, result, from_function(same))  # it can read what it has written
+    assert again.decode(encoding).count("\ufeff") == 1
+
+
+@pytest.mark.parametrize("mark", ["\ufeff", "\ufeff\n", "\ufeff "])
+@pytest.mark.parametrize("name", ["a.txt", "a.md", "a.html", "a.json"])
+def test_a_mark_alone_is_an_empty_file(name: str, mark: str) -> None:
+    with pytest.raises(UserError):
+        run(name, mark.encode())
+
+
+def test_two_marks_are_no_text() -> None:
+    text = "\ufeff\ufeff# Text\n"
+    assert run("a.md", text.encode())[0].decode() == text.replace("Text", "TEXT")
+    with pytest.raises(UserError) as error:
+        run("a.txt", b"\xef\xbb\xbfab\n\xff")  # a mark is no guess
+    assert error.value.at == "a.txt:2"

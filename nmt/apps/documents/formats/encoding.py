@@ -42,7 +42,7 @@ def convert_text(
 ) -> None:
     """Translate a format whose files are in memory as a whole.
 
-    If its encoding lacks a character of the translation, the file becomes UTF-8.
+    A byte-order mark stays, and is not part of the text. If its encoding lacks a character of the translation, the file becomes UTF-8.
 
     Args:
         items: returns the items of a text.
@@ -56,10 +56,13 @@ def convert_text(
     data = source.read()
     require_type(data, job.name)
     encoding = encoding_of(data[:START], declared, job.name, job.reading.encoding)
+    mark = next(filter(data.startswith, _MARKS), b"")
+    data = data.removeprefix(mark)
     try:
         text = data.decode(encoding)
     except UnicodeDecodeError as error:
-        guessed = _guessed(data, job.src) if guess and job.reading.encoding is None else None
+        may_guess = guess and not mark and job.reading.encoding is None
+        guessed = _guessed(data, job.src) if may_guess else None
         if guessed is None:
             line = data.count(b"\n", 0, error.start) + 1
             raise not_in_encoding(job.name, encoding, line, NAME_IT) from error
@@ -71,16 +74,17 @@ def convert_text(
         wide = "utf-16-be" if data[:1] == b"\0" else "utf-16-le"
         fix = f"name the encoding of the file, perhaps --encoding {wide}, or remove the character"
         raise UserError(what, at=f"{job.name}:{text.count(chr(10), 0, nul) + 1}", fix=fix)
-    result = "".join(job.translated(items(text, job)))
+    content = text.lstrip("\ufeff")  # some programs write a second mark
+    result = text[: len(text) - len(content)] + "".join(job.translated(items(content, job)))
     try:
-        target.write(result.encode(encoding, errors))
+        target.write(mark + result.encode(encoding, errors))
     except UnicodeEncodeError as error:
         lacks = f"{encoding.upper()} lacks {result[error.start]!r}"
         job.report.check("encoding", f"the translation is in UTF-8, because {lacks}")
         data = result.encode()
         if declared and (name := declared.search(data[:START])):
             data = data[: name.start(1)] + b"UTF-8" + data[name.end(1) :]
-        target.write(data)
+        target.write(data)  # there is no mark, because an encoding with one has all characters
 
 
 def encoding_of(
@@ -89,7 +93,7 @@ def encoding_of(
     """Return the encoding of a file; UTF-8 if nothing says another one.
 
     Args:
-        start: the first bytes; a byte-order mark stays a character of the text.
+        start: the first bytes, with the byte-order mark if there is one.
         declared: its first group is the encoding.
         chosen: by the user, which counts more.
 
@@ -133,7 +137,7 @@ def lines_of(text: str) -> list[str]:
 
 def require_type(start: bytes, name: str) -> None:
     """Raise UserError for an empty file, and for one that begins as another type of file."""
-    if not start.strip():
+    if not start.removeprefix(next(filter(start.startswith, _MARKS), b"")).strip():
         raise UserError("the file is empty", at=name, fix="check the file, or leave it out")
     fix = file_type(start[:16])
     if fix and not start.startswith(tuple(_MARKS)):

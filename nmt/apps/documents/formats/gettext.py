@@ -111,7 +111,7 @@ def _entries(text: str, name: str) -> Iterator[_Entry]:
     entry, keyword = _Entry(1), ""
     for number, line in enumerate(lines_of(text), 1):
         at = f"{name}:{number}"
-        content = line.strip().removeprefix("\ufeff")
+        content = line.strip()
         starts = _KEYWORD.match(content)
         if not content or content.startswith(("#", "domain ")):
             if entry.targets:

@@ -117,7 +117,7 @@ def unescape(text: str) -> str:
 
 def _events(text: str, job: Job) -> Iterator[_Event]:
     """Yield a page as events, of which the raw texts are the page."""
-    is_xml = text.startswith(("<?xml", "\ufeff<?xml"))  # there, any element may be empty
+    is_xml = text.startswith("<?xml")  # there, any element may be empty
     position = begin = 0  # where a text begins
     while (position := text.find("<", position)) >= 0:
         tag = _TAG.match(text, position)

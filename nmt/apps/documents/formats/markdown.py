@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from markdown_it.rules_inline import StateInline
 
 _FRONT = re.compile(
-    r"""\ufeff?(?:---[^\S\n]*\n(?=[\w"'-][^\n:]*:\s|\#|---).*?\n(?:---|\.\.\.)"""
+    r"""(?:---[^\S\n]*\n(?=[\w"'-][^\n:]*:\s|\#|---).*?\n(?:---|\.\.\.)"""
     r"""|\+\+\+[^\S\n]*\n.*?\n?\+\+\+)[^\S\n]*(?:\n|\Z)""",
     re.DOTALL,
 )

@@ -23,7 +23,7 @@ MAX_WIDTH = 42  # characters of a line that players and guidelines expect; longe
 _LINE = re.compile(r"[^\r\n]*(?:\r\n|\r|\n)|[^\r\n]+")
 _TIME = r"\s*(?:\d+:)?\d+:\d\d(?:[.,]\d+)?\s*"
 _TIMING = re.compile(rf"\ufeff?{_TIME}-->{_TIME}")
-_BLOCK = re.compile(r"\ufeff?(?:WEBVTT|NOTE|STYLE|REGION)(?!\S)")  # of WebVTT, without a cue
+_BLOCK = re.compile(r"(?:WEBVTT|NOTE|STYLE|REGION)(?!\S)")  # of WebVTT, without a cue
 # positions and styles of SubRip, times inside a cue, and tags of WebVTT with a name or a language
 _CODE = re.compile(
     r"(\{\\[^{}]*\}|\{/?[biu]\}|<\d[\d:.]*>|<(?:[bciuv]|lang|ruby|rt)(?:\.[^<>\s]*)?\s[^<>]*>)"
@@ -43,7 +43,7 @@ def _items(text: str, job: Job) -> Iterator[Item]:
         what = "has no line with times, such as 00:00:01,000 --> 00:00:02,000"
         fix = "check that the file has subtitles in the format that its ending says"
         raise UserError(what, at=job.name, fix=fix)
-    is_vtt = lines[0].lstrip("\ufeff").startswith("WEBVTT")
+    is_vtt = lines[0].startswith("WEBVTT")
     in_cue, begin = False, 0  # of a paragraph of text
     for index, line in enumerate([*lines, ""]):
         is_first = index == begin and not any(is_time[max(0, index - 1) : index])

@@ -74,7 +74,7 @@ def convert_json(source: BinaryIO, target: BinaryIO, job: Job) -> None:
 
 def _values(text: str, job: Job) -> Iterator[Item]:
     try:
-        json.loads(text.removeprefix("\ufeff"), parse_int=str)  # an integer may have any length
+        json.loads(text, parse_int=str)  # an integer may have any length
     except json.JSONDecodeError as error:
         what = f"not JSON: {error.msg}"
         fix = "correct the file, for example with an editor that checks JSON"
