@@ -123,7 +123,7 @@ def _decoded(file: BinaryIO, path: Path) -> TextIO:
         encoding = "utf-16-le" if start[0] else "utf-16-be"
     else:
         encoding = text_encoding(named[1].decode(), str(path)) if named else "utf-8"
-        if encoding.startswith(("utf-8", "utf-16")):  # also one that was converted from UTF-16
+        if encoding.startswith(("utf-8", "utf-16", "utf-32")):  # also one that was converted
             encoding = "utf-8-sig"
     return io.TextIOWrapper(file, encoding, errors="surrogateescape")
 
@@ -206,7 +206,7 @@ def read(args: argparse.Namespace, drops: Drops) -> Iterator[Pair]:
     for path in args.files:
         require_file(path)
         fix = "" if path.suffix in OPENERS else type_of(path)
-        if fix and "UTF-16" not in fix:
+        if fix and "this is UTF-16" not in fix:
             raise UserError("is not a TMX file", at=str(path), fix=fix)
         seen: set[str] = set()
         damaged = ""

@@ -10,7 +10,7 @@ from collections import Counter
 
 import regex
 
-from nmt.data.protect import groups_of
+from nmt.data.numbers import digit_rows
 
 _CHINESE = str.maketrans("零〇一二三四五六七八九", "00123456789")
 # three in a row are the digits of a year or of a telephone number, such as 一九四五
@@ -30,7 +30,7 @@ _GREGORIAN = range(1600, 2200)
 def _numbers(text: str) -> set[str]:
     """Return the runs of digits of a text as Latin digits, without zeros where all are zeros."""
     text = _CHINESE_NUMBER.sub(lambda found: found[0].translate(_CHINESE), text)
-    return {number for number in groups_of(text) if number.isascii() and _without_zeros(number)}
+    return {number for number in digit_rows(text) if number.isascii() and _without_zeros(number)}
 
 
 def _without_zeros(number: str) -> str:

@@ -16,6 +16,7 @@ from nmt.data.text import (
     LONGEST_LINE,
     LONGEST_SENTENCE,
     OPENERS,
+    SAMPLE,
     check_only_line,
     file_type,
     is_blank,
@@ -149,7 +150,7 @@ class StreamLines(Iterator[str]):
                 at=at,
                 fix="write one sentence per line",
             )
-        if self._number == 1 and (fix := file_type(bytes(line[:100]))):
+        if self._number == 1 and (fix := file_type(b"\n".join([line, *self._lines])[:SAMPLE])):
             raise UserError("this is not text", at=self._name, fix=fix)
         try:
             text = line.decode("utf-8").removesuffix("\r")

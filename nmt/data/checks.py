@@ -384,12 +384,13 @@ class Sentences(Check):
         train = self.scanned.splits["train"]
         learned = {lang: counts.learned() for lang, counts in self.counts.items()}
         sentences = Counter(
-            len(split_sentences(line, lang, learned[lang]))
+            len(split_sentences(line, lang, known))
             for lang, lines in self.lines.items()
+            for known in [frozenset(learned[lang])]
             for line in lines
         )
         train.sentences = dict(sorted(sentences.items()))
-        train.abbreviations = {lang: words for lang, words in learned.items() if words} or None
+        train.abbreviations = learned
         share = 1 - sentences[1] / sentences.total()
         text = f"{share:.1%} of the sources with several sentences"
         yield Finding(self.name, "train", text, "", share, NEVER, shown=True)

@@ -1,30 +1,20 @@
-"""Parts of a text that every translation must have: placeholders, URLs, mail addresses, numbers.
+"""Parts of a text that every translation must have: placeholders, addresses, paths, numbers.
 
 ``spans`` finds them by their form, and texts that a caller wants to keep, such as code. ``compare``
 says what a translation lacks, and ``repair`` puts right what a model often does to placeholders:
-spaces inside, or other case.
-
-A number is a row of decimal digits of any script, whatever stands next to it. Rows with one space
-or one sign between them, as in 1 000, 12:30 or 600-123-456, are its groups, and may also be several
-numbers. So a translation has a number if it has its digits in their order, in other groups too. It
-may also have each group at another place, as in dates. All its digits must be there, each in a row
-of its own: the 1 in 10 is not a 1. Signs, spaces and scripts are free.
+spaces inside, or other case. ``nmt.data.numbers`` says which numbers are equal.
 """
 
 from __future__ import annotations
 
 import functools
-import itertools
-import unicodedata
-from collections import Counter, defaultdict
-from collections.abc import Collection, Sequence
-from typing import NamedTuple, TypeAlias
+from collections import Counter
+from collections.abc import Collection
+from typing import NamedTuple
 
 import regex
 
-Groups: TypeAlias = tuple[str, ...]  # of digits, as 0 to 9
-
-MAX_GROUPS = 12  # that are joined on the other side, next to further groups
+from nmt.data import numbers
 
 # These patterns read hostile text in linear time: what they repeat is possessive, bounded, or
 # cannot begin inside itself.
@@ -58,47 +48,45 @@ _PERCENT = {
     **dict.fromkeys(("librep", "lisp", "scheme"), ""),
     "boost": rf"%\d{{1,4}}%|%\|[^|\s]{{1,40}}\||{_PRINTF}",
 }
-# spaces, dashes, low lines; points, commas, apostrophes, colons, slashes, minuses of all scripts
-_GROUPING = (
-    r"\p{Zs}\p{Pd}\p{Pc}\p{Pi}\p{Pf}.,:/'`~\u00b4\u00b7\u02b9\u02bc\u02bd\u02c8\u02d9\u055d\u060c"
-    r"\u066b\u066c\u2022\u2027\u2032\u2044\u204e\u2212\u2215\u2219\u2236\u223c\u22c5\u30fb\ufe50"
-    r"\ufe52\uff07\uff0c\uff0e\uff0f\uff1a\uff5e\uff65"
-)
+_NOT_PATH = rf"{_NOT_URL}|*?:"
+_PATH = rf"(?:(?:[^{_NOT_PATH}]| (?=[^{_NOT_PATH}\\]{{1,60}}+\\))*[^{_NOT_PATH}.,;!)\]}}])?"
 _PATTERNS = [
     # URLs, mail addresses
     rf"(?<![A-Za-z\d])(?:(?:https?|ftp)://|www\.)[^{_NOT_URL}]*[^{_NOT_URL}.,;:!?)\]}}]",
     r"(?<![A-Za-z\d_])[A-Za-z\d_][A-Za-z\d_.+-]{0,63}+@"
     r"(?:(?:[A-Za-z\d-]++\.)+[A-Za-z]{2,}|(?:[\w-]++\.)+[^\W\d_]{2,})",
+    # paths of Windows, with spaces before a further backslash; of Unix
+    rf"(?<![A-Za-z\d])[A-Za-z]:\\{_PATH}",
+    rf"(?<![A-Za-z\d\\])\\\\(?=[\w.$-]++\\){_PATH}",
+    r"(?<![\w./<>~:)\]}])~?(?:/(?:[\w-]|\.(?=\w))++){2,}/?+",
     # messages of ICU, which stay as they are; Mustache; Python, .NET
     rf"\{{\s*+\w++\s*+,{_NESTED}\}}|\{{\{{[^{{}}]*+\}}\}}|[$%#]?\{{[^{{}}\s]*+\}}",
     # shell, i18next, extensions of browsers
     r"\$[A-Za-z_][A-Za-z\d_]*+(?:\([^()\s]{1,100}\)|\$(?![A-Za-z_]))?",
     r"&(?:[A-Za-z]\w{1,31}|#\d{1,7}|#[xX][0-9a-fA-F]{1,6});",
 ]
-# a sign may be between invisible marks, such as those of direction
-_NUMBER = rf"\d++(?:\p{{Cf}}*+[{_GROUPING}]?+\p{{Cf}}*+\d++)*+"
-_DIGITS = regex.compile(r"\d++")
 
 
 @functools.lru_cache(maxsize=100)
-def _pattern(flags: frozenset[str]) -> regex.Pattern[str]:
+def _patterns(flags: frozenset[str]) -> list[regex.Pattern[str]]:
+    """Return the patterns of all parts: together in one pattern, they take ten times as long."""
     names = [flag.removesuffix("-format") for flag in flags if flag.endswith("-format")]
     percent = {_PERCENT.get(name, _PRINTF) for name in names if not name.startswith("no-")}
     forms = [*sorted(percent - {""}), *_PATTERNS] if names else [_USUAL, *_PATTERNS]
-    return regex.compile("|".join([*forms, f"(?P<number>{_NUMBER})"]))
+    return [*map(regex.compile, forms), regex.compile(f"(?P<number>{numbers.PATTERN})")]
 
 
 class Span(NamedTuple):
     """A protected part of a text.
 
     Attributes:
-        groups: of a number, its groups of digits; empty for other parts.
+        number: whether it is a number, which may have another form in a translation.
     """
 
     start: int
     end: int
     text: str
-    groups: Groups
+    number: bool
 
 
 def spans(text: str, keep: Collection[str] = (), flags: Collection[str] = ()) -> list[Span]:
@@ -109,7 +97,7 @@ def spans(text: str, keep: Collection[str] = (), flags: Collection[str] = ()) ->
         flags: of a message of gettext. ``c-format``, ``no-c-format`` and so on say what is a
             placeholder with %; without them, it is one if it cannot be a percentage.
     """
-    patterns = [_pattern(frozenset(flags))]
+    patterns = [*_patterns(frozenset(flags))]
     if keep:
         longest_first = sorted(keep, key=len, reverse=True)
         patterns.insert(0, regex.compile("|".join(map(regex.escape, longest_first))))
@@ -117,20 +105,13 @@ def spans(text: str, keep: Collection[str] = (), flags: Collection[str] = ()) ->
     matches = [pattern.search(text) for pattern in patterns]
     while any(matches):
         match = min(filter(None, matches), key=lambda match: match.start())
-        groups = groups_of(match[0]) if match.lastgroup == "number" else ()
-        found.append(Span(match.start(), match.end(), match[0], groups))
+        is_number = match.lastgroup == "number"
+        found.append(Span(match.start(), match.end(), match[0], is_number))
         matches = [
             pattern.search(text, match.end()) if after and after.start() < match.end() else after
             for pattern, after in zip(patterns, matches, strict=True)
         ]
     return found
-
-
-def groups_of(text: str) -> Groups:
-    """Return the rows of digits of a text, as digits of ASCII."""
-    if not text.isascii():
-        text = "".join(str(unicodedata.decimal(c, c)) for c in text)
-    return tuple(_DIGITS.findall(text))
 
 
 def has_words(text: str, keep: Collection[str] = (), flags: Collection[str] = ()) -> bool:
@@ -150,7 +131,7 @@ class Difference(NamedTuple):
         numbers: that it lacks.
         lost: other parts that it lacks.
         added: parts other than numbers that it has more often than the source.
-        added_numbers: groups of digits that are not from the source.
+        added_numbers: rows of digits that are not from the source.
     """
 
     numbers: list[str]
@@ -180,66 +161,20 @@ def compare(
     Args:
         keep, flags: as in ``spans``.
     """
-    wanted, got = spans(source, keep, flags), spans(translation, keep, flags)
-    expected, found = (
-        Counter(span.text for span in each if not span.groups) for each in (wanted, got)
+    before, after = spans(source, keep, flags), spans(translation, keep, flags)
+    expected, present = (
+        Counter(span.text for span in each if not span.number) for each in (before, after)
     )
-    numbers = [span for span in wanted if span.groups]
-    missing, added_numbers = compare_numbers(
-        [span.groups for span in numbers], [span.groups for span in got if span.groups]
+    lost, added = [*(expected - present).elements()], [*(present - expected).elements()]
+    in_source, in_translation = ([span for span in each if span.number] for each in (before, after))
+    if Counter(span.text for span in in_source) == Counter(span.text for span in in_translation):
+        return Difference([], lost, added, [])
+    chains = [numbers.chain_of(source, span.start, span.end) for span in in_source]
+    others = [numbers.chain_of(translation, span.start, span.end) for span in in_translation]
+    missing, added_numbers = numbers.missing(
+        chains, others + numbers.words_as_numbers(translation, chains)
     )
-    lost, added = [*(expected - found).elements()], [*(found - expected).elements()]
-    return Difference([numbers[index].text for index in missing], lost, added, added_numbers)
-
-
-def compare_numbers(
-    source: Sequence[Groups], translation: Sequence[Groups]
-) -> tuple[list[int], list[str]]:
-    """Return the indices of the numbers that a translation lacks, and the groups that it adds.
-
-    Whole numbers are looked for first, then groups that are joined on one side, the longest first,
-    then groups. So 1 000 is found in 1000, and 5 and 1 000 in 1000-5.
-    """
-    if Counter(source) == Counter(translation):
-        return [], []
-    places: dict[tuple[str, str], list[range]] = defaultdict(list)
-    for kind, digits, part in reversed(_parts(translation)):
-        places[kind, digits].append(part)
-    found: set[int] = set()
-    taken: set[int] = set()
-    for kind, digits, part in _parts(source):
-        for other in _COUNTERPARTS[kind]:
-            candidates = places[other, digits]
-            while candidates and found.isdisjoint(part):
-                place = candidates.pop()
-                if taken.isdisjoint(place):
-                    found.update(part)
-                    taken.update(place)
-    owners = [index for index, groups in enumerate(source) for _ in groups]
-    lost = dict.fromkeys(index for place, index in enumerate(owners) if place not in found)
-    groups = itertools.chain(*translation)
-    return [*lost], [group for place, group in enumerate(groups) if place not in taken]
-
-
-# kind of a part of a number -> those that may have its digits in a translation
-_COUNTERPARTS = {"whole": ["whole"], "group": ["group", "joined"], "joined": ["group"]}
-
-
-def _parts(numbers: Sequence[Groups]) -> list[tuple[str, str, range]]:
-    """Return the kind, digits and place of parts of numbers, in the order to look for them.
-
-    The place of a group is its index among those of all numbers.
-    """
-    parts, start = [], 0
-    for groups in numbers:
-        parts.append(("whole", "".join(groups), range(start, start + len(groups))))
-        for size in range(1, min(len(groups), MAX_GROUPS) + 1):
-            for first in range(len(groups) - size + 1):
-                part = range(start + first, start + first + size)
-                kind = "group" if size == 1 else "joined"
-                parts.append((kind, "".join(groups[first : first + size]), part))
-        start += len(groups)
-    return sorted(parts, key=lambda part: (part[0] != "whole", -len(part[1]), len(part[2])))
+    return Difference([in_source[index].text for index in missing], lost, added, added_numbers)
 
 
 def repair(

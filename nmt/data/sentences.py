@@ -6,7 +6,8 @@ A sentence ends with a mark of Unicode's property Sentence_Terminal, and with so
 like one. A full stop does not end it inside a number or an address, before a small letter, after an
 initial, a number of an ordinal, or an abbreviation. Abbreviations are learned from the training
 lines as by Kiss and Strunk 2006, "Unsupervised Multilingual Sentence Boundary Detection": words
-that have a stop inside lines, and are seldom without it.
+that have a stop inside lines, and are seldom without it. A short word, or one in capitals, ends a
+sentence only if the training lines have it at their ends or often without a stop, as "him" and OK.
 
 nmt-export copies this file next to translate.py, so it must not import other modules of nmt.
 """
@@ -14,6 +15,7 @@ nmt-export copies this file next to translate.py, so it must not import other mo
 
 from __future__ import annotations
 
+import functools
 import html
 import itertools
 import math
@@ -79,13 +81,17 @@ class UsualLine:
     Attributes:
         sentences: that a source line has at most, but for the longest fifth; None = not known.
         length_ratio: pieces of a translation for each piece of its source.
-        abbreviations: shortest code of a source language -> words with a stop that ends no
-            sentence, in small letters.
+        abbreviations: shortest code of a source language -> what ``AbbreviationCounts`` learned.
     """
 
     sentences: int | None = None
     length_ratio: float = 1.0
     abbreviations: dict[str, list[str]] = field(default_factory=dict)
+
+    @functools.cached_property
+    def learned(self) -> dict[str, frozenset[str]]:
+        """The abbreviations as sets."""
+        return {lang: frozenset(words) for lang, words in self.abbreviations.items()}
 
 
 def usual_sentences(counts: Mapping[int, int]) -> int | None:
@@ -112,7 +118,8 @@ def split_sentences(line: str, lang: str, abbreviations: Collection[str] = ()) -
     Args:
         line: without control characters.
         lang: the shortest code of its language, by which ordinal numbers are known.
-        abbreviations: words in small letters whose stop ends no sentence.
+        abbreviations: what ``AbbreviationCounts`` learned: words in small letters whose stop ends
+            no sentence, and with a stop (``him.``), short ones that end it; "." = these are known.
     """
     plain = _ESCAPE.sub(_replacement, line)
     parts, start, letters, counted = [], 0, 0, 0
@@ -147,6 +154,7 @@ def _ends(text: str, lang: str, abbreviations: Collection[str]) -> Iterator[int]
     """Yield each index after a sentence and its white space, except at the end of the text."""
     closing, quotes = _quotes(text)
     cased = any(map(str.isupper, text))  # a small letter continues a sentence
+    mixed = cased and any(map(str.islower, text))
     inside_to, next_quote = -1, 0
     for found in _MARKS.finditer(text):
         after = found.end()
@@ -177,7 +185,10 @@ def _ends(text: str, lang: str, abbreviations: Collection[str]) -> Iterator[int]
             is_end = not (
                 (cased and letter and letter[1].islower())
                 or (closed and following not in _OPENS and _is_caseless(following))
-                or (found[1] == "." and _is_short(text, found.start(), letter, lang, abbreviations))
+                or (
+                    found[1] == "."
+                    and _is_short(text, found.start(), letter, mixed, lang, abbreviations)
+                )
             )
         if is_end:
             yield place
@@ -214,18 +225,30 @@ def _quotes(text: str) -> tuple[set[int], list[tuple[int, int]]]:
 
 
 def _is_short(
-    text: str, stop: int, letter: regex.Match[str] | None, lang: str, abbreviations: Collection[str]
+    text: str,
+    stop: int,
+    letter: regex.Match[str] | None,
+    mixed: bool,
+    lang: str,
+    abbreviations: Collection[str],
 ) -> bool:
     """Return whether a stop belongs to the word before it, which is shortened, or to a number.
 
-    ``letter``: the first letter or digit after it.
+    Args:
+        letter: the first letter or digit after it.
+        mixed: whether the text has capital and small letters.
     """
     found = _LAST_WORD.match(text, 0, stop)
     if not found:
         return False
     word = found[1].strip("'’ʼ")
+    unusual = (
+        bool(letter and letter[1].isupper())
+        and not text.endswith("-", 0, found.start())  # a compound
+        and _is_unusual_end(word, mixed, abbreviations)
+    )
     if text[stop - 1].isspace():  # Moses leaves the stop at initials and other words that it knows
-        return word.lower() in abbreviations
+        return word.lower() in abbreviations or (unusual and len(word) > 1)
     if _INITIAL.fullmatch(word):
         return not _UNSPACED.match(word)
     if _ORDINAL.fullmatch(word):
@@ -236,6 +259,7 @@ def _is_short(
         or small in abbreviations
         or small in _TITLES
         or (small in _BEFORE_NUMBER and letter and letter[1].isdigit())
+        or unusual
         or (
             2 <= len(word) <= 4
             and not word.isupper()
@@ -245,12 +269,34 @@ def _is_short(
     )
 
 
+def _is_unusual_end(word: str, mixed: bool, abbreviations: Collection[str]) -> bool:
+    """Return whether a word is short or in capitals, and not known to end sentences.
+
+    If nothing is known, only a short word in capitals is unusual.
+
+    Args:
+        mixed: whether the text has small letters, too.
+    """
+    if not word.isalpha():
+        return False
+    known = KNOWN in abbreviations
+    in_capitals = mixed and word.isupper() and len(word) > 1
+    if len(word) <= SHORT:
+        return (known or in_capitals) and f"{word.lower()}." not in abbreviations
+    return in_capitals and known and f"{word.lower()}." not in abbreviations
+
+
 # ---------------------------------------------------------------- learn abbreviations
+
+SHORT = 3  # letters; the stop of such a word may be that of an abbreviation
+KNOWN = "."  # among what is learned: it has the short words that end sentences
 
 MIN_ABBREVIATIONS = 3  # times that a word must have a stop inside lines
 _MAX_PLAIN = 10  # times that a word of up to 3 letters that ends no line may be without a stop for
 # each such time; 1 for other words
 _LIKELY = 3.5  # of the log-likelihood ratio, times sqrt(e) for each letter: abbreviations are short
+_MIN_SHARE = 0.1  # of the stops of an ordinary short word are at the ends of lines
+_MIN_PLAIN = 10  # times that it is without a stop, for each time that it has one inside a line
 _WORD = regex.compile(
     rf"(?V1)(?<![\p{{L}}\p{{M}}\p{{N}}.'’-])([\p{{L}}\p{{M}}]++)"
     rf"(?:\s?(\.)(?=[\s\p{{Pe}}\p{{Pf}}\"'])(?={_FIRST_LETTER.pattern}|))?+|({_MARK})(?!\s\Z)"
@@ -267,8 +313,11 @@ class AbbreviationCounts:
 
     def __init__(self) -> None:
         self._inside: Counter[str] = Counter()
+        self._at_begin: Counter[str] = Counter()  # of a sentence: a title, or a sentence of a word
         self._at_end: Counter[str] = Counter()
         self._plain: Counter[str] = Counter()
+        self._small: Counter[str] = Counter()  # short, in small letters, without a stop
+        self._capitals: Counter[str] = Counter()  # at the ends of lines
         self._lines = self._ends = 0
 
     def add(self, line: str) -> None:
@@ -286,18 +335,38 @@ class AbbreviationCounts:
                 self._ends += 1
             elif not letter:
                 self._at_end[word.lower()] += 1
+                if len(word) > SHORT and word.isupper():
+                    self._capitals[word.lower()] += 1
             elif not letter.islower():
                 self._ends += 1
-                if not begins:
-                    self._inside[word.lower()] += 1
+                (self._at_begin if begins else self._inside)[word.lower()] += 1
             begins = True
         self._plain.update(map(str.lower, plain))
+        self._small.update(word for word in plain if len(word) <= SHORT and word.islower())
 
     def learned(self) -> list[str]:
-        """List the abbreviations, in small letters."""
+        """List the abbreviations in small letters, the short words that end sentences, and KNOWN.
+
+        The latter have a stop: ``him.``
+        """
+        ends = (f"{word}." for word in {*self._at_end, *self._plain} if self._ends_sentences(word))
+        return sorted({KNOWN, *self._abbreviations(), *ends})
+
+    def _ends_sentences(self, word: str) -> bool:
+        inside = self._inside[word] + self._at_begin[word]
+        if len(word) > SHORT:
+            return self._capitals[word] > _MIN_SHARE * inside
+        if self._at_end[word] > _MIN_SHARE * inside:
+            return True
+        return self._plain[word] >= _MIN_PLAIN * max(1, inside) or (
+            self._small[word] > 0 and not inside
+        )
+
+    def _abbreviations(self) -> list[str]:
         expected = (self._ends + 1) / (self._ends + self._lines + 2)
         found = []
-        for word, inside in self._inside.items():
+        for word, count in self._inside.items():
+            inside = count + self._at_begin[word]  # titles begin sentences, too
             at_end = self._at_end[word]
             share = inside / (inside + at_end)
             if inside < MIN_ABBREVIATIONS or share <= expected or len(word) == 1:
@@ -310,7 +379,7 @@ class AbbreviationCounts:
             plain = inside * (1 if at_end or letters > 3 else _MAX_PLAIN)
             if likely and self._plain[word] <= plain:
                 found.append(word)
-        return sorted(found)
+        return found
 
 
 # ---------------------------------------------------------------- join

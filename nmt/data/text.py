@@ -47,6 +47,15 @@ LONGEST_SENTENCE = 100_000  # characters of a line to translate
 LONGEST_LINE = 10_000_000  # bytes; longer lines are treated as a damaged file or a compressed bomb
 LENGTH_SLACK = 10  # characters; the lengths of short lines differ more than those of sentences
 
+SAMPLE = 4096  # bytes at the start of a file that tell its type
+_MARKS = {
+    codecs.BOM_UTF32_LE: "UTF-32",
+    codecs.BOM_UTF32_BE: "UTF-32",
+    codecs.BOM_UTF16_LE: "UTF-16",
+    codecs.BOM_UTF16_BE: "UTF-16",
+}
+_CONTROL_BYTES = {*range(32)} - {*b"\t\n\r"}
+_UNMARKED_NAMES = ("UTF-32LE", "UTF-32BE", "UTF-16LE", "UTF-16BE")
 # names for a file with a byte-order mark -> the same encoding, in which a mark is a character
 _UNMARKED = {"utf-8-sig": "utf-8", "utf-16": "utf-16-le", "utf-32": "utf-32-le"}
 # encodings of Python that are not those of files
@@ -207,9 +216,12 @@ def read_lines(
         MachineError: the disk failed.
     """
     opener = OPENERS.get(path.suffix, open)
-    number, first = 0, b""
+    number = 0
     try:
         with open_file(path, pipes=True) as raw, raw if opener is open else opener(raw) as file:
+            start = file.peek(SAMPLE)[:SAMPLE]
+            if fix := file_type(start, path if opener is open else None, str(path)):
+                raise UserError("is not a text file", at=str(path), fix=fix)
             while line := file.readline(LONGEST_LINE + 1):
                 number += 1
                 if len(line) > LONGEST_LINE:
@@ -220,15 +232,12 @@ def read_lines(
                         if line.count(b"\r") > 1
                         else "use a text file with one sentence per line",
                     )
-                first = line[:1] if number == 1 else first
-                if number == 1 and (fix := file_type(line, path if opener is open else None)):
-                    raise UserError("is not a text file", at=str(path), fix=fix)
-                if b"\0" in line and _is_utf16(line):
-                    big = first < b" " and first not in b"\t\r\n"  # a letter begins with a control
-                    fix = _convert_fix(
-                        str(path), f"iconv -f UTF-16{'BE' if big else 'LE'} -t UTF-8"
+                if b"\0" in line and unicode_encoding(line.lstrip(b"\0")):
+                    raise UserError(
+                        "this line is UTF-16 or UTF-32, and the lines before it are UTF-8",
+                        at=f"{path}:{number}",
+                        fix="convert each part to UTF-8 before you join the parts",
                     )
-                    raise UserError("this is UTF-16, not UTF-8", at=f"{path}:{number}", fix=fix)
                 text = line.decode("utf-8", errors).removesuffix("\n")
                 if text.isascii() and text.isprintable():  # nothing to normalize
                     yield text
@@ -261,10 +270,54 @@ def read_lines(
         ) from error
 
 
-def _is_utf16(line: bytes) -> bool:
-    """Return whether a line is of UTF-16, in which every second byte of most texts is a control."""
-    controls = max(sum(byte < 32 for byte in line[start::2]) for start in (0, 1))
-    return len(line) >= 10 and controls >= 0.9 * (len(line) // 2)
+def unicode_encoding(start: bytes) -> str:
+    """Return the name of UTF-16 or UTF-32 for iconv if text is encoded so, else "".
+
+    Without a byte-order mark, it must look so, and have characters that text has when decoded.
+
+    Args:
+        start: the first bytes of the text.
+    """
+    if marked := next((name for mark, name in _MARKS.items() if start.startswith(mark)), ""):
+        return marked
+    if not set(start) & _CONTROL_BYTES or not _may_be_wide(start):
+        return ""
+    best = (0, "")
+    for name in _UNMARKED_NAMES:
+        try:
+            text = codecs.getincrementaldecoder(name)().decode(start)
+        except UnicodeDecodeError:
+            continue
+        categories = Counter(
+            "" if char in "\t\n\r" else unicodedata.category(char) for char in text
+        )
+        odd = sum(categories[name] for name in ("Cc", "Cn", "Co", "Cs"))
+        if text and odd <= len(text) / 20:
+            best = max(best, (1 + sum(map(str.isascii, text)), name))
+    return best[1]
+
+
+def _may_be_wide(start: bytes) -> bool:
+    """Return whether characters of text may have at least two bytes.
+
+    Every second byte is mostly a control character, a NUL is next to each line end, or there are
+    NULs and bytes that are not UTF-8.
+    """
+    halves = [start[first::2] for first in (0, 1)]
+    if any(sum(byte < 32 for byte in half) > 0.7 * len(half) for half in halves):
+        return True
+    if 0 not in start:
+        return False
+    ends = [place for place, byte in enumerate(start) if byte == 10]
+    little = all(place % 2 == 0 and start[place + 1 : place + 2] == b"\0" for place in ends)
+    big = all(place % 2 and not start[place - 1] for place in ends)
+    if ends and (little or big):
+        return True
+    try:
+        codecs.getincrementaldecoder("utf-8")().decode(start)
+    except UnicodeDecodeError:
+        return True
+    return False
 
 
 def text_encoding(encoding: str, at: str) -> str:
@@ -325,7 +378,6 @@ def _damaged(path: Path, lines: int, error: Exception) -> UserError:
 
 _AS_TEXT = "save it as plain text in UTF-8, with one sentence per line"
 _AS_TABLE = "import its pairs with nmt import tsv (name: .xlsx), or save a column as text"
-_UTF16 = "this is UTF-16: convert it with iconv -f UTF-16 -t UTF-8"
 _MAGIC = {
     b"\x28\xb5\x2f\xfd": "this is a zstd file, which is not supported: unpack it with zstd -d",
     b"\x1f\x8b": "this is a gzip file: rename it so that its name ends in .gz",
@@ -338,8 +390,6 @@ _MAGIC = {
     b"{\\rtf": f"this is a document in Rich Text Format: {_AS_TEXT}",
     b"\xd0\xcf\x11\xe0": "this is an old Microsoft Office file (.doc, .xls, .ppt): open it, and "
     f"{_AS_TEXT}; save a table as .xlsx",
-    b"\xff\xfe": _UTF16,
-    b"\xfe\xff": _UTF16,
 }
 # a name in a zip archive, or the start of its file "mimetype" -> what it is
 _ZIPPED = {
@@ -353,14 +403,17 @@ _ZIPPED = {
 }
 
 
-def file_type(start: bytes, path: Path | None = None) -> str:
-    """Return what a file is that begins with these bytes and what to do; empty for text.
+def file_type(start: bytes, path: Path | None = None, name: str = "FILE") -> str:
+    """Return what a file is that begins with these bytes and what to do; empty for UTF-8 text.
 
     Args:
-        start: first bytes or first line of the file.
+        start: the first bytes of the file, up to SAMPLE.
         path: the file, if its content is not compressed; tells the kinds of zip archives apart.
+        name: of the file, in a command that converts it.
     """
     fix = next((fix for magic, fix in _MAGIC.items() if start.startswith(magic)), "")
+    if not fix and (encoding := unicode_encoding(start)):
+        return f"this is {encoding}: {_convert_fix(name, f'iconv -f {encoding} -t UTF-8')}"
     if path is None or not start.startswith(b"PK") or not path.is_file():
         return fix
     try:
@@ -380,6 +433,6 @@ def type_of(path: Path) -> str:
         if not path.is_file():
             return ""
         with path.open("rb") as file:
-            return file_type(file.read(16), path)
+            return file_type(file.read(SAMPLE), path, str(path))
     except (OSError, ValueError):
         return ""

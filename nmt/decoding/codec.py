@@ -8,7 +8,7 @@ from __future__ import annotations
 import functools
 import itertools
 import sys
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -309,9 +309,9 @@ class TextCodec:
             )
         return np.array(self.vocab.ids(tag_piece(tag)), dtype=np.int64)
 
-    def abbreviations(self, src: str | None = None) -> Sequence[str]:
-        """Return the words of a source language whose stop ends no sentence, in small letters."""
-        return self.usual.abbreviations.get(base_language(src or self.src), ())
+    def abbreviations(self, src: str | None = None) -> Collection[str]:
+        """Return what the training text says of stops in a source language."""
+        return self.usual.learned.get(base_language(src or self.src), ())
 
     def source_pieces(self, line: str, src: str | None = None) -> list[str]:
         """Segment a line of a language, None = that of the model; a blank line has no pieces."""

@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import itertools
-import re
-import sys
 import time
-import unicodedata
 
 import pytest
 from hypothesis import given
@@ -19,13 +16,9 @@ PROTECTED = [
     "${path}", "%{count}", "{n, plural, one {# file} other {# files}}",
     "{g, select, a {{n, plural, one {# file} other {# files}}} other {x}}", "&amp;", "&#160;",
     "https://x.org/a?b=1&c=2", "www.x.org/a", "me.too@x-y.org", "1,000.5",
-    "2026", "\u0663\u0664", "$HOME", "$USER$", "$t(files:save)",
+    "2026", "\u0663\u0664", "$HOME", "$USER$", "$t(files:save)", r"C:\Users\me\a.txt",
+    r"C:\Program Files\nmt\a", r"\\server\share", "/usr/lib/x.so", "~/.config/nmt", "-5", "2½", "½",
 ]  # fmt: skip
-CHARACTERS = [*map(chr, range(sys.maxunicode + 1))]
-ZEROS = [c for c in CHARACTERS if unicodedata.decimal(c, None) == 0]
-SPACES = [c for c in CHARACTERS if unicodedata.category(c) == "Zs"]
-SIGNS = [*".,:/'-\u2019\u02bc\u00b7\u066b\u066c\u2010\u2011\u2013\u2212\uff0c\uff0e"]
-SIGNS += ["\u200f,\u200f", "\u200b"]  # invisible
 
 
 def texts_of(line: str, *flags: str) -> list[str]:
@@ -56,6 +49,9 @@ def test_text_without_spaces_may_stand_next_to_it(part: str) -> None:
         ("%ds, %dpx, %d%%, 5 %s", ["%d", "%d", "%d", "%%", "5", "%s"]),
         ("12個 2024年5月 10kg A4 H2O №5", ["12", "2024", "5", "10", "4", "2", "5"]),
         ("5 apples @3.50", ["5", "3.50"]),
+        ("and/or, km/h, he/she/it, </b></i> 3/4/5", ["3/4/5"]),
+        (r"C:\ or C:\Users\... and a\b", ["C:\\", "C:\\Users\\"]),
+        ("-5, (\u22125), x-5, 3-5, -$5, a .5", ["-5", "\u22125", "5", "3-5", "-$5", ".5"]),
         ("from 5 to 10, 15; (20) 25", ["5", "10", "15", "20", "25"]),
     ],
 )
@@ -92,12 +88,13 @@ def test_flags_say_what_a_percent_sign_means(flags: str, parts: list[str]) -> No
         ("1 000", "1", ["1 000"]),
         ("100,000", "1,00,000", []),  # as in India
         ("1.5 and 1.5", "1,5", ["1.5"]),
-        ("10", "1 0 0", []),
+        ("10", "1 0 0", ["10"]),
         ("1", "10", ["1"]),
         ("2024-05-03", "03/05/2024", []),
         ("2024-05-03", "03/2024", ["2024-05-03"]),
         ("5 to 10", "5-10", []),
         ("5 to 10", "510", ["5", "10"]),
+        ("5 to 10", "5 -10", []),
         ("1 000 to 2 000", "1000-2000", []),
         ("1000-2000", "1 000 bis 2 000", []),
         ("5 1 000", "1000 5", []),
@@ -118,49 +115,6 @@ def test_spaces_and_case_are_repaired() -> None:
     )
     assert repair("%s sure", "100 % sicher") == "100 % sicher"
     assert repair("12 apples", "1 and 2 apples") == "1 and 2 apples"
-
-
-words = st.text(st.characters(categories=["Lu", "Ll", "Lo"]), min_size=1, max_size=4)
-digits = st.text("0123456789", min_size=1, max_size=10)
-numbers = st.lists(digits, min_size=1, max_size=4)
-
-
-@st.composite
-def spelled(draw: st.DrawFn, digits: str) -> str:
-    """Draw a way to write a number: its digits of a script, in groups."""
-    zero = ord(draw(st.sampled_from(ZEROS)))
-    text = chr(zero + int(digits[0]))
-    for digit in digits[1:]:
-        if draw(st.integers(0, 3)) == 0:
-            text += draw(st.sampled_from(SPACES) | st.sampled_from(SIGNS))
-        text += chr(zero + int(digit))
-    return text
-
-
-@st.composite
-def line_with(draw: st.DrawFn, numbers: list[str]) -> str:
-    """Draw a line with numbers in any order, letters next to them."""
-    shuffled = draw(st.permutations(numbers))
-    return draw(words) + "".join(draw(spelled(number)) + draw(words) for number in shuffled)
-
-
-@pytest.mark.slow
-@given(st.data(), numbers)
-def test_script_grouping_order_and_neighbors_do_not_matter(
-    data: st.DataObject, numbers: list[str]
-) -> None:
-    source, translation = data.draw(line_with(numbers)), data.draw(line_with(numbers))
-    difference = compare(source, translation)
-    assert difference.problems == difference.added_numbers == []
-    assert len(spans(source)) == len(numbers)
-
-
-@given(st.data(), numbers)
-def test_each_dropped_row_of_digits_is_reported(data: st.DataObject, numbers: list[str]) -> None:
-    source = data.draw(line_with(numbers))
-    start, end = data.draw(st.sampled_from([row.span() for row in re.finditer(r"\d+", source)]))
-    between = data.draw(st.sampled_from(["", " ", "x"]))
-    assert compare(source, source[:start] + between + source[end:]).problems
 
 
 pieces = st.sampled_from([*PROTECTED, *"%&.@:{}$#,1 as\u0661\u3042", "% S", "{ NAME }", "%1"])

@@ -6,7 +6,7 @@ from __future__ import annotations
 import itertools
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from nmt.data.languages import sentence_space
@@ -144,30 +144,75 @@ def learned(lines: list[str]) -> list[str]:
     return counts.learned()
 
 
+def abbreviations_of(lines: list[str]) -> list[str]:
+    return [word for word in learned(lines) if not word.endswith(".")]
+
+
 NAMES = ["Asha", "Juma", "Ravi", "Zoe", "Ines", "Omar"]
 
 
 def test_abbreviations_are_words_with_a_stop_inside_lines() -> None:
     lines = [f"Jana aliona dakt. {name} mjini." for name in NAMES] * 3
     lines += ["Alikuja mjini.", "Mji ni mkubwa.", "Watu wa mjini. Walikuja."] * 40
-    assert learned(lines) == ["dakt"]
-    assert learned([line.replace("dakt.", "dakt .") for line in lines]) == ["dakt"]  # Moses
-    assert learned([line.replace("dakt.", "dakt") for line in lines]) == []
+    assert abbreviations_of(lines) == ["dakt"]
+    assert abbreviations_of([line.replace("dakt.", "dakt .") for line in lines]) == [
+        "dakt"
+    ]  # Moses
+    assert abbreviations_of([line.replace("dakt.", "dakt") for line in lines]) == []
 
 
 def test_words_that_often_end_sentences_are_not_abbreviations() -> None:
     """Verbs at the end, sentences of one word, stops before a small letter, paragraphs."""
     verbs = [f"{name} eve geldi. {other} gitti." for name in NAMES for other in NAMES]
-    assert learned(verbs + [f"Dün {name} geldi." for name in NAMES] * 10) == []
-    assert learned([f"Evet. {name} burada." for name in NAMES] * 10) == []
-    assert learned([f"On ma np. {name.lower()} i kota." for name in NAMES] * 10) == []
+    assert abbreviations_of(verbs + [f"Dün {name} geldi." for name in NAMES] * 10) == []
+    assert abbreviations_of([f"Evet. {name} burada." for name in NAMES] * 10) == []
+    assert abbreviations_of([f"On ma np. {name.lower()} i kota." for name in NAMES] * 10) == []
     paragraphs = [" ".join(f"It was {name}. So it is." for name in NAMES)] * 5
-    assert learned(paragraphs) == []
+    assert abbreviations_of(paragraphs) == []
 
 
 def test_abbreviations_of_a_script_without_capitals_are_learned() -> None:
     lines = [f"कल श्री. {name} आए।" for name in ["राम", "गीता", "मोहन"]] * 6
-    assert learned([*lines, *["वह घर गया।", "यह घर है।"] * 30]) == ["श्री"]
+    assert abbreviations_of([*lines, *["वह घर गया।", "यह घर है।"] * 30]) == ["श्री"]
+
+
+ORDINARY = ["I saw him. ", "OK. ", "It was UNESCO. ", "He left."]
+short = st.text(st.characters(categories=["Lu", "Ll"]), min_size=2, max_size=3)
+capitals = st.text("BCDFGHJKLMNPQRSTVWXZ", min_size=2, max_size=6)
+
+
+@given(st.lists(short | capitals, min_size=1, max_size=3))
+def test_short_words_and_capitals_end_no_sentence_unless_the_training_text_has_it(titles):
+    known = learned([line.strip() for line in ORDINARY * 5])
+    assume(not {f"{title.lower()}." for title in titles} & {*known})
+    title = " ".join(f"{title}." for title in titles)
+    for line in (f"Xin chào {title} Trần Ba. ", f"{title} Trần Ba. "):
+        assert split_sentences(line, "xx", known) == [line]
+    assert split_sentences("".join(ORDINARY), "xx", known) == ORDINARY
+    ends = learned([f"Toi la {title}." for title in titles] * 3)
+    assert len(split_sentences(f"Toi la {titles[0]}. Trần Ba.", "xx", ends)) == 2
+
+
+@pytest.mark.parametrize(
+    ("lang", "line"),
+    [
+        ("vi", "PGS. TS. Trần B đến."), ("vi", "BS. Lan của NXB. Trẻ."), ("id", "PT. Maju ada."),
+        ("id", "KH. Ali dan CV. Jaya ada."), ("ms", "YB. Datuk tiba."), ("en", "DR. Ali left."),
+    ],
+)  # fmt: skip
+def test_capitals_end_no_sentence_of_an_unknown_language(lang: str, line: str) -> None:
+    assert split_sentences(line, lang) == [line]
+
+
+def test_a_line_in_capitals_has_no_abbreviations_in_capitals() -> None:
+    line = ["I SAW THEM THERE. ", "THEY LEFT."]
+    assert split_sentences("".join(line), "en") == line
+    assert split_sentences("".join(line), "en", learned(["They left."])) == line
+
+
+def test_titles_at_the_beginning_of_lines_are_learned() -> None:
+    lines = [f"Engr. {name} ya zo." for name in NAMES] * 3 + ["Na ga Engr. Musa jiya."]
+    assert abbreviations_of([*lines, *["Ya zo nan. Ya tafi.", "Ina nan."] * 30]) == ["engr"]
 
 
 def test_sentences_are_joined_to_parts_that_fit() -> None:

@@ -7,16 +7,32 @@ import gzip
 import io
 import lzma
 import os
+import re
+import shutil
+import subprocess
 import zipfile
+from collections.abc import Iterator
 from pathlib import Path
 
 import openpyxl
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from data_prep import from_gettext, from_tmx, from_tsv
-from nmt.cli.input import StreamLines
+from data_prep.tables import Format, read_rows
+from nmt.cli.input import StreamLines, read_input
 from nmt.config.load import load_recipe, recipe_from_text
-from nmt.data.text import clean_line, find_side, is_blank, read_lines
+from nmt.data.glossary import read_glossary
+from nmt.data.text import (
+    OPENERS,
+    SAMPLE,
+    clean_line,
+    find_side,
+    is_blank,
+    read_lines,
+    unicode_encoding,
+)
 from nmt.errors import UserError
 from nmt.store.folder import RunFolder
 
@@ -249,19 +265,76 @@ def test_a_run_folder_with_a_typing_error_gives_its_name(tmp_path):
         RunFolder.open(tmp_path / "runs" / "quikstart")
 
 
-@pytest.mark.parametrize(
-    "lines",
-    [["one two three"], ["", "Привет, как дела"], ["a b", "\u03b3\u03b5\u03b9\u03b1 \u03c4\u03b9"]],
+SCRIPTS = {
+    "Latin": "Zariadenie je dostupné.", "Cyrillic": "Привет, как дела", "Greek": "γεια τι κάνεις",
+    "Devanagari": "नमस्ते दुनिया", "Gurmukhi": "ਸਤ ਸ੍ਰੀ ਅਕਾਲ", "Tamil": "வணக்கம் உலகம்", "Han": "你好。",
+    "Kana": "こんにちは", "Hangul": "안녕하세요",
+    "Arabic": "مرحبا بالعالم", "Cherokee": "ᎣᏏᏲ ᎡᎶᎯ",
+    "Ethiopic": "ሰላም ልዑል", "Thai": "สวัสดีชาวโลก", "Adlam": "𞤀𞤣𞤤𞤢𞤥 𞤆𞤵𞤤𞤢𞤪", "emoji": "a 😀 b",
+}  # fmt: skip
+NAMES = ["UTF-16", "UTF-16LE", "UTF-16BE", "UTF-32", "UTF-32LE", "UTF-32BE"]
+
+
+@given(
+    st.lists(st.sampled_from(["", *SCRIPTS.values()]), min_size=1).filter(any),
+    st.sampled_from(NAMES),
+    st.sampled_from(["\n", "\r\n"]),
 )
-@pytest.mark.parametrize("encoding", ["utf-16-le", "utf-16-be"])
-def test_utf_16_without_a_mark_is_refused(lines: list[str], encoding: str, tmp_path: Path) -> None:
-    path = tmp_path / "c.en"
-    path.write_bytes("".join(f"{line}\n" for line in lines).encode(encoding))
+def test_other_encodings_of_unicode_are_named(lines: list[str], name: str, end: str) -> None:
+    text = "".join(line + end for line in lines)
+    assert unicode_encoding(text.encode(name)[:SAMPLE]) == name
+    assert not unicode_encoding(text.encode()[:SAMPLE])
+
+
+@given(st.text() | st.text("a\n\r\t\0é你"))
+def test_utf_8_is_no_other_encoding(text: str) -> None:
+    data = text.replace("\0", "x\0yz").encode()
+    assert not unicode_encoding(data) or any(c < 32 and c not in b"\t\n\r" for c in data)
+
+
+def refusals(path: Path) -> Iterator[str]:
+    """Yield the advice of each way to read text."""
+    readers = [
+        lambda: list(read_lines(path)),
+        lambda: read_input(str(path)),
+        lambda: next(StreamLines(path.open("rb"), "x")),
+        lambda: read_glossary(path),
+        lambda: read_rows(path, Format()),
+    ]
+    for reader in readers:
+        with pytest.raises(UserError) as error:
+            reader()
+        yield error.value.fix
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not shutil.which("iconv"), reason="requires iconv")
+@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("suffix", ["", ".gz"])
+def test_the_advised_command_makes_a_file_that_is_read(name, suffix, tmp_path):
+    text = "".join(f"{text}\t{script}\n" for script, text in SCRIPTS.items())
+    path = tmp_path / f"it's.tsv{suffix}"
+    with OPENERS[suffix](path, "wb") as file:
+        file.write(text.encode(name))
+    advice = [read_refusal(path)] if suffix else [*refusals(path)]
+    assert {re.search(r"this is ([\w-]+)", fix)[1] for fix in advice} == {name}
+    command = re.search(r"convert it: (.*) > NEW", advice[0])[1]
+    converted = tmp_path / "new.tsv"
+    subprocess.run(f"{command} > {converted}", shell=True, check=True)
+    assert [*read_lines(converted, clean=False)] == text.splitlines()
+
+
+def read_refusal(path: Path) -> str:
     with pytest.raises(UserError) as error:
         list(read_lines(path))
-    assert error.value.at == f"{path}:{len(lines)}"
-    assert (
-        f"iconv -f {encoding.upper().replace('-LE', 'LE').replace('-BE', 'BE')}" in error.value.fix
-    )
+    return error.value.fix
+
+
+def test_a_part_in_another_encoding_is_named_by_its_line(tmp_path: Path) -> None:
+    path = tmp_path / "c.en"
+    path.write_bytes(b"one two three\n" * 9 + "four five six\n".encode("utf-16-le"))
+    with pytest.raises(UserError) as error:
+        list(read_lines(path))
+    assert error.value.at == f"{path}:10"
     path.write_bytes(b"one\0two three four\n\0\0\n")  # some characters alone are read as spaces
     assert list(read_lines(path)) == ["one two three four", "  "]

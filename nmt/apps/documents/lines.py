@@ -213,7 +213,7 @@ def _to_keep(line: Line, found: _Checked) -> list[Span]:
     """Return the parts that the next translation is made to have: no numbers that are not lost."""
     lost = found.difference.numbers
     parts = spans(line.text, line.keep, line.flags)
-    return [part for part in parts if not part.groups or part.text in lost]
+    return [part for part in parts if not part.number or part.text in lost]
 
 
 def _texts(parts: Sequence[Span]) -> list[str]:

@@ -19,7 +19,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -69,7 +69,7 @@ class Worker:
         deadline: float,
         translate: Translate,
         most: int,
-        abbreviations: Sequence[str] = (),
+        abbreviations: Collection[str] = (),
     ) -> tuple[bytes, list[Remark]]:
         """Return a translated document, and the first places that a person must check.
 
@@ -96,7 +96,7 @@ class Worker:
         deadline: float,
         translate: Translate | None = None,
         most: int = 0,
-        abbreviations: Sequence[str] = (),
+        abbreviations: Collection[str] = (),
     ) -> tuple[dict[str, Any], bytes]:
         if self.closed:
             raise stopping()

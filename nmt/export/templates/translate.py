@@ -108,7 +108,8 @@ class Translator:
         self.segmenter = SEGMENTERS[kind](folder, self.settings)
         self.engine = ctranslate2.Translator(str(folder / "ctranslate2"), device=device)
         self.most = self.settings["usual_line"].get("sentences")  # of a part; None = not known
-        self.abbreviations = self.settings["usual_line"].get("abbreviations", {})
+        learned = self.settings["usual_line"].get("abbreviations", {})
+        self.abbreviations = {lang: frozenset(words) for lang, words in learned.items()}
 
     def translate(
         self,
