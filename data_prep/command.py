@@ -1,14 +1,15 @@
 """The commands ``nmt import NAME``, for public corpora and for the user's own files.
 
 A module of a public corpus has ``prepare(request)`` and ``main = corpus_command(prepare, ...)``. A
-module ``from_*`` has a reader of pairs and ``main = reader_command(read, ...)``, which filters and
-splits what the reader yields.
+module ``from_*`` has a reader of pairs and ``main = reader_command(read, ...)``, which filters what
+the reader yields, and cuts the held-out sets that do not exist.
 """
 
 from __future__ import annotations
 
 import argparse
 import contextlib
+import sys
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -18,15 +19,15 @@ from data_prep.languages import add_languages
 from data_prep.pairs import (
     EMPTY_SIDE,
     IDENTICAL_SIDES,
+    MAX_RATIO,
     Pair,
     apply_rules,
     drop_duplicates,
     length,
-    length_ratio,
+    unusual_ratio,
 )
-from data_prep.released import UNALTERED
 from data_prep.remote import RemoteFile
-from data_prep.splits import GROUPS_PER_SPLIT, hold_out
+from data_prep.splits import GROUPS_PER_SPLIT, cut, near_duplicates
 from data_prep.write import Corpus, Request, check_request, write_corpus
 from nmt.data.report import Drops
 from nmt.data.text import quantity
@@ -35,7 +36,7 @@ from nmt.runtime.progress import counted
 
 MIN_GROUPS = 10  # of --split group
 MAX_WORDS = 250  # of a side
-BY_HAND = "choose dev and test yourself (nmt import moses --dev PREFIX --test PREFIX)"
+BY_HAND = "choose dev and test yourself (--dev, --test)"
 
 
 @dataclass(frozen=True)
@@ -109,17 +110,31 @@ def own_command(
 
 
 def reader_command(
-    read: Callable[[argparse.Namespace, Drops], Iterable[Pair]],
+    read: Callable[[Sequence[Path], argparse.Namespace, Drops], Iterable[Pair]],
     description: str | None,
     add_options: Callable[[argparse.ArgumentParser], None],
+    metavar: str,
 ) -> Command:
-    """Return the command that filters, splits and writes the pairs that ``read`` yields."""
+    """Return the command that filters, splits and writes the pairs that ``read`` yields.
+
+    Args:
+        read: files, options, drops -> pairs.
+        metavar: of a file.
+    """
 
     def body(args: argparse.Namespace) -> None:
         drops = Drops()
-        write_own_corpus(read(args, drops), args, drops)
+        check_sets(args.files, args, metavar)
+        held_out = {split: read([Path(f)], args, drops) for split, f in existing(args).items()}
+        train = read(args.files, args, drops) if args.files else ()
+        write_own_corpus(train, args, drops, held_out)
 
-    return own_command(body, description, add_options)
+    def options(parser: argparse.ArgumentParser) -> None:
+        parser.add_argument("files", nargs="*", type=Path, metavar=metavar, help="training pairs")
+        add_held_out(parser, metavar)
+        add_options(parser)
+
+    return own_command(body, description, options)
 
 
 def add_local(parser: argparse.ArgumentParser) -> None:
@@ -136,59 +151,85 @@ def add_local(parser: argparse.ArgumentParser) -> None:
 def add_held_out(parser: argparse.ArgumentParser, metavar: str) -> None:
     """Add the options for existing dev and test sets."""
     for split in ("dev", "test"):
-        parser.add_argument(f"--{split}", metavar=metavar, help=f"existing {split} set")
+        parser.add_argument(
+            f"--{split}",
+            metavar=metavar,
+            help=f"existing {split} set, which is not filtered; default: cut from the "
+            "training pairs",
+        )
+
+
+def existing(args: argparse.Namespace) -> dict[str, str]:
+    """Return the existing held-out sets that the options name, by split."""
+    return {split: name for split in ("dev", "test") if (name := vars(args)[split])}
+
+
+def check_sets(train: Sequence[object], args: argparse.Namespace, metavar: str) -> None:
+    """Raise UserError if neither training pairs nor a held-out set is named."""
+    if not train and not existing(args):
+        raise UserError("no text is named", at=metavar, fix=f"name a {metavar} with training pairs")
 
 
 def write_own_corpus(
     pairs: Iterable[Pair],
     args: argparse.Namespace,
     drops: Drops,
-    held_out: Mapping[str, Iterable[Pair]] | None = None,
+    held_out: Mapping[str, Iterable[Pair]] = {},
     sources: Sequence[RemoteFile] = (),
     notes: Sequence[str] = (),
+    further: Mapping[str, Iterable[Pair]] = {},
 ) -> None:
     """Filter, split and write pairs.
 
     Args:
-        pairs: are read after the options are checked.
-        held_out: existing dev and test, which are copied line by line; the filters apply to the
-            other pairs. None = a part of the pairs becomes dev and test.
+        pairs: training pairs, read after the options are checked. If there are some, dev and test
+            are cut from them, unless ``held_out`` has them.
+        held_out: existing dev and test sets, which are copied line by line.
         sources, notes: for MANIFEST.json.
+        further: further training text by the name of its files. It loses near-duplicates of dev
+            and test.
     """
     request = Request(args.output, args.src, args.tgt, args.force)
     check_request(request)
-    filters = [EMPTY_SIDE, IDENTICAL_SIDES, length(1, MAX_WORDS), length_ratio(args.max_ratio)]
-    pairs = apply_rules(counted(pairs, "reading", "pairs"), filters, drops)
-    splits: dict[str, Iterable[Pair]]
-    if held_out:
-        splits = {"train": drop_duplicates(pairs, drops), **held_out}
-        note = f"Splits are the source's. {UNALTERED}"
-    else:
-        splits = {**_split(list(pairs), args, drops)}
-        note = f"Split: {args.split}."
-        if args.dev_size or args.test_size:
-            note += " Dev and test have no near-duplicates of train or of each other."
-    write_corpus(Corpus(args.output.name, splits, drops, sources, [note, *notes]), request)
+    kept = {split: list(part) for split, part in held_out.items()}
+    splits = _split(_filtered(pairs, "train", args, drops), kept, args, drops)
+    order = ("train", "dev", "test")
+    splits = {split: splits[split] for split in order if split in splits}
+    for name, text in further.items():
+        filtered = list(drop_duplicates(_filtered(text, name, args, drops), drops))
+        near = set[int]()
+        if tested := [pair for split in order[1:] for pair in splits.get(split, ())]:
+            near = near_duplicates(filtered, tested)
+        for i in sorted(near):
+            drops[f"{name}: near-duplicate in dev or test"].add(filtered[i].place)
+        splits[name] = [pair for i, pair in enumerate(filtered) if i not in near]
+    if kept:
+        notes = [f"Existing sets, with each of their lines: {', '.join(kept)}.", *notes]
+    if made := [split for split in splits if split in order[1:] and split not in kept]:
+        notes = [
+            f"Cut from the training pairs (--split {args.split}): {', '.join(made)}. No cut set "
+            "has near-duplicates in train or in another set.",
+            *notes,
+        ]
+    write_corpus(Corpus(args.output.name, splits, drops, sources, list(notes)), request)
 
 
-def check_held_out(args: argparse.Namespace) -> bool:
-    """Return whether dev and test are given.
-
-    Raises:
-        UserError: only one of them is.
-    """
-    if bool(args.dev) != bool(args.test):
-        raise UserError(
-            "--dev and --test require each other", at="--dev, --test", fix="give both or neither"
-        )
-    return bool(args.dev)
+def _filtered(
+    pairs: Iterable[Pair], name: str, args: argparse.Namespace, drops: Drops
+) -> list[Pair]:
+    alone = [EMPTY_SIDE, IDENTICAL_SIDES, length(1, MAX_WORDS)]
+    kept = list(apply_rules(counted(pairs, f"reading {name}", "pairs"), alone, drops))
+    return list(apply_rules(kept, [unusual_ratio(kept, args.max_ratio)], drops))
 
 
-def _split(pairs: Sequence[Pair], args: argparse.Namespace, drops: Drops) -> dict[str, list[Pair]]:
+def _split(
+    pairs: Sequence[Pair], kept: Mapping[str, list[Pair]], args: argparse.Namespace, drops: Drops
+) -> dict[str, list[Pair]]:
     sizes = {"dev": args.dev_size, "test": args.test_size}
-    sizes = {split: size for split, size in sizes.items() if size > 0}
-    if not sizes:
-        return hold_out(pairs, sizes, drops)
+    sizes = {split: size for split, size in sizes.items() if size > 0 and split not in kept}
+    if not sizes or (kept and not pairs):
+        train = {"train": list(drop_duplicates(pairs, drops))} if pairs or not kept else {}
+        return {**train, **kept}
     if sum(sizes.values()) * 2 > len(pairs):
         size = max(GROUPS_PER_SPLIT, len(pairs) // 10)
         smaller = " ".join(f"--{split}-size {size}" for split in sizes)
@@ -222,7 +263,17 @@ def _split(pairs: Sequence[Pair], args: argparse.Namespace, drops: Drops) -> dic
             at=", ".join(f"--{split}-size" for split in small),
             fix=f"ask for at least {needed:,}" if enough else f"{BY_HAND}, or {more}",
         )
-    return hold_out(pairs, sizes, drops)
+    splits = cut(pairs, sizes, drops, [pair for part in kept.values() for pair in part])
+    for split, size in sizes.items():
+        if (count := len(splits[split])) < size:
+            most = size // GROUPS_PER_SPLIT
+            print(
+                f"note: {split} has {quantity(count, 'pair')} instead of {size:,}, because no "
+                f"other fits: each has over {most:,} near-duplicates, has one in another held-out "
+                f"set, or is in a group of over {most:,} pairs or of more than are missing",
+                file=sys.stderr,
+            )
+    return {**splits, **kept}
 
 
 def _parser(description: str | None, needs_output: bool = True) -> argparse.ArgumentParser:
@@ -257,9 +308,9 @@ def _add_filters_and_splits(parser: argparse.ArgumentParser) -> None:
     group.add_argument(
         "--max-ratio",
         type=_ratio,
-        default=4.0,
         metavar="R",
-        help="largest ratio of the characters of the two sides; default: %(default)g",
+        help="largest ratio of the lengths of the two sides, divided by the median ratio of the "
+        f"text; default: {MAX_RATIO:g}, or more if the ratios of the text vary more",
     )
     group = parser.add_argument_group("splits")
     for split in ("dev", "test"):
@@ -268,7 +319,8 @@ def _add_filters_and_splits(parser: argparse.ArgumentParser) -> None:
             type=_count,
             default=1000,
             metavar="N",
-            help=f"approximate number of {split} pairs; 0 = no {split} set; default: 1000",
+            help=f"number of pairs to cut for {split}, if it does not exist; 0 = none; default: "
+            "1000",
         )
     group.add_argument(
         "--split",

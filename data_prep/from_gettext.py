@@ -15,7 +15,7 @@ import argparse
 import re
 import struct
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -93,13 +93,11 @@ def _catalogs(given: Path) -> list[Path]:
     return sorted(catalogs | compiled)
 
 
-def read(args: argparse.Namespace, drops: Drops) -> Iterator[Pair]:
+def read(files: Sequence[Path], args: argparse.Namespace, drops: Drops) -> Iterator[Pair]:
     """Yield the translated messages of all catalogs; a pair's group is its file."""
-    paths = [path for given in args.files for path in _catalogs(given)]
+    paths = [path for given in files for path in _catalogs(given)]
     if not paths:
-        raise UserError(
-            "no .po or .mo file", at=str(args.files[0]), fix="give a catalog or its folder"
-        )
+        raise UserError("no .po or .mo file", at=str(files[0]), fix="give a catalog or its folder")
     if args.msgid_lang not in (None, args.src, args.tgt):
         raise UserError(
             f"{args.msgid_lang} is neither {args.src} nor {args.tgt}",
@@ -121,13 +119,12 @@ def read(args: argparse.Namespace, drops: Drops) -> Iterator[Pair]:
 
 
 def _add_options(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("files", nargs="+", type=Path, metavar="CATALOG", help="file or folder")
     parser.add_argument(
         "--msgid-lang", metavar="LANG", help="language of the msgids; default: that of --src-lang"
     )
 
 
-main = reader_command(read, __doc__, _add_options)
+main = reader_command(read, __doc__, _add_options, "CATALOG")
 
 if __name__ == "__main__":
     sys.exit(main())

@@ -16,7 +16,7 @@ import re
 import sys
 import unicodedata
 import xml.etree.ElementTree as ET
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import BinaryIO, TextIO
 
@@ -196,14 +196,14 @@ def _unit(xml: str, namespaces: str) -> dict[str, str] | None:
         return None
 
 
-def read(args: argparse.Namespace, drops: Drops) -> Iterator[Pair]:
+def read(files: Sequence[Path], args: argparse.Namespace, drops: Drops) -> Iterator[Pair]:
     """Yield the pairs of the units with both languages.
 
     Raises:
         UserError: a file cannot be read, or has no unit that is well-formed, or lacks a language.
     """
     wanted = [args.src.lower(), args.tgt.lower()]
-    for path in args.files:
+    for path in files:
         require_file(path)
         fix = "" if path.suffix in OPENERS else type_of(path)
         if fix and "this is UTF-16" not in fix:
@@ -233,11 +233,7 @@ def read(args: argparse.Namespace, drops: Drops) -> Iterator[Pair]:
             check_choice(lang, seen, "language", str(path))
 
 
-def _add_options(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("files", nargs="+", type=Path, metavar="FILE", help="file in TMX format")
-
-
-main = reader_command(read, __doc__, _add_options)
+main = reader_command(read, __doc__, lambda _: None, "FILE")
 
 if __name__ == "__main__":
     sys.exit(main())

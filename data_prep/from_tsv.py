@@ -72,7 +72,6 @@ def _delimiter(text: str) -> str:
 
 
 def _add_options(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("files", nargs="+", type=Path, metavar="FILE", help="table")
     parser.add_argument(
         "--columns",
         type=_columns,
@@ -117,7 +116,7 @@ def _numbers(columns: Sequence[Column], header: Sequence[str], path: Path) -> li
     return [column if isinstance(column, int) else names.index(column) + 1 for column in wanted]
 
 
-def read(args: argparse.Namespace, drops: Drops) -> Iterator[Pair]:
+def read(files: Sequence[Path], args: argparse.Namespace, drops: Drops) -> Iterator[Pair]:
     """Yield the pairs of all files; a row with too few columns is dropped and listed.
 
     Raises:
@@ -126,7 +125,7 @@ def read(args: argparse.Namespace, drops: Drops) -> Iterator[Pair]:
     """
     columns = [*args.columns, *([args.group_column] if args.group_column else [])]
     named = any(isinstance(column, str) for column in columns)
-    for path in args.files:
+    for path in files:
         rows = read_rows(path, Format(args.delimiter, args.quotes, args.sheet))
         sample = list(itertools.islice(rows, SAMPLE))
         header = sample[0][1] if sample and (named or args.header) else []
@@ -241,7 +240,7 @@ def _check_words(rows: Sequence[Sequence[str]], columns: Sequence[int], path: Pa
         )
 
 
-main = reader_command(read, __doc__, _add_options)
+main = reader_command(read, __doc__, _add_options, "FILE")
 
 if __name__ == "__main__":
     sys.exit(main())

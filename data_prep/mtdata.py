@@ -35,7 +35,7 @@ from urllib.parse import unquote, urlsplit
 from data_prep.command import (
     add_held_out,
     add_local,
-    check_held_out,
+    existing,
     own_command,
     write_own_corpus,
 )
@@ -389,7 +389,8 @@ def citations(chosen: Mapping[str, Record]) -> list[str]:
 
 def run(args: argparse.Namespace) -> None:
     """List the corpora, or write those with the IDs of the options."""
-    if not args.ids:
+    held_out_ids = existing(args)
+    if not args.ids and not held_out_ids:
         if args.output is not None:
             raise UserError("no ID is given", at="-o", fix="leave out -o to list all IDs")
         show(args.src, args.tgt, args.sizes)
@@ -397,14 +398,9 @@ def run(args: argparse.Namespace) -> None:
     if args.output is None:
         raise UserError("--output is required with an ID", at="-o", fix="add -o DIR")
     check_request(Request(args.output, args.src, args.tgt, args.force))
-    given = check_held_out(args)
     known = records(args.src, args.tgt)
     chosen = select(args.ids, known, "ID")
-    sets = {
-        split: select([vars(args)[split]], known, f"--{split}")
-        for split in ("dev", "test")
-        if given
-    }
+    sets = {split: select([did], known, f"--{split}") for split, did in held_out_ids.items()}
     wanted = {**chosen, **{did: r for records_ in sets.values() for did, r in records_.items()}}
     by_url = {file.url: file for did, r in wanted.items() for file in _remote(did, r)}
     with fetched(list(by_url.values()), args.local, keep=True) as paths:
@@ -448,7 +444,7 @@ def prepare(request: Request) -> None:
         args, wrong = parser.parse_known_args(words)
         if wrong:
             what = f"{wrong[0]} is not allowed here"
-        elif not args.ids or args.force:
+        elif not (args.ids or existing(args)) or args.force:
             what = "it needs an ID, and no --force"
     except argparse.ArgumentError as error:
         what = str(error)

@@ -8,16 +8,22 @@ import zlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
+from math import exp, log
 from pathlib import Path
 from typing import NamedTuple
+
+import numpy as np
 
 from nmt.data.bitext import read_pairs
 from nmt.data.filters import Rule, why_dropped
 from nmt.data.report import Drops
-from nmt.data.text import LONGEST_LINE, quantity
+from nmt.data.text import LENGTH_SLACK, LONGEST_LINE, quantity
 from nmt.data.text import length_ratio as ratio
 from nmt.errors import UserError
 from nmt.runtime.missing import missing_fix
+
+MAX_RATIO = 4.0  # of lengths, in a corpus whose ratios vary little
+MAX_DEVIATIONS = 9  # of 20 corpora, only a dictionary gets a higher limit by it: 5.5 instead of 4
 
 
 class Pair(NamedTuple):
@@ -172,7 +178,30 @@ def length(min_words: int, max_words: int) -> Rule:
 def length_ratio(max_ratio: float) -> Rule:
     """Drop pairs if one side has over ``max_ratio`` times the characters of the other, plus ten.
 
-    The ten characters are for short labels, whose lengths differ more than those of sentences.
+    The splits of two public corpora depend on this rule; ``unusual_ratio`` fits any corpus.
     """
     reason = f"length ratio over {max_ratio:g}"
     return Rule(reason, lambda pair, _: ratio(pair.src, pair.tgt), max_ratio)
+
+
+def unusual_ratio(pairs: Sequence[Pair], max_ratio: float | None) -> Rule:
+    """Drop pairs whose ratio of lengths is far from the median ratio of these pairs.
+
+    A length is the number of characters plus ten, because the lengths of short texts differ more.
+
+    Args:
+        max_ratio: times the median ratio, or its inverse; None = four, or more if the ratios of
+            these pairs vary more: nine median absolute deviations, six standard deviations of a
+            normal distribution. So the long gloss of one word stays in a dictionary.
+    """
+    ratios = np.fromiter(map(_log_ratio, pairs), float, len(pairs))
+    typical = float(np.median(ratios)) if len(ratios) else 0.0
+    if max_ratio is None:
+        spread = float(np.median(abs(ratios - typical))) if len(ratios) else 0.0
+        max_ratio = max(MAX_RATIO, exp(MAX_DEVIATIONS * spread))
+    reason = f"length ratio over {max_ratio:.3g} times the median"
+    return Rule(reason, lambda pair, _: abs(_log_ratio(pair) - typical), log(max_ratio))
+
+
+def _log_ratio(pair: Pair) -> float:
+    return log((len(pair.tgt) + LENGTH_SLACK) / (len(pair.src) + LENGTH_SLACK))

@@ -6,8 +6,8 @@ Without that, a score on dev or test would measure what the model memorized.
 from __future__ import annotations
 
 import hashlib
-from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from data_prep.pairs import Pair, apply_rules, drop_duplicates
 from nmt.data.filters import Rule
@@ -16,6 +16,7 @@ from nmt.data.report import Drops
 from nmt.runtime.progress import counted
 
 GROUPS_PER_SPLIT = 10  # at least; a larger group stays in train
+SPARE = 1.25  # pairs that are compared with the others for each that is held out
 
 
 def near_duplicates(pairs: Sequence[Pair], others: Iterable[Pair]) -> set[int]:
@@ -24,11 +25,7 @@ def near_duplicates(pairs: Sequence[Pair], others: Iterable[Pair]) -> set[int]:
     Only ``pairs`` is indexed: let it be the smaller one. Texts without a word (digits,
     placeholders) are all near-duplicates of each other.
     """
-    sources, targets = NearIndex([p.src for p in pairs]), NearIndex([p.tgt for p in pairs])
-    found: set[int] = set()
-    for other in others:
-        found |= sources.near(other.src) | targets.near(other.tgt)
-    return found
+    return set().union(*map(_finder(pairs), others))
 
 
 def hold_out(
@@ -37,7 +34,9 @@ def hold_out(
     drops: Drops,
     held_out_filters: Sequence[Rule] = (),
 ) -> dict[str, list[Pair]]:
-    """Split pairs by group, and drop near-duplicates from the held-out splits.
+    """Split a public corpus by group, and drop near-duplicates from the held-out splits.
+
+    Published scores are for these splits; ``cut`` splits the user's own text.
 
     A held-out pair is dropped if one of its sides has a near-duplicate in train or in an earlier
     held-out split; train keeps its pair. Exact duplicates are dropped from each split.
@@ -64,6 +63,90 @@ def hold_out(
         splits[split] = [pair for i, pair in enumerate(kept) if i not in duplicates]
         earlier.append(split)
     return splits
+
+
+def cut(
+    pairs: Iterable[Pair], sizes: Mapping[str, int], drops: Drops, apart: Sequence[Pair] = ()
+) -> dict[str, list[Pair]]:
+    """Cut held-out splits from train, group by group, and drop their near-duplicates from train.
+
+    A pair stays in train if a tenth of the split's size would be lost with it, because it has so
+    many near-duplicates, or if it has one in another held-out set. So does a group with more pairs
+    than that. Exact duplicates are dropped.
+
+    Args:
+        sizes: held-out split -> number of pairs; it gets fewer if no other group fits.
+        apart: pairs of existing held-out sets.
+
+    Returns:
+        Split -> pairs in their given order; ``train`` first.
+    """
+    pairs = list(drop_duplicates(pairs, drops))
+    groups: defaultdict[str, list[int]] = defaultdict(list)
+    for number, pair in enumerate(pairs):
+        groups[pair.group].append(number)
+    order = iter(_hash_order(groups))
+    limit = max(sizes.values(), default=0) // GROUPS_PER_SPLIT
+    split_of: dict[int, str] = {}  # of each pair that is held out
+    resembling: set[int] = set()
+    left = dict(sizes)
+    while any(left.values()):
+        batch: list[list[int]] = []
+        for group in order:
+            if len(groups[group]) <= limit:
+                batch.append(groups[group])
+            if sum(map(len, batch)) >= SPARE * sum(left.values()):
+                break
+        if not batch:
+            break
+        near = _near(pairs, [number for group in batch for number in group], apart, limit)
+        for group_pairs in batch:
+            for split, size in sizes.items():
+                fits = [
+                    number
+                    for number in group_pairs
+                    if number in near and all(split_of.get(n, split) == split for n in near[number])
+                ]
+                if 0 < len(fits) <= min(left[split], size // GROUPS_PER_SPLIT):
+                    left[split] -= len(fits)
+                    split_of.update(dict.fromkeys(fits, split))
+                    resembling.update(*(near[number] for number in fits))
+                    break
+    splits: dict[str, list[Pair]] = {"train": [], **{name: [] for name in sizes}}
+    for number, pair in enumerate(pairs):
+        if number in resembling and number not in split_of:
+            drops[f"train: near-duplicate in {' or '.join(sizes)}"].add(pair.place)
+        else:
+            splits[split_of.get(number, "train")].append(pair)
+    return splits
+
+
+def _near(
+    pairs: Sequence[Pair], numbers: Sequence[int], apart: Iterable[Pair], limit: int
+) -> dict[int, set[int]]:
+    """Return the near-duplicates of pairs, by number, without themselves.
+
+    Pairs with over ``limit`` near-duplicates, or one in ``apart``, are left out.
+    """
+    near: dict[int, set[int]] = {number: set() for number in numbers}
+    find = _finder([pairs[number] for number in numbers])
+    for pair in apart:
+        for i in find(pair):
+            near.pop(numbers[i], None)
+    action = "looking for near-duplicates of dev and test"
+    for other, pair in enumerate(counted(pairs, action, "pairs", len(pairs))):
+        for number in (numbers[i] for i in find(pair)):
+            if number != other and number in near:
+                near[number].add(other)
+                if len(near[number]) > limit:
+                    del near[number]
+    return near
+
+
+def _finder(pairs: Sequence[Pair]) -> Callable[[Pair], set[int]]:
+    """Return a function that finds the indices of ``pairs`` that resemble a pair on either side."""
+    sources, targets = NearIndex([p.src for p in pairs]), NearIndex([p.tgt for p in pairs])
+    return lambda pair: sources.near(pair.src) | targets.near(pair.tgt)
 
 
 def split_by_group(pairs: Sequence[Pair], sizes: Mapping[str, int]) -> dict[str, list[Pair]]:

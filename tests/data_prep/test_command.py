@@ -53,7 +53,7 @@ def test_tsv_columns_header_and_filters(tmp_path):
         "identical sides": {"count": 1, "first": "pairs.tsv.gz:102"},
         "empty side": {"count": 1, "first": "pairs.tsv.gz:103"},
         "fewer than 3 columns": {"count": 1, "first": "pairs.tsv.gz:104"},
-        "length ratio over 4": {"count": 1, "first": "pairs.tsv.gz:105"},
+        "length ratio over 4 times the median": {"count": 1, "first": "pairs.tsv.gz:105"},
     }
 
 
@@ -73,7 +73,7 @@ def test_tsv_groups_are_not_divided(tmp_path):
 
 @pytest.mark.parametrize(
     ("documents", "fix"),
-    [(40, "ask for at least 50\n"), (39, "choose dev and test yourself (nmt import moses --dev")],
+    [(40, "ask for at least 50\n"), (39, "choose dev and test yourself (--dev, --test)")],
 )
 def test_the_advice_about_long_documents_can_be_followed(tmp_path, capsys, documents, fix):
     path, out = tmp_path / "pairs.tsv", tmp_path / "out"
@@ -136,7 +136,7 @@ def test_names_of_files_may_have_any_bytes(tmp_path):
     [
         (["--columns", "1,5"], ["no row has 5 columns (at most 2)", "--columns"]),
         (["--group-column", "3"], ["no row has 3 columns (at most 2)", "--group-column"]),
-        (["--split", "group"], ["--split group: at least 10 groups", "import moses --dev PREFIX"]),
+        (["--split", "group"], ["--split group: at least 10 groups", "(--dev, --test)"]),
         (["--dev-size", "9"], ["--dev-size: ", "has 1 pair", "ask for at least 10\n"]),
         (["--dev-size", "40"], ["for 40 and 20 in dev and test", "--dev-size 10 --test-size 10\n"]),
         (["--dev-size", "60", "--test-size", "0"], ["for 60 in dev ", "such as --dev-size 10\n"]),
@@ -174,22 +174,94 @@ def test_moses_keeps_given_splits(tmp_path):
     assert manifest(out)["dropped"]["empty side"] == {"count": 1, "first": "train:11"}
 
 
-@pytest.mark.parametrize(
-    ("argv", "message"),
-    [
-        (["none"], "none.xx: no such file, also tried .gz"),
-        (["all", "--dev", "all"], "require each other"),
-        (["all"], None),
-    ],
-)
-def test_moses_splits_one_corpus_or_reads_three(tmp_path, monkeypatch, capsys, argv, message):
+def test_moses_without_files_is_an_error_and_splits_one_corpus(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     good = moses(tmp_path, "all", texts(100))
-    assert from_moses.main([*argv, *langs("out")]) == (2 if message else 0)
-    assert (message or "") in capsys.readouterr().err
-    assert (tmp_path / "out").exists() == (message is None)
-    if message is None:
-        assert read_back(tmp_path / "out") == sorted(good)
+    for argv, part in ((["none"], "none.xx: no such file"), ([], "PREFIX")):
+        assert from_moses.main([*argv, *langs("out")]) == 2
+        assert part in capsys.readouterr().err
+        assert not (tmp_path / "out").exists()
+    assert from_moses.main(["all", *langs("out")]) == 0
+    assert read_back(tmp_path / "out") == sorted(good)
+
+
+@pytest.mark.parametrize("importer", ["moses", "tsv", "tmx", "gettext"])
+@pytest.mark.parametrize(
+    "names",
+    [names for n in (1, 2, 3) for names in itertools.combinations(("train", "dev", "test"), n)],
+)
+def test_what_does_not_exist_is_cut_from_train(tmp_path, importer, names):
+    """Each importer takes any of train, dev and test; existing sets keep each of their pairs."""
+    good = list(texts(140))
+    parts = {"train": good[:100], "dev": good[100:115], "test": good[115:]}
+    options = []
+    for name in names:
+        path = tmp_path / name
+        if importer == "moses":
+            moses(tmp_path, name, parts[name])
+        elif importer == "tsv":
+            path.write_text("".join(f"{s}\t{t}\n" for s, t in parts[name]), "utf-8")
+        elif importer == "tmx":
+            path.write_text(tmx(parts[name]), "utf-8")
+        else:
+            text = "".join(f'msgid "{s}"\nmsgstr "{t}"\n\n' for s, t in parts[name])
+            path.write_text(text, "utf-8")
+        options += [*([] if name == "train" else [f"--{name}"]), str(path)]
+    out = tmp_path / "out"
+    modules = {"moses": from_moses, "tsv": from_tsv, "tmx": from_tmx, "gettext": from_gettext}
+    assert modules[importer].main([*options, *langs(out)]) == 0
+    sizes = {name: len(parts[name]) for name in names}
+    if "train" in names:
+        for name in {"dev", "test"} - set(names):
+            sizes[name] = 20
+            sizes["train"] -= 20
+    assert manifest(out)["pairs"] == sizes
+    for name in set(names) - {"train"}:
+        sides = [(out / f"{name}.{lang}").read_text("utf-8").splitlines() for lang in ("xx", "yy")]
+        assert list(zip(*sides, strict=True)) == parts[name]
+    if sizes.keys() == {"train", "dev", "test"}:
+        assert read_back(out) == sorted(pair for name in names for pair in parts[name])
+
+
+def test_a_cut_set_has_no_near_duplicate_of_an_existing_one_and_both_have_all_pairs(tmp_path):
+    good = list(texts(200))
+    test = [(f"{s} 1", f"{t} 2") for s, t in good[:90]]
+    moses(tmp_path, "train", good)
+    moses(tmp_path, "test", test)
+    out = tmp_path / "out"
+    argv = [str(tmp_path / "train"), "--test", str(tmp_path / "test"), *langs(out)]
+    assert from_moses.main(argv) == 0
+    assert manifest(out)["pairs"] == {"train": 180, "dev": 20, "test": 90}
+    assert not set((out / "dev.xx").read_text().splitlines()) & {s for s, _ in good[:90]}
+
+
+def test_a_size_that_cannot_be_met_is_said(tmp_path, capsys):
+    """Three quarters of the pairs are one sentence with other digits."""
+    path, out = tmp_path / "pairs.tsv", tmp_path / "out"
+    rows = [f"{s}\t{t}\n" for s, t in texts(25)]
+    rows += [f"chapter {i} of a b\tkapitel {i} von c d\n" for i in range(75)]
+    path.write_text("".join(rows), "utf-8")
+    assert from_tsv.main([str(path), *langs(out)]) == 0
+    assert "note: test has 5 pairs instead of 20" in capsys.readouterr().err
+    assert manifest(out)["pairs"] == {"train": 75, "dev": 20, "test": 5}
+
+
+def test_the_long_glosses_of_a_dictionary_stay_and_misaligned_pairs_go(tmp_path):
+    """The ratio of the corpus decides, whatever its median is."""
+    words = list(texts(200))
+    glosses = [(s * (1 + i % 12), t[:9]) for i, (s, t) in enumerate(words)]
+    talks = [(s * 5, t * 20) for s, t in words]
+    wrong = [("a", "bbbbbbb " * 200)]
+    for name, pairs, max_ratio in (
+        ("glosses", glosses, []), ("talks", talks, []), ("talks", talks, ["--max-ratio", "1.5"]),
+    ):  # fmt: skip
+        moses(tmp_path, name, [*pairs, *wrong])
+        out = tmp_path / "out"
+        none = ["--dev-size", "0", "--test-size", "0", "--force", *max_ratio]
+        assert from_moses.main([str(tmp_path / name), *langs(out, *none)]) == 0
+        assert manifest(out)["pairs"] == {"train": 200}
+    ratio = next(name for name in manifest(out)["dropped"] if "ratio" in name)
+    assert ratio == "length ratio over 1.5 times the median"
 
 
 def test_carriage_returns_as_line_ends_are_an_error(tmp_path, capsys):

@@ -141,7 +141,6 @@ def test_tables_and_translation_memories_lose_no_line_without_a_count(index, tmp
     [
         (["OPUS-tatoba-v2-eng-glg"], "did you mean OPUS-tatoeba-v2-eng-glg?"),
         (["HF-x-1-eng-glg"], "Hugging Face hub"),
-        (["OPUS-tatoeba-v2-eng-glg", "--dev", "Statmt-news-1-eng-glg"], "require each other"),
         (["OPUS-tatoeba-v2-eng-glg", "--src-lang", "xx"], "no corpus of xx and en"),
     ],
 )

@@ -71,6 +71,7 @@ def test_lafand_without_train_and_with_an_underscore(tmp_path, unpinned):
     ],
 )
 def test_missing_pairs(tmp_path, capsys, module, langs, message):
+    (tmp_path / "test_data").mkdir()  # as in the release of 2021
     assert run(module, tmp_path, tmp_path / "out", *langs) == 2
     assert message in capsys.readouterr().err
 
@@ -85,6 +86,99 @@ def test_americasnlp(tmp_path, unpinned, code, folder):
     assert run(americasnlp, checkout, tmp_path / "out", "es", code) == 0
     assert (tmp_path / f"out/test.{code}").read_text() == f"test {code} 1\ntest  {code} 2\n"
     assert (tmp_path / "out/train.es").read_text() == "train es 1\ntrain es 2\n"
+
+
+WORDS = [a + b + c for a in "bcdfghklmn" for b in "aeiou" for c in "prstvxz"]
+
+
+def lines(lang, count, first=0):
+    """``count`` lines of five words, none of which has the words of another."""
+    return "".join(
+        " ".join(f"{lang}{WORDS[n % 350]}{WORDS[(n * k + k) % 350]}" for k in range(1, 6)) + "\n"
+        for n in range(first, first + count)
+    )
+
+
+def task(prefix, code, train="train"):
+    """The files of one language since 2023: no references of a test set."""
+    table = zip(lines("es", 20, 160).splitlines(), lines(code, 20, 160).splitlines(), strict=True)
+    return {
+        **{f"{prefix}/{train}.{lang}": lines(lang, 100) for lang in ("es", code)},
+        **{f"{prefix}/dev.{lang}": lines(lang, 50, 110) for lang in ("es", code)},
+        f"{prefix}/dev.source": "Handbook\n" * 50,
+        f"{prefix}/test.es": lines("es", 5, 300),
+        f"{prefix}/extra.tsv": "".join(f"Book \t{s} \t{t} \n" for s, t in table) + "Book\tone\n",
+    }
+
+
+YEARS = {
+    "2023": "data/shipibo_konibo-spanish",
+    "2025": "ST1_MachineTranslation/data/shipibo_konibo-spanish",
+    "data": "shipibo_konibo-spanish",
+    "one": ".",
+}
+
+
+@pytest.mark.parametrize("year", YEARS)
+@pytest.mark.parametrize("langs", [("es", "shp"), ("shp", "spa")])
+def test_the_dev_set_of_a_task_is_the_test_set_and_dev_is_cut_from_train(tmp_path, year, langs):
+    checkout = write(tmp_path / "release", task(YEARS[year], "shp"))
+    if year != "one":
+        write(checkout, task(YEARS[year].replace("shipibo_konibo", "hñähñu"), "oto"))
+    out = tmp_path / "out"
+    words = ["--src-lang", langs[0], "--tgt-lang", langs[1], "--from", str(checkout)]
+    assert americasnlp.main([*words, "-o", str(out), "--dev-size", "20", "--extra"]) == 0
+    spanish = next(lang for lang in langs if lang != "shp")
+    assert (out / "test.shp").read_text() == lines("shp", 50, 110)
+    assert (out / f"test.{spanish}").read_text() == lines("es", 50, 110)
+    manifest = json.loads((out / "MANIFEST.json").read_text())
+    assert manifest["pairs"] == {"train": 80, "dev": 20, "test": 50, "extra": 20}
+    assert manifest["dropped"]["not 3 columns"]["count"] == 1
+    assert len(manifest["sources"]) == 5
+    assert {*(out / "train.shp").read_text().splitlines()} | {
+        *(out / "dev.shp").read_text().splitlines()
+    } == {*lines("shp", 100).splitlines()}
+    assert (out / "extra.shp").read_text() == lines("shp", 20, 160)
+
+
+def test_further_text_loses_what_resembles_dev_or_test(tmp_path):
+    files = task("data/x-spanish", "shp")
+    rows = zip(lines("es", 170).splitlines(), lines("shp", 170).splitlines(), strict=True)
+    files["data/x-spanish/extra.tsv"] = "".join(f"all\t{s}!\t{t} 7\n" for s, t in rows)
+    checkout, out = write(tmp_path / "release", files), tmp_path / "out"
+    words = ["--src-lang", "es", "--tgt-lang", "shp", "--from", str(checkout), "-o", str(out)]
+    assert americasnlp.main([*words, "--dev-size", "20", "--extra"]) == 0
+    dropped = json.loads((out / "MANIFEST.json").read_text())["dropped"]
+    assert dropped["extra: near-duplicate in dev or test"]["count"] == 20 + 50
+
+
+def test_the_text_that_is_not_tokenized_is_preferred(tmp_path):
+    files = task("data/raramuri-spanish", "tar", "train_nontok")
+    tokenized = {f"data/raramuri-spanish/train.{lang}": "a , b\n" for lang in ("es", "tar")}
+    checkout, out = write(tmp_path / "release", files | tokenized), tmp_path / "out"
+    words = ["--src-lang", "es", "--tgt-lang", "tar", "--from", str(checkout), "-o", str(out)]
+    assert americasnlp.main([*words, "--dev-size", "20"]) == 0
+    assert (out / "train.tar").read_text().count("\n") == 80
+    names = [file.filename for file in americasnlp.release("tar").files["train"].values()]
+    assert all("nontok" in name for name in names)
+
+
+@pytest.mark.parametrize(
+    ("files", "words", "part"),
+    [
+        ({"README.md": ""}, ["--tgt-lang", "shp"], "--from"),
+        ({"a-spanish/dev.shp": "x\n"}, ["--tgt-lang", "shp"], "train.es"),
+        (task("data/a-spanish", "shp"), ["--tgt-lang", "gn"], "unknown language 'gn'"),
+        (task("data/a-spanish", "shp"), ["--tgt-lang", "shp", "--synthetic"], "synthetic.tsv"),
+        ({"test_data/test.es": ""}, ["--tgt-lang", "shp", "--extra"], "--extra"),
+    ],
+)
+def test_what_a_release_lacks_is_named(tmp_path, capsys, files, words, part):
+    checkout, out = write(tmp_path / "release", files), tmp_path / "out"
+    argv = ["--src-lang", "es", *words, "--from", str(checkout), "-o", str(out)]
+    assert americasnlp.main(argv) == 2
+    assert part in capsys.readouterr().err
+    assert not out.exists()
 
 
 def test_a_wrong_checkout_is_refused_and_nothing_is_written(tmp_path, capsys):

@@ -3,9 +3,11 @@
 import itertools
 
 import pytest
+from hypothesis import Phase, given, settings
+from hypothesis import strategies as st
 
 from data_prep.pairs import Pair
-from data_prep.splits import hold_out, near_duplicates, split_by_group
+from data_prep.splits import cut, hold_out, near_duplicates, split_by_group
 from nmt.data.filters import Rule
 from nmt.data.near_duplicates import NearIndex, normalized
 from nmt.data.report import Drops
@@ -86,3 +88,41 @@ def test_held_out_filters_do_not_apply_to_train():
     assert all(int(p.group) % 2 == 0 for p in splits["dev"])
     assert any(int(p.group) % 2 == 1 for p in splits["train"])
     assert drops["odd"].count == 50 - len(splits["dev"])
+
+
+@given(
+    repeats=st.lists(st.integers(1, 4), min_size=80, max_size=160),
+    dev=st.integers(10, 20),
+    test=st.sampled_from([0, 10, 15, 20]),
+    apart=st.integers(0, 10),
+)
+@pytest.mark.slow
+@settings(max_examples=25, deadline=None, phases=[Phase.explicit, Phase.generate])
+def test_cut_sets_have_their_size_and_train_loses_what_resembles_them(repeats, dev, test, apart):
+    """Each sentence is in the corpus one to four times, with other digits."""
+    texts = words(len(repeats) + apart)
+    pairs = [
+        Pair(f"{text} {copy}", text[::-1], str(i), f"{i}-{copy}")
+        for i, (text, count) in enumerate(zip(texts, repeats, strict=False))
+        for copy in range(count)
+    ]
+    existing = [Pair(text, text[::-1]) for text in texts[:apart]]
+    drops = Drops()
+    splits = cut(pairs, {"dev": dev, "test": test}, drops, existing)
+    seen = {name: {normalized(p.src) for p in part} for name, part in splits.items()}
+    assert all(not a & b for a, b in itertools.combinations(seen.values(), 2))
+    assert not (seen["dev"] | seen["test"]) & {normalized(p.src) for p in existing}
+    dropped = sum(found.count for found in drops.values())
+    assert sum(map(len, splits.values())) + dropped == len(pairs)
+    few = sum(count <= 2 for count in repeats[apart:])  # others would cost over a tenth of a split
+    assert (len(splits["dev"]), len(splits["test"])) == (dev, test) or few < dev + test
+
+
+@pytest.mark.slow
+def test_what_is_said_everywhere_stays_in_train_and_its_document_can_be_held_out():
+    pairs = [Pair(w, w[::-1], "", str(i // 5)) for i, w in enumerate(words(500))]
+    thanks = [Pair("Thank you .", "Graciñas .", "", str(i)) for i in range(100)]
+    thanks = [p._replace(tgt=f"{p.tgt} {i}") for i, p in enumerate(thanks)]
+    splits = cut([*pairs, *thanks], {"dev": 60, "test": 60}, Drops())
+    assert [len(part) for part in splits.values()] == [480, 60, 60]
+    assert sum(pair.src == "Thank you ." for pair in splits["train"]) == 100
