@@ -80,6 +80,17 @@ def language_name(lang: str) -> str:
     return lang if name.startswith("Unknown language") else name
 
 
+def own_name(lang: str) -> str:
+    """Return the name of a language in the language, such as galego; else its English name."""
+    from langcodes import Language
+
+    try:
+        name = Language.get(lang).simplify_script().autonym()
+    except ValueError:
+        return lang
+    return language_name(lang) if name.startswith("Unknown language") else name
+
+
 MIN_SCRIPT_SHARE = 0.5  # of the letters of a text in a language with one script
 
 # languages with one script, by the first word of the Unicode names of its letters
