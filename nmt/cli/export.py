@@ -19,13 +19,15 @@ QUANTIZATIONS = [
     "int8", "int8_float32", "int8_float16", "int8_bfloat16",
     "int16", "float16", "bfloat16", "float32",
 ]  # fmt: skip
-OUTPUTS = {"transformers": "transformers", "argos": "model.argosmodel"}  # in RUN
+STORAGES = ["fp16", "int8", "fp32"]  # of a page
+OUTPUTS = {"transformers": "transformers", "argos": "model.argosmodel", "web": "web"}  # in RUN
 
 EXAMPLES = """\
 examples:
   %(prog)s runs/gl-en --quantization int8
   %(prog)s runs/gl-en --hub gl-en-model --license apache-2.0
-  %(prog)s runs/gl-en --format argos --quantization int8 -o gl-en.argosmodel"""
+  %(prog)s runs/gl-en --format argos --quantization int8 -o gl-en.argosmodel
+  %(prog)s runs/gl-en --format web"""
 
 
 def parser() -> argparse.ArgumentParser:
@@ -36,30 +38,32 @@ def parser() -> argparse.ArgumentParser:
         description="Write a model for other programs: with the weights of CTranslate2, and a "
         "short Python program that translates without this toolkit. With --hub, add a model card "
         "made from the run. --format transformers writes a folder for Hugging "
-        "Face's library, if one of its classes computes the model, and --format argos a package "
-        "file for Argos Translate and LibreTranslate.",
+        "Face's library, if one of its classes computes the model, --format argos a package "
+        "file for Argos Translate and LibreTranslate, and --format web a page that translates in "
+        "a browser, without a server or a network.",
         epilog=EXAMPLES,
     )
     p.add_argument("run", metavar="RUN", help="run folder from nmt-train, or a model")
     p.add_argument(
         "--quantization",
-        choices=QUANTIZATIONS,
+        choices=[*QUANTIZATIONS, "fp16", "fp32"],
         metavar="TYPE",
-        help=f"type of the stored weights: {', '.join(QUANTIZATIONS)}; default: float32",
+        help=f"type of the stored weights: {', '.join(QUANTIZATIONS)}; default: float32; of "
+        f"--format web: {', '.join(STORAGES)}; default: fp16",
     )
     add_output(
         p,
         "DIR",
         "folder to write, or file NAME.argosmodel; default: RUN/export, RUN/export-TYPE, "
-        "RUN/transformers or RUN/model.argosmodel",
+        "RUN/transformers, RUN/model.argosmodel or RUN/web",
         "an exported model at --output or --hub",
     )
     p.add_argument(
         "--format",
-        choices=["ctranslate2", "transformers", "argos"],
+        choices=["ctranslate2", "transformers", "argos", "web"],
         default="ctranslate2",
         help="program that reads the model; argos = a package file for Argos Translate and "
-        "LibreTranslate; default: %(default)s",
+        "LibreTranslate; web = a page for any browser; default: %(default)s",
     )
     p.add_argument(
         "--hub", metavar="DIR", help="write a folder ready for a model hub, with a model card"
@@ -67,7 +71,8 @@ def parser() -> argparse.ArgumentParser:
     p.add_argument(
         "--license",
         metavar="ID",
-        help="license of the model in the card of --hub, such as apache-2.0 or cc-by-4.0",
+        help="license of the model in the card of --hub or in the page of --format web, such as "
+        "apache-2.0 or cc-by-4.0",
     )
     p.add_argument(
         "--example",
@@ -142,6 +147,11 @@ def _write(model: Model, output: Path, args: argparse.Namespace) -> None:
         from nmt.apps.share.marian import export_transformers
 
         export_transformers(model, output, args.force)
+    elif args.format == "web":
+        from nmt.apps.share.browser import export_browser
+
+        storage = args.quantization or STORAGES[0]
+        export_browser(model, output, storage, args.force, args.license)
     elif args.format == "argos":
         from nmt.apps.share.argos import export_argos
 
@@ -155,14 +165,21 @@ def _write(model: Model, output: Path, args: argparse.Namespace) -> None:
 def _check_options(args: argparse.Namespace) -> None:
     if args.format != "ctranslate2":
         for name in ("quantization", "hub"):
-            if getattr(args, name) and (name, args.format) != ("quantization", "argos"):
+            if getattr(args, name) and (name == "hub" or args.format == "transformers"):
                 raise UserError(
                     f"--{name} is not for --format {args.format}",
                     fix=f"leave out --{name} or --format",
                 )
+    allowed = STORAGES if args.format == "web" else QUANTIZATIONS
+    if args.quantization and args.quantization not in allowed:
+        raise UserError(
+            f"--format {args.format} does not store weights in {args.quantization}",
+            at="--quantization",
+            fix=f"choose one of {', '.join(allowed)}",
+        )
     if not args.hub:
         for name in ("license", "example"):
-            if getattr(args, name):
+            if getattr(args, name) and (name, args.format) != ("license", "web"):
                 raise UserError(
                     f"--{name} is only for the model card of --hub",
                     fix=f"add --hub DIR, or leave out --{name}",

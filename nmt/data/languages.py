@@ -81,9 +81,10 @@ def language_name(lang: str) -> str:
 
 
 # ISO 15924: scripts in which no space stands between two sentences, as between two words
-_SENTENCES_UNSPACED = set(
-    "Hans Hant Hani Hanb Bopo Jpan Hrkt Hira Kana Thai Laoo Khmr Mymr Lana Talu Tale".split()  # noqa: SIM905
-)
+_SENTENCES_UNSPACED = {
+    *("Hans", "Hant", "Hani", "Hanb", "Bopo", "Jpan", "Hrkt", "Hira", "Kana"),
+    *("Thai", "Laoo", "Khmr", "Mymr", "Lana", "Talu", "Tale"),
+}
 
 
 @functools.cache
@@ -101,6 +102,17 @@ def sentence_space(lang: str) -> str:
             continue
         return "" if script in _SENTENCES_UNSPACED else " "
     return " "
+
+
+def own_name(lang: str) -> str:
+    """Return the name of a language in the language, such as galego; else its English name."""
+    from langcodes import Language
+
+    try:
+        name = Language.get(lang).simplify_script().autonym()
+    except ValueError:
+        return lang
+    return language_name(lang) if name.startswith("Unknown language") else name
 
 
 MIN_SCRIPT_SHARE = 0.5  # of the letters of a text in a language with one script

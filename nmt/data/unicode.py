@@ -60,8 +60,8 @@ _RUN = re.compile(f"[{_DEPENDENT}]+")
 _MAYBE_MANY_MARKS = re.compile(rf"[^\w\s\x00-\x7f]{{{MOST_MARKS + 1}}}")
 
 # scripts by the first word of the names of their letters
-_UNSPACED = "THAI LAO KHMER MYANMAR TIBETAN TAI NEW BALINESE JAVANESE".split()  # noqa: SIM905
-_JOINING = """ARABIC SYRIAC MANDAIC NKO MONGOLIAN PHAGS-PA MANICHAEAN ADLAM HANIFI SOGDIAN
+UNSPACED = "THAI LAO KHMER MYANMAR TIBETAN TAI NEW BALINESE JAVANESE".split()  # noqa: SIM905
+JOINING = """ARABIC SYRIAC MANDAIC NKO MONGOLIAN PHAGS-PA MANICHAEAN ADLAM HANIFI SOGDIAN
     DEVANAGARI BENGALI GURMUKHI GUJARATI ORIYA TAMIL TELUGU KANNADA MALAYALAM SINHALA TIBETAN
     MYANMAR KHMER BALINESE JAVANESE SUNDANESE CHAKMA GRANTHA NEWA TIRHUTA KAITHI MEETEI LEPCHA LIMBU
     SYLOTI SAURASHTRA TAI BRAHMI SHARADA MODI""".split()  # noqa: SIM905
@@ -143,13 +143,13 @@ def _kept(run: str, base: str, after: str) -> str:
 
 def _stays(char: str, base: str, after: str) -> bool:
     """Return whether a character stays after the letter or symbol ``base`` and before ``after``."""
-    left, right = _script(base), _script(after)
+    left, right = script(base), script(after)
     inside = bool(left and right)  # a word
-    joins = left in _JOINING or right in _JOINING
+    joins = left in JOINING or right in JOINING
     if char == _TATWEEL:
         return not (left == right == "ARABIC" and after.isalpha())
     if char == _ZWSP:
-        return inside and (left in _UNSPACED or right in _UNSPACED)
+        return inside and (left in UNSPACED or right in UNSPACED)
     if char == _ZWNJ:
         return inside and joins
     if char == _ZWJ:
@@ -157,7 +157,7 @@ def _stays(char: str, base: str, after: str) -> bool:
     if char in "\ufe0e\ufe0f":
         return _is_symbol(base) or base in _EMOJI_SIGNS or after == _KEYCAP
     if "\ufe00" <= char <= "\ufe0d":
-        return _is_symbol(base) or left in _JOINING
+        return _is_symbol(base) or left in JOINING
     if "\u180b" <= char <= "\u180f":
         return left == "MONGOLIAN"
     if char in "\u115f\u1160":
@@ -166,7 +166,7 @@ def _stays(char: str, base: str, after: str) -> bool:
 
 
 @functools.cache
-def _script(char: str) -> str:
+def script(char: str) -> str:
     """Return the script of a letter, mark or digit by its name; "" for other characters."""
     if not char or unicodedata.category(char)[0] not in "LMN":
         return ""

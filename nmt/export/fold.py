@@ -22,7 +22,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
-from typing import Any
 
 import torch
 from torch import Tensor
@@ -54,30 +53,57 @@ def fold(
         UserError: a scalar ResScale is 0.
     """
     dtype = state["embed.weight"].dtype
-    weights = {
+    weights, plain = _in_doubles(state), _plain(config)
+    _fold_norms(weights, config)
+    _fold_parts(weights, config, allowed)
+    _fold_residuals(weights, config)
+    plain = replace(plain, res_scale="none")
+    if config.norm == "scalenorm":
+        plain = replace(plain, norm="rmsnorm", norm_eps=SCALENORM_EPS)
+    return plain, {name: tensor.to(dtype) for name, tensor in weights.items()}
+
+
+def fold_exactly(
+    state: Mapping[str, Tensor], config: ModelConfig, allowed: Tensor
+) -> tuple[ModelConfig, Weights]:
+    """Compute an equivalent model of any configuration, for an engine that has all its norms.
+
+    FixNorm, HeadScale and the logit mask are multiplied into the weights, and a fixed gain of
+    ScaleNorm becomes a weight. Norms and residual connections stay, so it is exact. The arguments
+    are those of ``fold``.
+    """
+    dtype = state["embed.weight"].dtype
+    weights = _in_doubles(state)
+    if config.norm == "scalenorm":
+        gain = torch.tensor(float(config.dim) ** 0.5, dtype=torch.float64)
+        weights = {f"{norm}.g": gain for norm in _norms(config)} | weights
+    _fold_parts(weights, config, allowed)
+    return _plain(config), {name: tensor.to(dtype) for name, tensor in weights.items()}
+
+
+def _in_doubles(state: Mapping[str, Tensor]) -> Weights:
+    return {
         name: tensor.detach().to("cpu", torch.float64, copy=True) for name, tensor in state.items()
     }
-    _fold_norms(weights, config)
+
+
+def _fold_parts(weights: Weights, config: ModelConfig, allowed: Tensor) -> None:
     _fold_tables(weights, config)
     _fold_heads(weights, config)
-    _fold_residuals(weights, config)
     _fold_mask(weights, config, allowed.cpu())
-    return _folded_config(config), {name: tensor.to(dtype) for name, tensor in weights.items()}
 
 
-def _folded_config(config: ModelConfig) -> ModelConfig:
-    changes: dict[str, Any] = {
-        "fixnorm": False,
-        "head_scale": False,
-        "head_scale_place": "inside",
-        "res_scale": "none",
-        "out_bias": config.out_bias or config.logit_mask,
-        "logit_mask": False,
-        "scalenorm_gain": "learned",
-    }
-    if config.norm == "scalenorm":
-        changes |= {"norm": "rmsnorm", "norm_eps": SCALENORM_EPS}
-    return replace(config, **changes)
+def _plain(config: ModelConfig) -> ModelConfig:
+    """Return the configuration without the parts that ``_fold_parts`` folds."""
+    return replace(
+        config,
+        fixnorm=False,
+        head_scale=False,
+        head_scale_place="inside",
+        out_bias=config.out_bias or config.logit_mask,
+        logit_mask=False,
+        scalenorm_gain="learned",
+    )
 
 
 def layers_of(config: ModelConfig, stack: str) -> range:

@@ -454,12 +454,21 @@ def _unigram_scores(
 
 
 MARGIN = 0.01  # of the score of a new piece above the best way to write it without
-NORMAL, UNKNOWN, CONTROL, UNUSED = 1, 2, 3, 5  # types of pieces: a text gives normal ones
+NORMAL, UNKNOWN, CONTROL, USER_DEFINED, UNUSED = 1, 2, 3, 4, 5  # types of pieces: a text gives normal ones
 MODEL_TYPES = {1: "unigram", 2: "bpe", 3: "word", 4: "char"}
 _PIECES, _TRAINER, _NORMALIZER = 1, 2, 3  # fields of ModelProto
 _TEXT, _SCORE, _TYPE = 1, 2, 3  # fields of a piece
 _MODEL_TYPE = 3  # field of TrainerSpec
 _CHARSMAP = 2  # field of NormalizerSpec
+# field and its field -> name, and values of models that nmt learns
+_USUAL: dict[tuple[int, int], tuple[str, tuple[Any, ...]]] = {
+    (_TRAINER, _MODEL_TYPE): ("model_type", (1, 2)),
+    (_TRAINER, 24): ("treat_whitespace_as_suffix", (0,)),
+    (_NORMALIZER, _CHARSMAP): ("normalization_rule_name", (b"",)),
+    (_NORMALIZER, 3): ("add_dummy_prefix", (1,)),
+    (_NORMALIZER, 4): ("remove_extra_whitespaces", (1,)),
+    (_NORMALIZER, 5): ("escape_whitespaces", (1,)),
+}
 _WIDTHS = {1: 8, 5: 4}  # bytes of the wire types of fixed size
 
 
@@ -486,6 +495,17 @@ def read_scores(data: bytes, of_type: int = NORMAL) -> tuple[str, dict[str, floa
     except (LookupError, ValueError, TypeError, AttributeError, struct.error) as error:
         what, fix = "damaged, or not written by SentencePiece", "use another model"
         raise UserError(what, at=f"the SentencePiece model ({MODEL})", fix=fix) from error
+
+
+def unusual_settings(data: bytes) -> list[str]:
+    """Name the settings of a model file that models learned by nmt do not have."""
+    return [
+        _USUAL[field, number][0]
+        for field, message in _fields(data)
+        if field in (_TRAINER, _NORMALIZER)
+        for number, value in _fields(message)
+        if (field, number) in _USUAL and value not in _USUAL[field, number][1]
+    ]
 
 
 def edit_model(data: bytes, kept: Collection[str], added: Mapping[str, float]) -> bytes:

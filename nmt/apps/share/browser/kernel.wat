@@ -1,0 +1,33 @@
+(module
+  (import "e" "m" (memory 1))
+  ;; y[r][o] = b[o] + sum_i w[o][i] * x[r][i]; n multiple of 16
+  (func (export "f32") (param $x i32) (param $w i32) (param $b i32) (param $y i32) (param $rows i32) (param $n i32) (param $outs i32)
+    (local $o i32) (local $r i32) (local $p i32) (local $q i32) (local $end i32)
+    (local $a0 v128) (local $a1 v128) (local $a2 v128) (local $a3 v128)
+    (local.set $n (i32.shl (local.get $n) (i32.const 2)))
+    (loop $lo
+      (local.set $r (i32.const 0))
+      (loop $lr
+        (local.set $a0 (v128.const i32x4 0 0 0 0)) (local.set $a1 (local.get $a0)) (local.set $a2 (local.get $a0)) (local.set $a3 (local.get $a0))
+        (local.set $p (i32.add (local.get $x) (i32.mul (local.get $r) (local.get $n))))
+        (local.set $q (local.get $w))
+        (local.set $end (i32.add (local.get $w) (local.get $n)))
+        (loop $li
+          (local.set $a0 (f32x4.add (local.get $a0) (f32x4.mul (v128.load (local.get $p)) (v128.load (local.get $q)))))
+          (local.set $a1 (f32x4.add (local.get $a1) (f32x4.mul (v128.load offset=16 (local.get $p)) (v128.load offset=16 (local.get $q)))))
+          (local.set $a2 (f32x4.add (local.get $a2) (f32x4.mul (v128.load offset=32 (local.get $p)) (v128.load offset=32 (local.get $q)))))
+          (local.set $a3 (f32x4.add (local.get $a3) (f32x4.mul (v128.load offset=48 (local.get $p)) (v128.load offset=48 (local.get $q)))))
+          (local.set $p (i32.add (local.get $p) (i32.const 64)))
+          (local.set $q (i32.add (local.get $q) (i32.const 64)))
+          (br_if $li (i32.lt_u (local.get $q) (local.get $end))))
+        (local.set $a0 (f32x4.add (f32x4.add (local.get $a0) (local.get $a1)) (f32x4.add (local.get $a2) (local.get $a3))))
+        (f32.store (i32.add (local.get $y) (i32.shl (i32.add (i32.mul (local.get $r) (local.get $outs)) (local.get $o)) (i32.const 2)))
+          (f32.add (f32.load (i32.add (local.get $b) (i32.shl (local.get $o) (i32.const 2))))
+            (f32.add (f32.add (f32x4.extract_lane 0 (local.get $a0)) (f32x4.extract_lane 1 (local.get $a0)))
+                     (f32.add (f32x4.extract_lane 2 (local.get $a0)) (f32x4.extract_lane 3 (local.get $a0))))))
+        (local.set $r (i32.add (local.get $r) (i32.const 1)))
+        (br_if $lr (i32.lt_u (local.get $r) (local.get $rows))))
+      (local.set $w (i32.add (local.get $w) (local.get $n)))
+      (local.set $o (i32.add (local.get $o) (i32.const 1)))
+      (br_if $lo (i32.lt_u (local.get $o) (local.get $outs)))))
+)
