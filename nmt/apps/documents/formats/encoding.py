@@ -10,7 +10,7 @@ from typing import BinaryIO
 
 from nmt.apps.documents.job import Job
 from nmt.apps.documents.segments import Item
-from nmt.data.text import file_type, text_encoding
+from nmt.data.text import file_type, text_encoding, unicode_encoding
 from nmt.errors import UserError
 
 _MARKS = {
@@ -140,7 +140,7 @@ def require_type(start: bytes, name: str) -> None:
     if not start.removeprefix(next(filter(start.startswith, _MARKS), b"")).strip():
         raise UserError("the file is empty", at=name, fix="check the file, or leave it out")
     fix = file_type(start[:16])
-    if fix and not start.startswith(tuple(_MARKS)):
+    if fix and not unicode_encoding(start[:16]):  # the command may name an encoding
         raise UserError("is not the kind of file that its ending says", at=name, fix=fix)
 
 
