@@ -505,13 +505,21 @@ class ScoreConfig(ConfigBase):
     metrics: list[Literal["bleu", "chrf", "chrf++", "ter"]] = key(
         ["bleu", "chrf"], "O", min_length=1
     )
-    """metrics of sacreBLEU, on detokenized text; tokenized BLEU is always added"""
+    """metrics of sacreBLEU, on detokenized text; tokenized BLEU is always added, and that of
+    select_by unless this key is set"""
     select_by: Literal["bleu", "chrf", "chrf++", "tokenized_bleu", "ppl"] = key(
         "bleu", "T appendix A"
     )
     """metric whose dev score selects the best checkpoint; tokenized_bleu = the BLEU of
     multi-bleu.perl, which T reports; ppl = perplexity, the default and only choice for tasks other
     than translation"""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _measure_what_selects(cls, values: Any) -> Any:
+        if not isinstance(values, dict) or values.get("select_by") != "chrf++":
+            return values
+        return {"metrics": [*cls.model_fields["metrics"].default, "chrf++"], **values}
 
     def _broken_rules(self) -> Iterator[str]:
         if self.select_by not in ("tokenized_bleu", "ppl", *self.metrics):

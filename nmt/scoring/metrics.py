@@ -15,6 +15,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 from sacrebleu.metrics import BLEU, CHRF, TER
 from sacrebleu.metrics.base import Metric as SacrebleuMetric
 from sacrebleu.significance import PairedTest, Result
@@ -269,8 +270,9 @@ def paired_bootstrap(
 ) -> dict[str, list[Score]]:
     """Compare every system with the first by paired bootstrap resampling (Koehn 2004).
 
-    The numbers equal those of ``sacrebleu --paired-bs``, except that p is 1 for equal scores. The
-    other arguments and errors are those of ``score``.
+    The numbers equal those of ``sacrebleu --paired-bs``, except that p is 1 for equal scores.
+    ``two_sided_p`` adds a p-value of the same resamples. The other arguments and errors are those
+    of ``score``.
 
     Args:
         systems: name -> hypotheses, at least two; the first is the baseline.
@@ -282,18 +284,55 @@ def paired_bootstrap(
         check_lines(hyps, refs, name)
     references = [list(refs), *map(list, other_refs)]
     scores: dict[str, list[Score]] = {name: [] for name in systems}
+    others = len(systems) - 1
     # of the baseline once, then of both for each other system
     steps = len(systems) * (len(refs) + 1) + (2 * len(systems) - 1) * resamples
     for name in metrics:  # one test each: sacreBLEU keys its results by labels such as "chrF2"
         metric = METRICS[name].create(tgt_lang)
+        computed = _record_scores(metric)
         with _shown(metric, name, steps, progress):
             named = list(systems.items()), {name: metric}
             signatures, columns = PairedTest(*named, references, "bs", n_samples=resamples)()
         label, signature = next(iter(signatures.items()))
         results = [result for result in columns[label] if isinstance(result, Result)]
-        for system, result in zip(systems, results, strict=True):
-            scores[system].append(_compared(name, str(signature), result, results[0].score))
+        # for each system but the first: its score, the resamples of the first, and its own
+        parts = np.array(computed).reshape(-1)[-others * (1 + 2 * resamples) :]
+        resampled = parts.reshape(others, -1)[:, 1:].reshape(others, 2, resamples)
+        differences = [None, *(resampled[:, 1] - resampled[:, 0])]
+        for system, result, sampled in zip(systems, results, differences, strict=True):
+            entry = _compared(name, str(signature), result, results[0].score)
+            if sampled is not None and entry.difference is not None:
+                entry = replace(entry, p_two_sided=two_sided_p(sampled, entry.difference))
+            scores[system].append(entry)
     return scores
+
+
+def two_sided_p(sampled: np.ndarray, observed: float) -> float:
+    """Return the p-value of a two-sided test whose null distribution is a centered bootstrap.
+
+    It is the share of resamples, and of 1 added to both counts, whose difference is as far from the
+    mean difference of all of them as the observed one is from 0. sacreBLEU takes the absolute value
+    of each difference before it subtracts the mean, so its p-value is about half of this.
+
+    Args:
+        sampled: [R], the difference in each resample.
+    """
+    centered = np.abs(sampled - sampled.mean())
+    return float((np.sum(centered >= abs(observed)) + 1) / (len(sampled) + 1))
+
+
+def _record_scores(metric: SacrebleuMetric) -> list[float]:
+    """Return a list that receives each corpus score that a metric computes from now on."""
+    computed: list[float] = []
+    compute = metric._compute_score_from_stats
+
+    def recorded(stats: list[Any]) -> Any:
+        result = compute(stats)
+        computed.append(float(result.score))
+        return result
+
+    metric._compute_score_from_stats = recorded
+    return computed
 
 
 @contextlib.contextmanager

@@ -10,7 +10,7 @@ from nmt.store.results import format_number
 
 Cell: TypeAlias = str | int | float | None
 NOTHING = "-"
-SIGNIFICANCE_LEVEL = 0.05  # a difference with a smaller p-value is called significant
+SIGNIFICANCE_LEVEL = 0.05  # a difference with a smaller two-sided p-value is called significant
 
 _LATEX = {
     "\\": r"\textbackslash{}", "&": r"\&", "%": r"\%", "$": r"\$", "#": r"\#", "_": r"\_",
@@ -29,7 +29,9 @@ class Score:
         signature: sacreBLEU's settings and version, which a comparable score needs.
         low, high: ends of the 95 % bootstrap interval; None if none was computed.
         difference: value minus the baseline's; None for the baseline itself.
-        p_value: probability of a difference at least this large by chance; None for the baseline.
+        p_value: of paired bootstrap resampling, as sacreBLEU computes it; None for the baseline.
+        p_two_sided: probability of a difference at least this large, in either direction, by
+            chance; a difference is significant if it is below SIGNIFICANCE_LEVEL.
         system, baseline: their names; empty if there is only one.
         count: of what was counted, such as judgements.
     """
@@ -41,6 +43,7 @@ class Score:
     high: float | None = None
     difference: float | None = None
     p_value: float | None = None
+    p_two_sided: float | None = None
     system: str = ""
     baseline: str = ""
     count: int = 0
@@ -60,10 +63,18 @@ class Score:
 
     @property
     def p(self) -> str:
-        """The p-value for people, with a star if the difference is significant."""
+        """The p-values for people, with a star if the difference is significant."""
         if self.p_value is None:
             return NOTHING
-        return f"p = {self.p_value:.3f}" + (" *" if self.p_value < SIGNIFICANCE_LEVEL else "")
+        text = f"p = {self.p_value:.3f}"
+        if self.p_two_sided not in (None, self.p_value):
+            text += f" (two-sided {self.p_two_sided:.3f})"
+        return f"{text} *" if self.significant else text
+
+    @property
+    def significant(self) -> bool:
+        """Whether the difference to the baseline is significant, by the two-sided p-value."""
+        return self.p_two_sided is not None and self.p_two_sided < SIGNIFICANCE_LEVEL
 
 
 def shown(cell: Cell, form: str = "") -> str:

@@ -3,9 +3,9 @@
 A test on one run of each system answers whether the test set separates two models. With several
 seeds the systems themselves are compared: the score of a system is the mean over its runs, and
 both tests are about the difference of these means (Clark et al. 2011,
-https://aclanthology.org/P11-2031). With one run of each, the p-values are those of
-``sacrebleu --paired-bs`` and ``--paired-ar``. Scores of segments, such as those of COMET or of
-people, are tested in the same way: the score of a system is their mean.
+https://aclanthology.org/P11-2031). With one run of each, ``bootstrap`` and ``randomization`` are
+the p-values of ``sacrebleu --paired-bs`` and ``--paired-ar``. Scores of segments, such as those of
+COMET or of people, are tested in the same way: the score of a system is their mean.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from typing import TypeAlias
 import numpy as np
 from sacrebleu.significance import estimate_ci
 
-from nmt.scoring.metrics import METRICS
+from nmt.scoring.metrics import METRICS, two_sided_p
 
 SEED = 12345  # of the resamples; sacreBLEU's
 _CHUNK = 1 << 24  # numbers that a step of resampling holds in memory
@@ -34,12 +34,14 @@ class PairedTests:
 
     Attributes:
         difference: mean score of the system minus that of the baseline.
-        bootstrap: p-value of paired bootstrap resampling (Koehn 2004).
+        bootstrap: p-value of paired bootstrap resampling (Koehn 2004), as sacreBLEU computes it.
+        two_sided: p-value of the same resamples, see ``two_sided_p``.
         randomization: p-value of approximate randomization (Riezler and Maxwell 2005).
     """
 
     difference: float
     bootstrap: float
+    two_sided: float
     randomization: float
 
 
@@ -88,15 +90,17 @@ def paired_tests(scores: Scores, baseline: Runs, system: Runs, resamples: int) -
     """
     difference = _mean_score(scores, system) - _mean_score(scores, baseline)
     if difference == 0:
-        return PairedTests(0.0, 1.0, 1.0)
+        return PairedTests(0.0, 1.0, 1.0, 1.0)
     baseline_scores, system_scores = (
         _bootstrap(scores, runs, resamples) for runs in (baseline, system)
     )
-    differences = np.abs(system_scores - baseline_scores)
+    signed = system_scores - baseline_scores
+    differences = np.abs(signed)
     shuffled = np.abs(_shuffled_differences(scores, baseline, system, resamples))
     return PairedTests(
         float(difference),
         _p_value(differences - differences.mean(), abs(difference)),
+        two_sided_p(signed, difference),
         _p_value(shuffled, abs(difference)),
     )
 

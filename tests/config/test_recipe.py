@@ -112,6 +112,10 @@ def test_valid_combinations_are_accepted():
     assert ModelConfig(extra_norm="rmsnorm", qkv_norm=True).extra_norm == "rmsnorm"
     assert ModelConfig(normformer=True, ffn_norm=True).head_scale
     assert ScoreConfig(metrics=["ter"], select_by="tokenized_bleu").metrics == ["ter"]
+    for name in ("bleu", "chrf", "chrf++"):  # each can be asked for by this key alone
+        assert name in ScoreConfig(select_by=name).metrics
+    with pytest.raises(ValidationError):
+        ScoreConfig(select_by="chrf++", metrics=["chrf"])
     assert recipe(schedule=LrRamp(lr_per_update=1e-9)).train.min_lr == 1e-6
     assert recipe(schedule=Constant(lr=1e-6)).train.min_lr == 1e-6
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from random import Random
 
 import numpy as np
@@ -70,7 +71,7 @@ def test_with_one_run_of_each_the_p_values_are_those_of_sacrebleu(noise):
 
 def test_equal_systems_do_not_differ():
     runs = [[numbers(1, 2, 3), numbers(2, 2, 2)]]
-    assert paired_tests(mean_scores, runs, runs, 50) == PairedTests(0.0, 1.0, 1.0)
+    assert paired_tests(mean_scores, runs, runs, 50) == PairedTests(0.0, 1.0, 1.0, 1.0)
 
 
 def test_the_difference_is_that_of_the_means_over_runs_and_sets():
@@ -85,7 +86,7 @@ def test_randomization_of_two_sentences_has_a_closed_form():
     No trial exceeds 1, so p is 1 / (trials + 1).
     """
     tests = paired_tests(mean_scores, [[numbers(0, 0)]], [[numbers(1, 1)]], 99)
-    assert tests == PairedTests(1.0, pytest.approx(0.01), pytest.approx(0.01))
+    assert tests == PairedTests(1.0, *[pytest.approx(0.01)] * 3)
 
 
 def test_randomization_equals_all_swaps_counted():
@@ -118,3 +119,31 @@ def test_memory_is_limited_without_a_change_of_the_bootstrap(monkeypatch):
     monkeypatch.setattr("nmt.scoring.significance._CHUNK", 30 * 7)
     in_parts = paired_tests(mean_scores, baseline, system, 64)
     assert in_parts.bootstrap == at_once.bootstrap
+
+
+def test_the_two_sided_p_value_ignores_a_difference_within_the_noise():
+    """sacreBLEU's does not: it counts resamples from the mean of their absolute values on."""
+    rng = np.random.default_rng(1)
+    gains = rng.normal(0, 1, 200)
+    gains += 0.003 / math.sqrt(200) - gains.mean()  # of a standard error of 1
+    tests = paired_tests(mean_scores, [[numbers(*[0] * 200)]], [[numbers(*gains)]], 1000)
+    assert tests.two_sided > 0.98
+    assert 0.3 < tests.bootstrap < 0.5
+
+
+@pytest.mark.slow
+def test_the_two_sided_p_value_is_uniform_without_a_difference():
+    """Systems drawn from one distribution: a share of a of them has p < a, for each a.
+
+    The standard error of a share of 1,000 draws is at most 0.016; for 0.05 it is 0.007.
+    """
+    rng = np.random.default_rng(5)
+    two_sided, half = [], []
+    for _ in range(1000):
+        before, after = ([[numbers(*rng.exponential(1, 100))]] for _ in range(2))
+        tests = paired_tests(mean_scores, before, after, 200)
+        two_sided.append(tests.two_sided)
+        half.append(tests.bootstrap)
+    for level, tolerance in ((0.05, 0.022), (0.2, 0.04), (0.5, 0.05)):
+        assert np.mean(np.array(two_sided) < level) == pytest.approx(level, abs=tolerance)
+    assert np.mean(np.array(half) < 0.05) > 0.08  # what a reader takes for 0.05

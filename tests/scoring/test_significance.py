@@ -10,6 +10,8 @@ import pytest
 
 from nmt.errors import UserError
 from nmt.scoring.metrics import paired_bootstrap, score
+from nmt.scoring.results import Score
+from nmt.scoring.significance import SentenceScorer, paired_tests
 from tests.scoring.runs import write_lines
 from tests.scoring.texts import hypothesis, reference
 
@@ -55,13 +57,39 @@ def test_baseline_first_then_differences_and_p_values():
     assert found["near"][0].p_value > 0.05
 
 
+@pytest.mark.parametrize("metric", ["bleu", "chrf", "chrf++", "ter"])
+def test_the_two_sided_p_value_is_that_of_the_resamples(metric):
+    """The scores that sacreBLEU computed are recorded in its order, for each system."""
+    found = paired_bootstrap(SYSTEMS, REFS, [metric], "en", resamples=100)
+    scorer = SentenceScorer(metric, "en")
+    counts = {name: [[scorer.statistics(hyps, [REFS])]] for name, hyps in SYSTEMS.items()}
+    for name in ("near", "far"):
+        tests = paired_tests(scorer.scores, counts["base"], counts[name], 100)
+        (entry,) = found[name]
+        assert (entry.p_value, entry.p_two_sided) == (tests.bootstrap, tests.two_sided)
+        assert entry.significant == (name == "far")
+
+
 def test_the_same_system_twice_is_not_significant():
     twins = {"a": SYSTEMS["base"], "b": list(SYSTEMS["base"])}
     for metric in ("bleu", "chrf", "tokenized_bleu"):
         (twin,) = paired_bootstrap(twins, REFS, [metric], "en", resamples=100)["b"]
-        assert (twin.difference, twin.p_value) == (0, 1)
+        assert (twin.difference, twin.p_value, twin.p_two_sided) == (0, 1, 1)
 
 
 def test_a_short_system_is_named():
     with pytest.raises(UserError, match=r"^short: 79 lines, but the reference has 80"):
         paired_bootstrap({"base": REFS, "short": REFS[1:]}, REFS, ["bleu"], "en")
+
+
+@pytest.mark.parametrize(
+    ("p_value", "two_sided", "shown"),
+    [
+        (0.03, 0.06, "p = 0.030 (two-sided 0.060)"),  # not significant
+        (0.01, 0.02, "p = 0.010 (two-sided 0.020) *"),
+        (0.001, 0.001, "p = 0.001 *"),
+        (None, None, "-"),
+    ],
+)
+def test_a_star_is_for_the_two_sided_p_value(p_value, two_sided, shown):
+    assert Score("bleu", 1.0, p_value=p_value, p_two_sided=two_sided).p == shown

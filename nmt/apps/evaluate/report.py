@@ -23,7 +23,17 @@ from nmt.scoring.results import SIGNIFICANCE_LEVEL, Cell, Score, aligned, tsv
 from nmt.scoring.significance import interval, mean_scores, mean_statistics, paired_tests
 from nmt.scoring.systems import Systems
 
-COLUMNS = ("system", "metric", "score", "low", "high", "difference", "p_value", "signature")
+COLUMNS = (
+    "system",
+    "metric",
+    "score",
+    "low",
+    "high",
+    "difference",
+    "p_value",
+    "p_two_sided",
+    "signature",
+)
 
 _RESAMPLED_LINE_BYTES = 24 * 4 + 8  # chrF++'s float32 statistics of a line, and its int64 index
 _MEMORY_LIMIT = 4 * 2**30
@@ -75,7 +85,7 @@ class Report:
                 result = replace(result, difference=difference)
                 if by_line:
                     tests = paired_tests(mean_scores, runs[baseline], runs[system], resamples)
-                    result = replace(result, p_value=tests.bootstrap)
+                    result = replace(result, p_value=tests.bootstrap, p_two_sided=tests.two_sided)
             scores[system] = [*self.scores[system], result]
         kept = {metric.name: segments} if by_line or len(systems.refs) == 1 else {}
         return replace(self, scores=scores, segments={**self.segments, **kept})
@@ -97,7 +107,7 @@ class Report:
         if self.baseline:
             lines.append(
                 f"difference to {self.baseline}; p by paired bootstrap, "
-                f"* where p < {SIGNIFICANCE_LEVEL}"
+                f"* where the two-sided p < {SIGNIFICANCE_LEVEL}"
             )
         return "\n".join(lines)
 
@@ -170,11 +180,11 @@ class Report:
     def _rows(self) -> Iterator[tuple[Cell, ...]]:
         for system, entries in self.scores.items():
             for x in entries:
-                results = x.value, x.low, x.high, x.difference, x.p_value
+                results = x.value, x.low, x.high, x.difference, x.p_value, x.p_two_sided
                 yield system, x.name, *results, x.signature
 
     def _part_rows(self) -> Iterator[tuple[Cell, ...]]:
-        nothing = (None,) * 4
+        nothing = (None,) * 5
         for system, lengths in self.lengths.items():
             for part in lengths:
                 for x in part.scores:

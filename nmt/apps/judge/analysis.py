@@ -22,7 +22,9 @@ from nmt.data.text import quantity
 from nmt.scoring.results import Cell, Score, tsv
 from nmt.scoring.significance import interval, mean_scores, paired_tests
 
-COLUMNS = ("measure", "system", "baseline", "value", "low", "high", "p_value", "count")
+COLUMNS = (
+    "measure", "system", "baseline", "value", "low", "high", "p_value", "p_two_sided", "count",
+)  # fmt: skip
 Z = "z"
 WINS, TIES, LOSSES = "wins", "ties", "losses"
 AGREEMENT = "agreement_"
@@ -112,7 +114,13 @@ def _means(
     lines = len({judgement.row.id for judgement in judgements})
     for first, second in _pairs(key):
         tests = paired_tests(mean_scores, [[sums[first]]], [[sums[second]]], resamples)
-        found = Score(measure, tests.difference, p_value=tests.bootstrap, count=lines)
+        found = Score(
+            measure,
+            tests.difference,
+            p_value=tests.bootstrap,
+            p_two_sided=tests.two_sided,
+            count=lines,
+        )
         yield replace(found, system=key.systems[second], baseline=key.systems[first])
 
 
@@ -128,7 +136,7 @@ def _preferences(
     p_value = sign_test(wins, losses)
     ties = len(votes) - wins - losses
     for name, count, p in ((WINS, wins, p_value), (TIES, ties, None), (LOSSES, losses, None)):
-        found = Score(name, count, p_value=p, count=len(votes))
+        found = Score(name, count, p_value=p, p_two_sided=p, count=len(votes))
         yield replace(found, system=key.systems[second], baseline=key.systems[first])
 
 
@@ -184,7 +192,7 @@ def table(key: Key, findings: Sequence[Score]) -> str:
     for x in agreements:
         name = x.name.removeprefix(AGREEMENT)
         lines.append(f"  {name:<11}{x.value:6.2f}  {quantity(x.count, 'item')}")
-    lines += ["", "[low, high]: 95 % bootstrap interval; * where p < 0.05"]
+    lines += ["", "[low, high]: 95 % bootstrap interval; * where the two-sided p < 0.05"]
     return "\n".join(lines)
 
 

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 TEMPLATES = Path(__file__).parent / "templates"
 PATH_CHARACTER = r"[\w.~/-]"  # next to a folder, it makes the folder a part of a longer name
 NOTHING = "\N{EN DASH}"  # where there is no value
-COMPARED = ("bleu", "chrf", "tokenized_bleu")  # metrics that compare several runs
+COMPARED = ("bleu", "chrf")  # metrics that compare several runs, with those of their recipes
 LISTED = 5_000  # lines in the list of all translations
 MAX_SETS = 4  # of several test sets that have a section; each takes seconds
 
@@ -225,9 +225,11 @@ def _scores(
     if len(runs) == 1 or not outputs:
         return _logged_scores(runs)
     tables = []
+    own = (name for run in runs for name in run.recipe.score.metrics)
+    metrics = [*dict.fromkeys([*COMPARED, *own]), "tokenized_bleu"]
     for held_out in outputs:
         try:
-            compared = compare_systems(held_out.systems, COMPARED, RESAMPLES, progress=progress)
+            compared = compare_systems(held_out.systems, metrics, RESAMPLES, progress=progress)
         except NmtError as error:
             logged, notes = _logged_scores(runs)
             return logged, [*notes, str(error.what)]

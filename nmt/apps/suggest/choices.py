@@ -9,6 +9,7 @@ from typing import Any
 
 from nmt.apps.suggest.corpus import CorpusPaths
 from nmt.apps.suggest.facts import CorpusFacts, EncodedSample, looks_tokenized, script_name
+from nmt.apps.suggest.morphology import rich_morphology
 from nmt.apps.suggest.neighbors import related_corpora
 from nmt.config.entries import MAX_WEIGHT
 from nmt.config.sizes import CPU, GPU, Size, lengthened, most_passes, size_for, smaller
@@ -159,6 +160,8 @@ def languages(paths: CorpusPaths) -> list[Choice]:
 
 def scores(facts: CorpusFacts) -> list[Choice]:
     """Return the keys of the scores, if the defaults do not fit the target language."""
+    if why := rich_morphology(facts):
+        return [Choice("score.select_by", "chrf++", why)]
     if facts.tgt.spaced or facts.tokenized:
         return []
     why = "does not depend on how text without spaces is split"

@@ -61,12 +61,13 @@ class Difference:
     value: float  # mean score minus that of the other
     seeds: int
     bootstrap: float | None = None  # p-values; None without output to resample (perplexities)
+    two_sided: float | None = None
     randomization: float | None = None
 
     @property
     def significant(self) -> bool:
-        """Whether the bootstrap's p-value is below 0.01, as in T table 3."""
-        return self.bootstrap is not None and self.bootstrap < SIGNIFICANT
+        """Whether the two-sided p-value of the bootstrap is below 0.01, as in T table 3."""
+        return self.two_sided is not None and self.two_sided < SIGNIFICANT
 
 
 @dataclass(frozen=True)
@@ -272,7 +273,9 @@ def _difference(
         return None
     scorers, first_runs, second_runs = zip(*measured, strict=True)
     tests = paired_tests(scorers[0], first_runs, second_runs, RESAMPLES)
-    return Difference(name, tests.difference, len(pairs), tests.bootstrap, tests.randomization)
+    return Difference(
+        name, tests.difference, len(pairs), tests.bootstrap, tests.two_sided, tests.randomization
+    )
 
 
 def _statistics(folders: tuple[list[str], list[str]], split: str, metric: str) -> Any:

@@ -76,6 +76,7 @@ def _details(result: SweepResult, group: str, systems: Sequence[SystemResult]) -
         "best": [shown(getattr(system.score, "best", None)) for system in systems],
         "difference": [shown(getattr(gain, "value", None), "+.2f") for gain in gains],
         "p bootstrap": [shown(getattr(gain, "bootstrap", None), ".3f") for gain in gains],
+        "p two-sided": [shown(getattr(gain, "two_sided", None), ".3f") for gain in gains],
         "p randomization": [shown(getattr(gain, "randomization", None), ".3f") for gain in gains],
         "printed": [_printed(result, system) for system in systems],
         "updates": [_updates(system) for system in systems],
@@ -104,8 +105,8 @@ def _legend(result: SweepResult) -> list[str]:
         lines.append(what + lower)
     if any(difference.bootstrap is not None for difference in differences):
         lines.append(
-            f"* differs from {result.baseline}, † from the row above: p < {SIGNIFICANT} by paired "
-            f"bootstrap with {RESAMPLES:,} resamples, over the seeds of both"
+            f"* differs from {result.baseline}, † from the row above: two-sided p < {SIGNIFICANT} "
+            f"by paired bootstrap with {RESAMPLES:,} resamples, over the seeds of both"
         )
     return lines
 
@@ -166,7 +167,10 @@ def _record(system: SystemResult) -> dict[str, Any]:
     }
     for names, parts in (
         (("dev", "ppl", "test"), ("mean", "deviation", "best")),
-        (("to_baseline", "to_above"), ("versus", "value", "bootstrap", "randomization")),
+        (
+            ("to_baseline", "to_above"),
+            ("versus", "value", "bootstrap", "two_sided", "randomization"),
+        ),
     ):
         for name in names:
             for part in parts:

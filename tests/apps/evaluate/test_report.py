@@ -44,7 +44,7 @@ def test_table_for_people():
     assert len(better) == 2
     assert all("p = 0.010 *" in line and "[" in line for line in better)
     assert max(map(len, lines)) <= 100
-    assert "difference to base; p by paired bootstrap, * where p < 0.05" in table
+    assert "difference to base; p by paired bootstrap, * where the two-sided p < 0.05" in table
 
 
 def test_tab_separated_lines_for_pipes():
@@ -70,6 +70,7 @@ def test_json_for_programs():
     assert record["score"] == entry.value
     assert (record["low"], record["high"]) == (entry.low, entry.high)
     assert (record["difference"], record["p_value"]) == (entry.difference, entry.p_value)
+    assert record["p_two_sided"] == entry.p_two_sided
     assert record["signature"] == entry.signature
 
 

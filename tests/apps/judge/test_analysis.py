@@ -74,6 +74,7 @@ def test_means_differences_and_preferences_of_one_judge():
         if (x.name, x.baseline) == ("score", "a")
     )  # fmt: skip
     assert (difference.value, difference.p_value) == (tests.difference, tests.bootstrap)
+    assert difference.p_two_sided == tests.two_sided
     assert difference.value == pytest.approx(values[:, 1].mean() - values[:, 0].mean())
     wins = int((values[:, 1] > values[:, 0]).sum())
     losses = int((values[:, 1] < values[:, 0]).sum())

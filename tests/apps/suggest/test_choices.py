@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import re
 from pathlib import Path
+from random import Random
 
 import pytest
 import yaml
@@ -354,3 +355,36 @@ def test_paths_are_relative_to_the_recipe_and_odd_values_are_quoted():
     written = recipe_text(odd, facts, suggest(odd, facts, gpu=False), ON_CPU, Path("x"))
     assert "train: '/data/train: 1'" in written
     assert "src: 'no'" in written
+
+
+def sample_of(stems: int, suffixes: int, pairs: int = 1500) -> list[tuple[str, str]]:
+    """Return pairs whose target words have so many forms, and whose source words have one."""
+    rng = Random(1)
+    alphabet = "abcdefghijklmnop"
+
+    def word(number: int) -> str:
+        return "".join(alphabet[int(digit)] for digit in f"{number:03}")
+
+    sources = [[rng.randrange(stems) for _ in range(6)] for _ in range(pairs)]
+    return [
+        (
+            " ".join(map(word, line)),
+            " ".join(word(stem) + "q" + word(rng.randrange(suffixes)) for stem in line),
+        )
+        for line in sources
+    ]
+
+
+@pytest.mark.parametrize("spaced", [True, False])
+@pytest.mark.parametrize(
+    ("stems", "suffixes", "rich"),
+    [(500, 1, False), (900, 1, False), (500, 40, True), (50, 40, True)],
+)
+def test_a_target_with_many_forms_selects_by_chrf(stems, suffixes, rich, spaced):
+    facts = facts_of(sample=sample_of(stems, suffixes), tgt=side("shp", 240_000, spaced=spaced))
+    chosen = values(facts).score.select_by
+    assert chosen == ("chrf" if not spaced else "chrf++" if rich else "bleu")
+    written = words_of(text(facts, suggest(PATHS, facts, False)))
+    assert ("words are different" in written) == (rich and spaced)
+    few = dataclasses.replace(facts, sample=facts.sample[:100])
+    assert values(few).score.select_by == chosen

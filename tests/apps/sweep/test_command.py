@@ -130,7 +130,7 @@ def test_a_difference_is_that_of_the_mean_scores_of_the_outputs(folder, capsys):
     assert (difference["versus"], difference["seeds"]) == ("a", 2)
     assert difference["value"] == pytest.approx(mean("b") - mean("a"))
     assert difference["value"] > 1
-    assert 0 < difference["bootstrap"] <= 1
+    assert 0 < difference["bootstrap"] <= difference["two_sided"] <= 1
     assert 0 < difference["randomization"] <= 1
 
 
