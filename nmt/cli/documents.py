@@ -226,10 +226,16 @@ class Documents:
         counts = [quantity(report.segments, "segment") + " translated"]
         if report.in_parts:
             counts.append(f"{report.in_parts:,} of them in parts")
+        if report.same:
+            counts.append(f"{report.same:,} of them equal to the source")
         if report.kept:
             counts.append(f"{report.kept:,} kept as they were")
         counts += [f"{count:,} {what}" for what, count in report.others.items()]
         print(f"{self._target(path)}: {', '.join(counts)}", file=sys.stderr)
+        for what, places in report.places.items():
+            more = report.others[what] - len(places)
+            and_more = f" and {more:,} more" if more else ""
+            print(f"  {what}: {path}, {'; '.join(places)}{and_more}", file=sys.stderr)
         problems = report.problems
         for remark in problems[:MAX_SHOWN]:
             print(f"  check {path}, {remark.place}: {remark.problem}", file=sys.stderr)

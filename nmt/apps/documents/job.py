@@ -7,11 +7,12 @@ from dataclasses import dataclass, field
 
 from nmt.apps.documents.lines import Lines, Phrases, Translate, Translated
 from nmt.apps.documents.markup import translate_segments
-from nmt.apps.documents.segments import Item, Segment, Unit, plain
-from nmt.data.protect import has_words
+from nmt.apps.documents.messages import Message, NotReadable, finish, message_of, texts_of
+from nmt.apps.documents.segments import Item, Mark, Segment, Unit, plain, written
 
 MAX_SEGMENTS, MAX_CHARACTERS = 512, 1_000_000  # that are in memory at the same time
 MAX_NOTES = 10_000  # without a problem; a translation memory may have a million
+MAX_PLACES = 3  # of what is left, that the summary names
 
 
 @dataclass(frozen=True)
@@ -38,15 +39,19 @@ class Report:
         segments: with words, so that they were to be translated.
         kept: that had a translation before, which stayed.
         in_parts: that were translated in parts.
+        same: whose translation equals the source, without a problem.
         remarks: in the order of the document; all problems, and the first notes.
         others: what else happened -> how often.
+        places: what is left -> its first places.
     """
 
     segments: int = 0
     kept: int = 0
     in_parts: int = 0
+    same: int = 0
     remarks: list[Remark] = field(default_factory=list)
     others: dict[str, int] = field(default_factory=dict)
+    places: dict[str, list[str]] = field(default_factory=dict)
 
     @property
     def problems(self) -> list[Remark]:
@@ -55,6 +60,8 @@ class Report:
 
     def add(self, segment: Segment) -> None:
         """Add the remark on a translation, if there is one; further notes are only counted."""
+        if not segment.problem and plain(segment.result).strip() == segment.text.strip():
+            self.same += 1
         if not segment.problem and not segment.note:
             return
         self.in_parts += bool(segment.note)
@@ -68,9 +75,13 @@ class Report:
         """Count something else than a translation."""
         self.others[what] = self.others.get(what, 0) + 1
 
-    def leave(self, kind: str) -> None:
+    def leave(self, kind: str, place: str) -> None:
         """Count a part that a reader may see, and that stays as it is."""
-        self.count(f"left untranslated ({kind})")
+        what = f"left untranslated ({kind})"
+        self.count(what)
+        places = self.places.setdefault(what, [])
+        if len(places) < MAX_PLACES and place not in places:
+            places.append(place)
 
     def check(self, place: str, problem: str) -> None:
         """Add what a person must look at, which is not a translation."""
@@ -141,16 +152,42 @@ class Job:
         """Yield the items of a document as text, with translated units."""
         for chunk in _chunks(items):
             units = [item for item in chunk if isinstance(item, Unit)]
-            inside = (segment for unit in units for segment in unit.all_segments())
-            segments = [each for each in inside if has_words(each.text, flags=each.flags)]
+            segments: dict[Segment, Message | None] = {}
+            texts: list[Segment] = []
+            for segment in (segment for unit in units for segment in unit.all_segments()):
+                for token in segment.tokens:
+                    if isinstance(token, Mark) and token.left:
+                        self.report.leave(token.left, segment.place)
+                try:
+                    message = message_of(segment)
+                except NotReadable:
+                    self.report.leave("message of ICU", segment.place)
+                    continue
+                if parts := texts_of(segment, message):
+                    segments[segment] = message
+                    texts += parts
             self.report.segments += len(segments)
             if self._lines is not None:
                 langs = self.src, self.tgt
-                translate_segments(segments, self._lines, langs, self.reading.abbreviations)
-                for segment in segments:
+                translate_segments(texts, self._lines, langs, self.reading.abbreviations)
+                for segment, message in segments.items():
+                    if message is not None:
+                        finish(segment, message)
+                    _check(segment)
                     self.report.add(segment)
                 self._progress(len(segments))
             yield from map(str, chunk)
+
+
+def _check(segment: Segment) -> None:
+    """Add to the problem of a translation what its file does not allow."""
+    problems = [segment.problem] if segment.problem else []
+    length = len(plain(segment.result))
+    if segment.longest and length > segment.longest:
+        problems.append(f"{length:,} characters, of which {segment.longest:,} are allowed")
+    if segment.check and (wrong := segment.check(written(segment.result))):
+        problems.append(wrong)
+    segment.problem = "; ".join(problems)
 
 
 def _chunks(items: Iterable[Item]) -> Iterator[list[Item]]:

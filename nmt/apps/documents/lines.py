@@ -20,6 +20,7 @@ from nmt.data.text import too_long
 
 MAX_REQUIRED = 40  # characters of parts that a search must produce; a longer URL derails it
 EMPTY = "the model gives an empty translation"
+NOT_TRANSLATED = "not translated"  # begins the problem of a text that stays as it is
 MAX_CACHED = 20_000_000  # characters of lines that are remembered, with their translations
 
 
@@ -206,7 +207,7 @@ def _is_better(line: Line, new: _Checked, old: _Checked) -> bool:
 
 def _as_it_is(text: str, problem: str = "") -> Translated:
     links = [Link(0, len(text), 0, len(text))]
-    return Translated(text, links, f"not translated: {problem}" if problem else "")
+    return Translated(text, links, f"{NOT_TRANSLATED}: {problem}" if problem else "")
 
 
 def _to_keep(line: Line, found: _Checked) -> list[Span]:

@@ -15,8 +15,8 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, field
 
-from nmt.apps.documents.lines import Line, Lines, Link, Translated
-from nmt.apps.documents.segments import Mark, Segment, Token, joined, plain
+from nmt.apps.documents.lines import NOT_TRANSLATED, Line, Lines, Link, Translated
+from nmt.apps.documents.segments import Mark, Segment, Token, joined
 from nmt.data.languages import UNSPACED_CHARACTER, base_language, sentence_space
 from nmt.data.protect import Span, spans
 from nmt.data.sentences import space_between, split_sentences
@@ -51,7 +51,7 @@ def translate_segments(
     _translate_parts(unplaced, lines)
     for each in unplaced:
         if not each.place():
-            each.segment.problem = "not translated: its markup has no place in the translation"
+            each.segment.problem = f"{NOT_TRANSLATED}: its markup has no place in the translation"
 
 
 def _translate_parts(marked: Sequence[_Marked], lines: Lines) -> None:
@@ -104,7 +104,7 @@ class _Marked:
         self.segment, self.space = segment, space
         self.text = segment.text
         self.offsets, self.nodes, self.kept = _tree(segment.tokens)
-        texts = [text for _, text in self.kept]
+        texts = [*segment.keep, *(text for _, text in self.kept)]
         sentences = _sentences(self.text, split, spans(self.text, texts, segment.flags))
         self.parts = [self._part(*bounds) for bounds in sentences]
 
@@ -114,8 +114,9 @@ class _Marked:
         first, last = (
             bisect_left(self.kept, place, key=lambda one: one[0]) for place in (start, end)
         )
-        keep = (text for place, text in self.kept[first:last] if place + len(text) <= end)
+        keep = [text for place, text in self.kept[first:last] if place + len(text) <= end]
         line = clean_line(self.text[start:end])
+        keep += [text for text in self.segment.keep if text in line]
         kept = tuple(dict.fromkeys(keep))
         return _Part(start, end, Line(line, kept, self.segment.flags, align))
 
@@ -146,9 +147,6 @@ class _Marked:
             return False
         problems = dict.fromkeys(result.problem for result in results if result.problem)
         notes = dict.fromkeys(result.note for result in results if result.note)
-        length = len(plain(segment.result))
-        if segment.longest and length > segment.longest:
-            problems[f"{length:,} characters, of which {segment.longest:,} are allowed"] = None
         segment.problem = "; ".join(problems)
         segment.note = "; ".join(filter(None, [segment.note, *notes]))
         return True

@@ -8,6 +8,7 @@ unless its format needs it, and what is not in a segment stays byte for byte.
 from __future__ import annotations
 
 import itertools
+import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Literal, TypeAlias
@@ -23,12 +24,14 @@ class Mark:
         name: a close mark ends an open one of this name.
         text: of a single mark: what the model sees in its place, and must keep, as code in a
             sentence; empty = nothing.
+        left: what kind of text in it stays, of those that a reader may see; empty = none.
     """
 
     kind: Literal["open", "close", "single"]
     parts: tuple[str | Unit, ...]
     name: str = ""
     text: str = ""
+    left: str = ""
 
     def __str__(self) -> str:
         return "".join(map(str, self.parts))
@@ -47,7 +50,9 @@ class Segment:
         problem: why a person must look at the translation; empty = it passed the checks.
         note: how it was made, if that may have made it worse.
         flags: as in ``protect.spans``.
+        keep: further parts of its text that the translation must have.
         longest: characters that the translation may have; 0 = any number.
+        check: returns what else is wrong with a translation as it stands in the file.
     """
 
     tokens: Sequence[Token]
@@ -56,7 +61,9 @@ class Segment:
     problem: str = ""
     note: str = ""
     flags: tuple[str, ...] = ()
+    keep: tuple[str, ...] = ()
     longest: int = 0
+    check: Callable[[str], str] | None = None
 
     @property
     def text(self) -> str:
@@ -135,6 +142,51 @@ def text_unit(
         return write(segment.result) if segment.changed else "".join(map(str, parts))
 
     return Unit([segment], render)
+
+
+_RUBY = re.compile(r"<(/?)(ruby|rb|rtc|rt|rp)\b", re.IGNORECASE)
+
+
+def with_ruby(tokens: Iterable[Token], encode: Callable[[str], str] = str) -> list[Token]:
+    """Return tokens in which each annotation of ruby, with its tags, is a mark that stays.
+
+    An annotation ends with its end tag, where the next part of the ruby begins, or with the ruby.
+    The marks are behind the text of the ruby, because a translation has no place inside of words.
+
+    Args:
+        encode: returns text between marks as it stands in the file.
+    """
+    result: list[Token] = []
+    annotations: list[Token] = []
+    inside: list[Token] = []  # an annotation that has begun
+    depth = 0
+
+    def release() -> None:
+        has_text = any(isinstance(t, str) and any(map(str.isalpha, t)) for t in inside)
+        parts = ((encode(t),) if isinstance(t, str) else t.parts for t in inside)
+        left = "ruby" if has_text else ""
+        annotations.append(Mark("single", tuple(itertools.chain(*parts)), left=left))
+        inside.clear()
+
+    for token in tokens:
+        tag = _RUBY.match(str(token)) if isinstance(token, Mark) else None
+        slash, name = (tag[1], tag[2].lower()) if tag else ("", "")
+        ends = name == "ruby" or (name and not slash)
+        if inside and ends:
+            release()
+        if name == "ruby":
+            depth += -1 if slash else 1
+            result += annotations
+            annotations.clear()
+        if inside or (depth > 0 and name in ("rt", "rp", "rtc") and not slash):
+            inside.append(token)
+            if slash and name:
+                release()
+        else:
+            result.append(token)
+    if inside:
+        release()
+    return result + annotations
 
 
 def joined(tokens: Iterable[Token]) -> list[Token]:

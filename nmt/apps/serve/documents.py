@@ -21,7 +21,7 @@ from pathlib import PurePath
 from typing import Any, Literal
 
 from nmt.apps.documents.job import Remark
-from nmt.apps.documents.lines import Link, Phrases, Translate, Translated
+from nmt.apps.documents.lines import NOT_TRANSLATED, Link, Phrases, Translate, Translated
 from nmt.apps.documents.model import Word, linked, translated
 from nmt.apps.serve.limits import Limits, Refused, stopping
 from nmt.apps.serve.model import ServedModel
@@ -240,7 +240,7 @@ def _through_queue(document: Document, limits: Limits, stop: Callable[[], None])
 
 
 def _too_long(line: str, most: int) -> Translated:
-    problem = f"not translated: a sentence of over {quantity(most, 'character')}"
+    problem = f"{NOT_TRANSLATED}: a sentence of over {quantity(most, 'character')}"
     return Translated(line, [Link(0, len(line), 0, len(line))], problem)
 
 

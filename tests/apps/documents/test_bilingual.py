@@ -207,7 +207,7 @@ def test_templates_and_odd_catalogs_are_read() -> None:
     odd = 'msgid ""\nmsgid_plural ""\nmsgstr[0] ""\n\nmsgid "a"\nmsgstr ""\n'
     assert 'msgstr "A"' in run("a.po", odd)[0]
     odd = 'domain "x"\n\nmsgid\n"a"\nmsgid_plural "b"\nmsgstr[0]\n""\nmsgstr[1]\n""\n'
-    result = 'domain "x"\n\nmsgid\n"a"\nmsgid_plural "b"\nmsgstr[0] "A"\nmsgstr[1] "B"\n'
+    result = 'domain "x"\n\n#, fuzzy\nmsgid\n"a"\nmsgid_plural "b"\nmsgstr[0] "A"\nmsgstr[1] "B"\n'
     assert run("a.po", odd)[0] == result
 
 

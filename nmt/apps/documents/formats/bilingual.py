@@ -7,6 +7,7 @@ language but not the target language gets a variant in it.
 
 from __future__ import annotations
 
+import dataclasses
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, BinaryIO, NamedTuple
@@ -24,6 +25,7 @@ from nmt.apps.documents.formats.xml import (
     with_attributes,
 )
 from nmt.apps.documents.job import Job
+from nmt.apps.documents.messages import is_text
 from nmt.apps.documents.segments import (
     Item,
     Mark,
@@ -187,11 +189,13 @@ def _unit(
 
     unit = Unit([segment], rendered)
     inner += [each for each in unit.all_segments() if each is not segment]
-    texts = [token for token in tokens if isinstance(token, str)]
-    if any(map(has_words, [*texts, *(each.text for each in inner)])):
+    texts = [
+        token if isinstance(token, str) else dataclasses.replace(token, text="") for token in tokens
+    ]
+    if any(map(is_text, [Segment(texts, place), *inner])):
         return unit
     if has_words(segment.text):
-        job.report.leave('translate="no"')
+        job.report.leave('translate="no"', place)
     return str(node)
 
 

@@ -42,7 +42,8 @@ def convert_text(
 ) -> None:
     """Translate a format whose files are in memory as a whole.
 
-    A byte-order mark stays, and is not part of the text. If its encoding lacks a character of the translation, the file becomes UTF-8.
+    A byte-order mark stays, and is not part of the text. If the encoding lacks a character of the
+    translation, the file becomes UTF-8.
 
     Args:
         items: returns the items of a text.

@@ -9,16 +9,17 @@ from __future__ import annotations
 
 import gettext
 import re
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import BinaryIO
 
+from nmt.apps.documents.formats.directives import changed, pattern_of, to_keep
 from nmt.apps.documents.formats.encoding import convert_text, lines_of
 from nmt.apps.documents.formats.text import tokens_of
 from nmt.apps.documents.job import Job
 from nmt.apps.documents.segments import Item, Segment, Unit, written
 from nmt.data.languages import base_language, standard_code
-from nmt.data.protect import has_words
 from nmt.errors import UserError
 
 # not the word that a template has in its place
@@ -39,6 +40,22 @@ _ESCAPED = str.maketrans(
 _PLURALS = re.compile(r"nplurals\s*=\s*(\d+)\s*;\s*plural\s*=\s*([^;\n]+)")
 _CHECK = "check the file with msgfmt -c"
 _NUMBERS = (*range(1001), 10**6)  # for which msgfmt tries the plural forms, and a large one
+_OFTEN = 5  # a form for fewer numbers may lack directives
+
+
+@dataclass
+class _Plurals:
+    """The plural forms that the header names.
+
+    Attributes:
+        count: of the forms; 0 = it names none.
+        one: index of the form for 1.
+        rare: indexes of the forms for a few numbers.
+    """
+
+    count: int = 0
+    one: int = 0
+    rare: frozenset[int] = frozenset()
 
 
 @dataclass
@@ -80,7 +97,7 @@ def convert(source: BinaryIO, target: BinaryIO, job: Job) -> None:
 
 
 def _items(text: str, job: Job) -> Iterator[Item]:
-    singular = 0  # index of the form for 1
+    plurals = _Plurals()
     found = False
     for entry in _entries(text, job.name):
         if not entry.targets:
@@ -89,7 +106,7 @@ def _items(text: str, job: Job) -> Iterator[Item]:
         found = True
         if not entry.texts.get("msgid") and entry.texts.keys() == {"msgid", "msgstr"}:
             at = f"{job.name}:{entry.line + entry.first['msgstr']}"
-            singular = _form_of_one(entry.texts["msgstr"], at)
+            plurals = _plurals(entry.texts["msgstr"], at)
             yield _header(entry, job)
             continue
         has_translation = any(entry.texts[keyword] for keyword in entry.targets)
@@ -97,7 +114,7 @@ def _items(text: str, job: Job) -> Iterator[Item]:
             job.report.kept += 1
             yield "".join(entry.raw)
         else:
-            yield _unit(entry, singular)
+            yield _unit(entry, plurals)
     if not found:
         raise UserError("has no messages", at=job.name, fix="check that it is a gettext catalog")
 
@@ -159,25 +176,28 @@ def _character(escape: re.Match[str]) -> str:
     return chr(int(code, 8)) if code.isdigit() else _ESCAPES.get(code, code)
 
 
-def _form_of_one(header: str, at: str) -> int:
-    """Return the index of the plural form of the number 1; 0 if the header does not name the forms.
+def _plurals(header: str, at: str) -> _Plurals:
+    """Return the plural forms of a header.
 
     Raises:
         UserError: a number has no form.
     """
     found = _PLURALS.search(header)
     if not found:  # also in a template, which has words in place of the numbers
-        return 0
+        return _Plurals()
     count, expression = found.groups()
     problem = "its expression is not one of C that gettext can read"
     try:
         form = gettext.c2py(expression)
+        numbers: Counter[int] = Counter()  # of each form
         for number in _NUMBERS:
             problem = f"its expression cannot be computed for n={number}"
             if not 0 <= form(number) < int(count):
                 problem = f"n={number} has a form that is not one of nplurals={count[:9]}"
                 raise ValueError
-        return form(1)
+            numbers[form(number)] += 1
+        rare = frozenset(each for each, times in numbers.items() if times < _OFTEN)
+        return _Plurals(int(count), form(1), rare)
     except (ValueError, ArithmeticError, RecursionError, MemoryError) as error:
         example = "such as nplurals=2; plural=(n != 1);"
         fix = f"write the plural forms of the target language, {example} and {_CHECK}"
@@ -201,22 +221,38 @@ def _header(entry: _Entry, job: Job) -> str:
     return _with_texts(entry, {"msgstr": new})
 
 
-def _unit(entry: _Entry, singular: int) -> Unit:
+def _unit(entry: _Entry, plurals: _Plurals) -> Unit:
     """Return the unit of a message: the form for 1 is from msgid, others from msgid_plural."""
-    place = f"line {entry.line + entry.first['msgid']}"
-    one, many = (
-        Segment(tokens_of(entry.texts.get(keyword, "")), place, flags=entry.formats)
-        for keyword in ("msgid", "msgid_plural")
-    )
+    formats, has_plural = entry.formats, "msgid_plural" in entry.texts
+    complete = entry.texts["msgid_plural" if has_plural else "msgid"]  # with all directives
+
+    def segment_of(keyword: str, may_lack: bool) -> Segment:
+        def check(translation: str) -> str:
+            problems = []
+            if not segment.problem and (wrong := changed(complete, translation, formats, may_lack)):
+                problems.append(f"not as in the source: {', '.join(wrong)}")
+            if keyword == "msgid_plural" and plurals.count != len(entry.targets):
+                forms = f"nplurals={plurals.count}" if plurals.count else "no Plural-Forms"
+                problems.append(f"{len(entry.targets)} forms, but the header has {forms}")
+            return "; ".join(problems)
+
+        text = entry.texts.get(keyword, "")
+        keep = tuple(dict.fromkeys(to_keep(text, formats)))
+        tokens = tokens_of(text, pattern_of(formats))
+        place = f"line {entry.line + entry.first['msgid']}"
+        segment = Segment(tokens, place, flags=formats, keep=keep, check=check)
+        return segment
+
+    one = segment_of("msgid", has_plural and plurals.one in plurals.rare)
+    many = segment_of("msgid_plural", False)
     sources = dict.fromkeys(entry.targets, one)
-    for keyword in entry.targets if "msgid_plural" in entry.texts else ():
-        is_singular = keyword == f"msgstr[{singular}]" and len(entry.targets) > 1
+    for keyword in entry.targets if has_plural else ():
+        is_singular = keyword == f"msgstr[{plurals.one}]" and len(entry.targets) > 1
         sources[keyword] = one if is_singular else many
-    segments = [one, many] if "msgid_plural" in entry.texts else [one]
+    segments = [one, many] if has_plural else [one]
 
     def render() -> str:
-        worded = [segment for segment in segments if has_words(segment.text, flags=segment.flags)]
-        if not worded or all(s.translated is None and not s.problem for s in worded):
+        if all(segment.translated is None and not segment.problem for segment in segments):
             return "".join(entry.raw)
         texts = {keyword: written(s.result) for keyword, s in sources.items()}
         # which of three forms is which, a translation of the plural does not say
@@ -252,7 +288,9 @@ def _with_texts(entry: _Entry, texts: dict[str, str], fuzzy: bool | None = None)
 
 def _flagged(lines: list[str], fuzzy: bool, newline: str) -> list[str]:
     index = next(
-        i for i, line in enumerate(lines) if line.startswith("#,") or line[:1] not in "#\r\n"
+        index
+        for index, line in enumerate(lines)
+        if line.startswith("#,") or not line.startswith(("#", "\r", "\n", "domain "))
     )
     flags, rest = ["fuzzy"] if fuzzy else [], lines[index:]
     if rest[0].startswith("#,"):

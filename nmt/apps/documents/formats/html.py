@@ -17,7 +17,7 @@ from typing import Any, BinaryIO, Literal, NamedTuple
 from nmt.apps.documents.formats.encoding import convert_text
 from nmt.apps.documents.formats.xml import escape
 from nmt.apps.documents.job import Job
-from nmt.apps.documents.segments import Item, Mark, Token, text_unit, written
+from nmt.apps.documents.segments import Item, Mark, Token, text_unit, with_ruby, written
 from nmt.data.languages import base_language
 
 
@@ -28,7 +28,7 @@ def _names(names: str) -> frozenset[str]:
 # elements inside a sentence; all others end one
 INLINE = _names(
     "a abbr acronym b bdi bdo big cite code data del dfn em font i img ins kbd label mark math q "
-    "rp rt ruby s samp small span strike strong sub sup svg time tt u var wbr"
+    "rb rp rt rtc ruby s samp small span strike strong sub sup svg time tt u var wbr"
 )
 UNSEEN = _names("script style")  # elements without text for a reader
 KEPT = UNSEEN | _names(
@@ -115,7 +115,7 @@ def unescape(text: str) -> str:
         return text
 
 
-def _events(text: str, job: Job) -> Iterator[_Event]:
+def _events(text: str, job: Job, first_line: int) -> Iterator[_Event]:
     """Yield a page as events, of which the raw texts are the page."""
     is_xml = text.startswith("<?xml")  # there, any element may be empty
     position = begin = 0  # where a text begins
@@ -130,7 +130,8 @@ def _events(text: str, job: Job) -> Iterator[_Event]:
         if event is None:
             event = _Event("other", "", {}, text[position:])
             if any(map(str.isalpha, event.raw)):
-                job.report.leave("in a tag or comment without an end")
+                place = f"line {first_line + text.count(chr(10), 0, position)}"
+                job.report.leave("in a tag or comment without an end", place)
         yield event
         position = begin = position + len(event.raw)
         if event.kind == "open" and event.name in _RAW:
@@ -296,7 +297,8 @@ class _Passage:
         """Yield the items of the passage."""
         self._release()
         if self._line:
-            yield text_unit(self._raws, self._tokens, f"line {self._line}", _as_html)
+            tokens = with_ruby(self._tokens, _as_text)
+            yield text_unit(self._raws, tokens, f"line {self._line}", _as_html)
         else:
             yield from self._raws
 
@@ -308,7 +310,7 @@ def items(text: str, job: Job, first_line: int = 1) -> Iterator[Item]:
         first_line: number of its first line in the file.
     """
     elements, passage, line = _Elements(), _Passage(), first_line
-    for event in _events(text, job):
+    for event in _events(text, job, first_line):
         kept = elements.kept(event)
         if event.name and (kept or event).name not in INLINE:
             yield from passage.items()
@@ -319,7 +321,7 @@ def items(text: str, job: Job, first_line: int = 1) -> Iterator[Item]:
             is_code = kept.reason in SEEN
             passage.hold(event.raw, seen if is_code else "")
             if not is_code and not kept.counted and any(map(str.isalpha, seen)):
-                job.report.leave(kept.reason)
+                job.report.leave(kept.reason, f"line {line}")
                 kept.counted = True
         elif event.kind == "text":
             passage.add_text(event.raw, line)
@@ -366,4 +368,8 @@ def _as_attribute(tokens: Sequence[Token]) -> str:
 
 
 def _as_html(tokens: Sequence[Token]) -> str:
-    return written(tokens, lambda text: escape(text).replace("\u00a0", "&nbsp;"))
+    return written(tokens, _as_text)
+
+
+def _as_text(text: str) -> str:
+    return escape(text).replace("\u00a0", "&nbsp;")

@@ -24,6 +24,7 @@ from nmt.apps.documents.segments import (
     joined,
     plain,
     text_unit,
+    with_ruby,
     written,
 )
 from nmt.errors import UserError, install_fix
@@ -88,7 +89,7 @@ def _items(text: str, job: Job) -> Iterator[Item]:
     front = _FRONT.match(text)
     skipped = front.end() if front else 0
     if skipped:
-        job.report.leave("front matter")
+        job.report.leave("front matter", "line 1")
     yield text[:skipped]
     body, first = text[skipped:], text.count("\n", 0, skipped) + 1
     starts = [0, *(match.end() for match in _LINE_END.finditer(body)), len(body)]
@@ -99,22 +100,22 @@ def _items(text: str, job: Job) -> Iterator[Item]:
         if token.map is None:
             continue
         begin, end = (starts[min(line, len(starts) - 1)] for line in token.map)
+        place = f"line {first + token.map[0]}"
         if token.type == "html_block" and ">" in rows[token.map[0]].partition("<")[0]:
-            job.report.leave("HTML in a quotation")
+            job.report.leave("HTML in a quotation", place)
         elif token.type == "html_block":
             yield body[position:begin]
             yield from html_items(body[begin:end], job, first + token.map[0])
             position = end
         elif token.type in ("fence", "code_block"):
-            job.report.leave("code")
+            job.report.leave("code", place)
         elif token.type == "inline" and token.content.strip():
             begin = max(begin + columns.get(token.map[0], 0), position)
             found = _find(body, token.content, begin, starts, token.map)
             if found is None:
-                job.report.leave("its place is not clear")
+                job.report.leave("its place is not clear", place)
                 continue
             yield body[position : found[0]]
-            place = f"line {first + token.map[0]}"
             inline = _Inline(parser, env.get("references", {}), token.content, place)
             raw = body[found[0] : found[1]]
             inline.is_cell = "|" in token.content and token.content not in raw
@@ -309,7 +310,10 @@ class _Inline:
 
     def __init__(self, parser: MarkdownIt, references: Any, content: str, place: str) -> None:
         self._parser, self._references, self._place = parser, references, place
-        self.tokens = joined(self._parse(content))
+        self.tokens = self._tokens(content)
+
+    def _tokens(self, content: str) -> list[Token]:
+        return joined(with_ruby(self._parse(content), _as_text))
 
     def _parse(self, content: str) -> Iterator[Token]:
         found: list[_Found] = []
@@ -341,7 +345,7 @@ class _Inline:
     def as_markdown(self, tokens: Sequence[Token]) -> str:
         """Return tokens as Markdown; characters that would become markup get a backslash."""
         text = written(tokens, _as_text)
-        same = _structure(joined(self._parse(text))) == _structure(self.tokens)
+        same = _structure(self._tokens(text)) == _structure(self.tokens)
         new_cells = "|" in plain(tokens) and "|" not in plain(self.tokens)
         if self.is_cell:
             return _PIPE.sub(r"\|", text)

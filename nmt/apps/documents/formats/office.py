@@ -166,7 +166,7 @@ def _docx_parts(archive: Archive, job: Job) -> list[str]:
             attributes = event.attributes
             kind = attributes.get("Type", "").rpartition("/")[2]
             if kind == "glossaryDocument":
-                job.report.leave("building blocks")
+                job.report.leave("building blocks", related or "")
             if event.kind != "start" or kind not in _RELATED:
                 continue
             path = posixpath.join("/", folder, unquote(attributes.get("Target", "")))
@@ -188,7 +188,7 @@ def _odt_parts(archive: Archive, job: Job) -> list[str]:
         raise archive.damaged
     for name in names:
         if name.endswith("/content.xml"):
-            job.report.leave("document inside, such as a chart")
+            job.report.leave("document inside, such as a chart", name)
     return [part for part in ("content.xml", "styles.xml") if part in names]
 
 
@@ -206,7 +206,7 @@ def _translated(
                 if expected and (event.name != expected[0] or event.space not in expected[1]):
                     raise archive.damaged
                 expected = None
-                _count_left(event, job)
+                _count_left(event, job, f"{part}, line {event.line}")
                 yield _with_language(event, job)
             else:
                 yield event
@@ -224,12 +224,12 @@ def _translated(
         yield text.encode(reader.encoding, "xmlcharrefreplace")
 
 
-def _count_left(event: Event, job: Job) -> None:
+def _count_left(event: Event, job: Job, place: str) -> None:
     if event.name in _LEFT_ELEMENTS:
-        job.report.leave(_LEFT_ELEMENTS[event.name])
+        job.report.leave(_LEFT_ELEMENTS[event.name], place)
     names, kind = _LEFT_ATTRIBUTES.get(event.name, ((), ""))
     if any(_WORDS.search(event.attributes.get(name, "")) for name in names):
-        job.report.leave(kind)
+        job.report.leave(kind, place)
 
 
 def _with_language(event: Event, job: Job) -> Event:
@@ -280,7 +280,7 @@ class _Inside:
         text = _direct_text(node) if is_field else _all_text(node) if node.name in _LEFT else ""
         if not has_words(text):
             return None
-        self._job.report.leave("field" if is_field else _LEFT[node.name])
+        self._job.report.leave("field" if is_field else _LEFT[node.name], self.place)
         return str(node)
 
     def copied(self, *children: Node | Event) -> Parts:

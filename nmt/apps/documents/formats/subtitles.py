@@ -13,10 +13,12 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import BinaryIO
 
+import regex
+
 from nmt.apps.documents.formats.encoding import convert_text
-from nmt.apps.documents.formats.text import tokens_of
+from nmt.apps.documents.formats.text import tags_of
 from nmt.apps.documents.job import Job
-from nmt.apps.documents.segments import Item, Mark, Token, Unit, plain, text_unit
+from nmt.apps.documents.segments import Item, Mark, Token, Unit, plain, text_unit, with_ruby
 from nmt.errors import UserError
 
 MAX_WIDTH = 42  # characters of a line that players and guidelines expect; longer ones are kept
@@ -24,11 +26,18 @@ _LINE = re.compile(r"[^\r\n]*(?:\r\n|\r|\n)|[^\r\n]+")
 _TIME = r"\s*(?:\d+:)?\d+:\d\d(?:[.,]\d+)?\s*"
 _TIMING = re.compile(rf"\ufeff?{_TIME}-->{_TIME}")
 _BLOCK = re.compile(r"(?:WEBVTT|NOTE|STYLE|REGION)(?!\S)")  # of WebVTT, without a cue
+_DIRECTION = "[\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069\ufeff]"
 # positions and styles of SubRip, times inside a cue, and tags of WebVTT with a name or a language
 _CODE = re.compile(
-    r"(\{\\[^{}]*\}|\{/?[biu]\}|<\d[\d:.]*>|<(?:[bciuv]|lang|ruby|rt)(?:\.[^<>\s]*)?\s[^<>]*>)"
+    r"(\{\\[^{}]*\}|\{/?[biu]\}|<\d[\d:.]*>|<(?:[bciuv]|lang|ruby|rt)(?:\.[^<>\s]*)?\s[^<>]*>"
+    rf"|^{_DIRECTION}+|{_DIRECTION}+$)",
+    re.MULTILINE,
 )
-_NEXT_LINE = re.compile(r"\n(?!\s*(?:[-\u2013\u2014\u266a\u266b]|<v[ .]))")
+# a line of another speaker or of a song, also behind tags and characters without a shape
+_NEXT_LINE = regex.compile(
+    r"\n(?!(?:[^\S\n]|\p{Cf}|\{\\[^{}\n]*\}|\{/?[biu]\}|</?(?!v[ .])\w[^<>\n]*>)*+"
+    r"(?:[\p{Pd}\u2212\u2669-\u266c]|<v[ .]))"
+)
 
 
 def convert(source: BinaryIO, target: BinaryIO, job: Job) -> None:
@@ -57,7 +66,7 @@ def _items(text: str, job: Job) -> Iterator[Item]:
         else:
             yield paragraph
             if any(map(str.isalpha, paragraph)) and not _BLOCK.match(paragraph):
-                job.report.leave("outside of a cue")
+                job.report.leave("outside of a cue", f"line {begin + 1}")
         yield line
         in_cue = any(is_time[index : index + 1]) or (in_cue and not is_name and not is_vtt)
         begin = index + 1
@@ -79,12 +88,12 @@ def _tokens(text: str) -> list[Token]:
     tokens: list[Token] = []
     for index, part in enumerate(_CODE.split(text)):
         if index % 2 == 0:
-            tokens += tokens_of(part)
+            tokens += tags_of(part)
         elif name := re.match("<([a-z]+)", part):
             tokens.append(Mark("open", (part,), name[1]))
         else:
             tokens.append(Mark("single", (part,)))
-    return tokens
+    return with_ruby(tokens)
 
 
 def _wrapped(tokens: Sequence[Token], width: int) -> str:

@@ -6,6 +6,7 @@ Both, and other files with messages, may have tags such as ``<b>`` in their text
 from __future__ import annotations
 
 import fnmatch
+import functools
 import json
 import re
 from collections.abc import Iterator, Sequence
@@ -13,11 +14,11 @@ from typing import BinaryIO
 
 from nmt.apps.documents.formats.encoding import convert_text, lines_of
 from nmt.apps.documents.job import Job
-from nmt.apps.documents.segments import Item, Mark, Token, text_unit, written
+from nmt.apps.documents.segments import Item, Mark, Token, text_unit, with_ruby, written
 from nmt.errors import UserError
 
 # a tag has nothing, a class, a slash or a value behind its name; <one word> is text
-_TAG = re.compile(r"<(/?)([A-Za-z][\w:-]*)(\.[^<>]*|\s*/?|\s[^<>=]*=[^<>]*)>")
+_TAG = r"<(?P<slash>/?)(?P<name>[A-Za-z][\w:-]*)(?:\.[^<>]*|\s*/?|\s[^<>=]*=[^<>]*)>"
 _JSON = re.compile(r'("[^"\\]*(?:\\.[^"\\]*)*")(\s*:)?|[{}\[\],]')
 # of i18next, $t(key), and of vue-i18n, @:key and @.lower:key
 _REFERENCE = re.compile(r"(\$t\([^()]*\)|@(?:\.[a-z]+)?:(?:[\w.-]*\w|\([^()]*\)))")
@@ -36,19 +37,35 @@ _SPACED = re.compile(
 _VOID = {"br", "hr", "img", "input", "wbr"}
 
 
-def tokens_of(text: str) -> list[Token]:
-    """Return a text as tokens: its tags are marks."""
+def tokens_of(text: str, directive: str = "") -> list[Token]:
+    """Return a text as tokens: its tags are marks, and so are its annotations of ruby.
+
+    Args:
+        directive: pattern of what is text, though it may look like a tag, as %<name>s.
+    """
+    return with_ruby(tags_of(text, directive))
+
+
+def tags_of(text: str, directive: str = "") -> list[Token]:
+    """Return a text as tokens: its tags are marks, also those of ruby."""
     tokens: list[Token] = []
     end = 0
-    for tag in _TAG.finditer(text):
-        name, is_empty = tag[2].lower(), tag[0].endswith("/>")
+    for tag in _tag_or(directive).finditer(text):
+        if tag["name"] is None:
+            continue
+        name, is_empty = tag["name"].lower(), tag[0].endswith("/>")
         tokens.append(text[end : tag.start()])
-        if tag[1]:
+        if tag["slash"]:
             tokens.append(Mark("close", (tag[0],), name))
         else:
             tokens.append(Mark("single" if is_empty or name in _VOID else "open", (tag[0],), name))
         end = tag.end()
     return [*tokens, text[end:]]
+
+
+@functools.cache
+def _tag_or(directive: str) -> re.Pattern[str]:
+    return re.compile(f"{_TAG}|{directive}" if directive else _TAG)
 
 
 def convert(source: BinaryIO, target: BinaryIO, job: Job) -> None:
@@ -103,7 +120,7 @@ def _values(text: str, job: Job) -> Iterator[Item]:
         line += text.count("\n", end, token.start())
         yield text[end : token.start()]
         end = token.end()
-        if _is_wanted(path, value, job):
+        if _is_wanted(path, value, line, job):
             yield text_unit(token[0], _value_tokens(value), f"line {line}", quoted)
         else:
             yield token[0]
@@ -120,22 +137,22 @@ def _follow(path: list[str | int], sign: str) -> None:
         path[-1] += 1
 
 
-def _is_wanted(path: Sequence[str | int], value: str, job: Job) -> bool:
+def _is_wanted(path: Sequence[str | int], value: str, line: int, job: Job) -> bool:
     """Return whether a value is translated; count it if it is not."""
     reading = job.reading
-    place = ".".join(map(str, path)) if reading.keys or reading.skip_keys else ""
+    place, at = ".".join(map(str, path)), f"line {line}"
     if not any(map(str.isalpha, value)):
         return False
     if any(fnmatch.fnmatchcase(place, pattern) for pattern in reading.skip_keys):
-        job.report.leave("--skip-keys")
+        job.report.leave("--skip-keys", at)
         return False
     if reading.keys:
         wanted = any(fnmatch.fnmatchcase(place, pattern) for pattern in reading.keys)
         if not wanted:
-            job.report.leave("not in --keys")
+            job.report.leave("not in --keys", at)
         return wanted
     if _is_code(value.strip()):
-        job.report.leave("names, paths, colors and other codes")
+        job.report.leave("names, paths, colors and other codes", at)
         return False
     return True
 
@@ -152,5 +169,5 @@ def _value_tokens(value: str) -> list[Token]:
     """Return a value as tokens: its tags and its references to other values are marks."""
     tokens: list[Token] = []
     for index, part in enumerate(_REFERENCE.split(value)):
-        tokens += [Mark("single", (part,), text=part)] if index % 2 else tokens_of(part)
-    return tokens
+        tokens += [Mark("single", (part,), text=part)] if index % 2 else tags_of(part)
+    return with_ruby(tokens)
