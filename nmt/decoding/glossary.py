@@ -13,6 +13,7 @@ term that a line has twice is needed once, because a good translation may say "i
 from __future__ import annotations
 
 import functools
+import html
 import itertools
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -28,6 +29,7 @@ from nmt.data.tokenizer import Moses
 from nmt.errors import UserError
 
 STEPS = 20  # of the search for terms, for each word of a line; a usual glossary needs one or two
+_ESCAPE = regex.compile("&(?:quot|apos|amp|lt|gt|#91|#93|#124);")  # of Moses
 _WORD_OR_SIGN = regex.compile(rf"{WORD_OR_NUMBER.pattern}|\S")
 _LONGEST_BEGINNING = 3 * LONGEST_TERM  # a letter in any case has up to three letters
 
@@ -100,26 +102,25 @@ class Glossary:
     def __init__(
         self, terms: Iterable[Term], langs: tuple[str, str] = ("", ""), tokenized: bool = False
     ) -> None:
-        self._root, self._langs = _Node(), langs
-        tokenizer = Moses(tokenized=False)
-
-        def in_form(text: str, side: int) -> str:
-            return " ".join(tokenizer.tokenize(text, langs[side])) if tokenized else text
+        self._root, self._langs, self._tokenized = _Node(), langs, tokenized
+        self._tokenizer = Moses(tokenized=False)
 
         for source, target in terms:
             node = self._root
             for written in source.split():
-                words = split_words(in_form(written.removesuffix(STAR), 0), langs[0])
+                words = split_words(written.removesuffix(STAR), langs[0], tokenized)
                 for word in words:
                     last = word is words[-1]
                     star = STAR if last and written.endswith(STAR) else ""
                     node = node.add(word, star, langs[0])
             node.term = node.term or source
-            node.targets.append(in_form(target, 1))
+            node.targets.append(target)
 
     def find(self, line: str) -> dict[str, tuple[str, ...]]:
         """Find the terms of a line, each with the forms of which its translation has one."""
-        words = split_words(line, self._langs[0])
+        if self._tokenized:
+            line = _ESCAPE.sub(lambda found: html.unescape(found[0]), line)
+        words = split_words(line, self._langs[0], self._tokenized)
         matches = self._matches(words)
         # those of most words first; of equal ones, the leftmost and then the most specific
         matches.sort(key=lambda match: match.start - match.end)
@@ -131,8 +132,13 @@ class Glossary:
                 taken.update(places)
                 text = line[words[match.start].start : words[match.end - 1].end]
                 forms = _forms(match.node.targets, text, self._langs[1])
-                found.setdefault(match.node.term, []).extend(forms)
+                found.setdefault(match.node.term, []).extend(map(self._in_form, forms))
         return {term: tuple(dict.fromkeys(forms)) for term, forms in found.items()}
+
+    def _in_form(self, target: str) -> str:
+        if not self._tokenized:
+            return target
+        return " ".join(self._tokenizer.tokenize(target, self._langs[1]))
 
     def _matches(self, words: Sequence[Word]) -> list[_Match]:
         """Return each match, by its start; of one start, the most specific first."""
@@ -176,9 +182,12 @@ def has_form(line: str, forms: Iterable[str], lang: str = "") -> bool:
     return False
 
 
-def split_words(text: str, lang: str) -> list[Word]:
-    """Split a text into words and signs; in scripts without spaces, into letters."""
-    form, places = compared(clean_line(text), lang)
+def split_words(text: str, lang: str, tokenized: bool = False) -> list[Word]:
+    """Split a text into words and signs; in scripts without spaces, into letters.
+
+    In tokenized text, an apostrophe is always a sign: a tokenizer may have put spaces around it.
+    """
+    form, places = compared(clean_line(text), "" if tokenized else lang)
     return [
         Word(found[0], fold(found[0], lang), places[found.start()], places[found.end()])
         for found in _WORD_OR_SIGN.finditer(form)

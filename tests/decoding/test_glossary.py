@@ -8,9 +8,12 @@ import unicodedata
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from nmt.config.recipe import SentencePieceConfig, WhitespaceConfig
 from nmt.data.sentences import UsualLine
+from nmt.data.tokenizer import Moses
 from nmt.decoding.constraints import LineConstraints
 from nmt.decoding.glossary import Glossary, has_form
 from nmt.decoding.options import SearchOptions
@@ -260,3 +263,27 @@ def test_a_translation_that_has_its_terms_stays_as_it_is():
     texts = [best.text for best in plain]
     assert translator.translate(LINES, glossary=terms, beam=2) == texts
     assert translator.translate(LINES, require=[[t] for _, t in terms], beam=2) == texts
+
+
+APOSTROPHES = "'’‘ʼʻʹʽ`´′՚Ꞌ"
+letters = st.characters(categories=["Ll", "Lo"], max_codepoint=0x58F)
+word_parts = st.text(letters, min_size=1, max_size=5)
+
+
+@given(
+    word_parts,
+    word_parts | st.just(""),
+    st.sampled_from(APOSTROPHES),
+    st.sampled_from(APOSTROPHES),
+    st.sampled_from(["gn", "uk", "en", "fr", "haw", "sw", "qu", "uz", "it", "mi"]),
+    st.booleans(),
+    st.booleans(),
+)
+def test_all_apostrophes_are_one_in_plain_and_in_tokenized_lines(
+    first, last, of_term, of_line, lang, tokenized, exact
+):
+    line = f"Aa {first}{of_line}{last} bb."
+    if tokenized:
+        line = " ".join(Moses(tokenized=False, exact=exact).tokenize(line, lang))
+    glossary = Glossary([(f"{first}{of_term}{last}", "x")], (lang, "en"), tokenized)
+    assert glossary.find(line), line

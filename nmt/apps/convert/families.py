@@ -24,6 +24,7 @@ from nmt.errors import UserError
 
 ACTIVATIONS = {"relu": "relu", "gelu": "gelu", "swish": "swish", "silu": "swish"}
 PIECES, PIECES_JSON = "sentencepiece.bpe.model", "tokenizer.json"
+MOST_NAMED = 5  # tokens in an error
 _SPECIALS = ("<s>", "<pad>", "</s>", "<unk>")  # fairseq's, by id
 _NO_BIAS = "its attention adds learned biases of relative positions, which this model lacks"
 REFUSED = {
@@ -160,6 +161,7 @@ def _marian(folder: HubFolder) -> Text:
         sides.append(side)
     langs = (str(settings.get("source_lang") or ""), str(settings.get("target_lang") or ""))
     _check_ids(folder, names[-1], ids)
+    _refuse_ordinary_tokens(folder, ">>[^<>]+<<")
     return Text(_segmenter(*models), sides[0], sides[-1], tags, False, langs)
 
 
@@ -249,6 +251,7 @@ def _multilingual(folder: HubFolder, model: bytes, side: Side, first: int, langu
         what = "no file of the tokenizer names its languages"
         fix = f"it needs special_tokens_map.json, as the hub has it; {DOWNLOAD}"
         raise UserError(what, at=str(folder.path), fix=fix)
+    _refuse_ordinary_tokens(folder, language)
     tags = {code: f"<{code}>" for code in found}
     side.rows.update({TAG_MARK + tag: found[code] for code, tag in tags.items()})
     return Text(_segmenter(model), side, side, tags, True, ("", ""))
@@ -277,6 +280,35 @@ def _added_tokens(folder: HubFolder, first: int) -> dict[str, int]:
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         what = "a file of the tokenizer does not list its tokens as transformers does"
         raise damaged(what, folder.path) from error
+
+
+def _refuse_ordinary_tokens(folder: HubFolder, language: str) -> None:
+    """Refuse tokens at which transformers divides any text, and nmt would not.
+
+    Args:
+        language: pattern of the language tokens.
+    """
+    tokens = _added_tokens(folder, 0)
+    settings = folder.read_json("tokenizer_config.json")
+    listed = folder.read_json("tokenizer.json").get("added_tokens", [])
+    flagged = [*listed, *settings.get("added_tokens_decoder", {}).values()]
+    special = {_content(token) for token in flagged if token.get("special")} | {*_SPECIALS}
+    for values in (folder.read_json("special_tokens_map.json"), settings):
+        for key, value in values.items():
+            if key.endswith("special_tokens"):
+                special.update(map(_content, value or ()))
+            elif key.endswith("_token") and value:
+                special.add(_content(value))
+    pattern = re.compile(rf"{language}|<mask>|madeupword\d+")
+    ordinary = [t for t in tokens if t not in special and not pattern.fullmatch(t)]
+    if ordinary:
+        more = f" and {len(ordinary) - MOST_NAMED:,} more" if len(ordinary) > MOST_NAMED else ""
+        raise UserError(
+            "cannot be converted: its tokenizer divides text at tokens that are not pieces of "
+            f"SentencePiece: {', '.join(map(repr, ordinary[:MOST_NAMED]))}{more}",
+            at=str(folder.path),
+            fix="choose the model that it was made from, which lacks these tokens",
+        )
 
 
 def _content(token: Any) -> str:

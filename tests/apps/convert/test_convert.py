@@ -181,6 +181,24 @@ def test_another_tokenizer_json_names_the_file_to_copy(values, copy, refused):
     assert "copy sentencepiece.bpe.model from the original" in refused(folder, *EN_SW)
 
 
+@pytest.mark.parametrize("kind", ["marian", "m2m100", "nllb", "mbart50"])
+@pytest.mark.parametrize("special", [False, True])
+def test_ordinary_added_tokens_are_refused_by_name(kind, special, copy, refused, tmp_path):
+    folder = copy(kind)
+    settings = json.loads((folder / "tokenizer_config.json").read_text())
+    decoder = settings.get("added_tokens_decoder", {})
+    decoder["99999"] = {"content": "foo-bar", "special": special}
+    edit(folder / "tokenizer_config.json", added_tokens_decoder=decoder)
+    if special:
+        langs = ["--src-lang", "en", "--tgt-lang", "fr" if kind == "marian" else "sw"]
+        assert main([str(folder), "-o", str(tmp_path / "model"), *langs]) == 0
+    else:
+        assert "'foo-bar'" in refused(folder, *EN_SW)
+        edit(folder / "tokenizer_config.json", added_tokens_decoder={})
+        folders.write_json(folder / "added_tokens.json", {"baz": 99_999})
+        assert "'baz'" in refused(folder, *EN_SW)
+
+
 @pytest.mark.parametrize("file", ["config.json", "generation_config.json"])
 @pytest.mark.parametrize("key", ["eos_token_id", "pad_token_id"])
 def test_ids_that_contradict_the_vocabulary_are_refused(file, key, copy, refused):
