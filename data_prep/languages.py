@@ -13,6 +13,9 @@ from difflib import get_close_matches
 
 from nmt.errors import UserError
 
+MOST_LISTED = 20  # names in an error; of more, the nearest are listed
+NEAREST = 3
+
 # Varieties in our corpora for which langcodes, which follows CLDR, has no group or another variety.
 _GROUPS = {"fuv": "ful", "nob": "nor", "pbt": "pus", "quy": "que"}
 
@@ -67,14 +70,19 @@ def check_choice(value: str, choices: Iterable[str], what: str, at: str) -> str:
     """Return ``value`` if it is one of ``choices``.
 
     Raises:
-        UserError: it is not. The error names the nearest choice and lists all.
+        UserError: it is not. The error names the nearest choice and lists all, or the nearest three
+            of many.
     """
     names = sorted(set(choices))
     if value in names:
         return value
-    near = get_close_matches(value, names, 1, cutoff=0.5)
+    near = get_close_matches(value, names, NEAREST, cutoff=0.5)
     hint = f"; did you mean {near[0]}?" if near else ""
-    raise UserError(f"unknown {what} {value!r}{hint}", at=at, fix=f"use one of: {' '.join(names)}")
+    fix = f"use one of: {' '.join(names)}"
+    if len(names) > MOST_LISTED:
+        near = near or get_close_matches(value, names, NEAREST, cutoff=0)
+        fix = f"use one of {len(names):,}; the nearest are {', '.join(near)}"
+    raise UserError(f"unknown {what} {value!r}{hint}", at=at, fix=fix)
 
 
 def match_language(code: str, available: Iterable[str], at: str) -> str:

@@ -5,12 +5,18 @@ Files are read as data. Nothing in them is imported, built or run.
 
 from __future__ import annotations
 
+import bz2
 import errno
+import gzip
 import hashlib
+import lzma
 import os
+import re
 import subprocess
 import sys
 import tempfile
+import zipfile
+import zlib
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
@@ -19,14 +25,23 @@ from itertools import count
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
+from nmt.data.text import OPENERS
 from nmt.errors import MachineError, UserError
 from nmt.runtime.files import file_digest
+from nmt.runtime.progress import progress_bar
 
 CACHE_VARIABLE = "NMT_CACHE"  # environment variable: folder of the cache
 TOKEN_VARIABLE = "HF_TOKEN"  # environment variable: opens files behind conditions on the hub
 HUB = "huggingface.co"
 _ATTEMPTS = 3  # to download a file
 _CHUNK = 1 << 20  # bytes
+_START = 1000  # bytes of a file that tell whether it is a web page
+_WEB_PAGE = re.compile(
+    rb"(?:\xef\xbb\xbf)?(?:\s|<\?xml.*?\?>|<!--.*?-->)*<(?:!doctype\s+html|html|head|body)\b",
+    re.IGNORECASE | re.DOTALL,
+)
+_PAGES = ("text/html", "application/xhtml+xml")
+_OPENERS = {**OPENERS, ".tgz": gzip.open, ".txz": lzma.open, ".tbz2": bz2.open}
 _WRONG_FILE = (
     "download it again, or pass a correct copy with --from; this one may be truncated, an error "
     "page, or another version"
@@ -69,7 +84,8 @@ def check_file(path: Path, file: RemoteFile, at: str = "") -> None:
         at: what an error names instead of ``path``.
 
     Raises:
-        UserError: they differ. The file is truncated, another version, or an error page.
+        UserError: they differ, or the file is empty or a web page. It may be truncated, another
+            version, or an error page.
     """
     size = path.stat().st_size
     wrong = [f"{size:,} bytes instead of {file.size:,}"] if file.size not in (0, size) else []
@@ -77,6 +93,11 @@ def check_file(path: Path, file: RemoteFile, at: str = "") -> None:
         pinned = getattr(file, algorithm)
         if pinned and (found := file_digest(path, algorithm)) != pinned:
             wrong.append(f"{algorithm} {found} instead of {pinned}")
+    with path.open("rb") as opened:
+        if _WEB_PAGE.match(opened.read(_START)):
+            wrong.append("it is a web page")
+    if not size:
+        wrong.append("it is empty")
     if wrong:
         raise UserError(
             f"this is not the expected {file.filename}: {'; '.join(wrong)} ({size:,} bytes)",
@@ -279,7 +300,6 @@ def _http_download(
         _FailedAttempt: the server refused; trying again would not help.
         UserError: the server sent another file than expected.
     """
-    import pooch
     import requests
 
     attempt = next(attempts)
@@ -288,11 +308,8 @@ def _http_download(
     headers = {"Accept-Encoding": "identity"}  # the file's own bytes
     if urlsplit(url).hostname == HUB and (token := os.environ.get(TOKEN_VARIABLE)):
         headers["Authorization"] = f"Bearer {token}"  # not sent on to another host
-    download = pooch.HTTPDownloader(
-        progressbar=sys.stderr.isatty(), chunk_size=_CHUNK, timeout=30, headers=headers
-    )
     try:
-        download(url, output, None)
+        _receive(url, headers, Path(output), any((file.sha256, file.md5)))
     except requests.RequestException as error:
         if error.response is not None and error.response.status_code < 500:
             raise _FailedAttempt(_reason(error)) from error
@@ -301,6 +318,52 @@ def _http_download(
             print(f"{failed}; trying again", file=sys.stderr)
         raise
     check_file(Path(output), file, at=url)
+
+
+def _receive(url: str, headers: Mapping[str, str], path: Path, hashed: bool) -> None:
+    """Write all that a URL has to ``path``.
+
+    Args:
+        hashed: a hash tells whether it is the right file, whatever the server says.
+
+    Raises:
+        requests.RequestException: the server failed, or its answer ended early.
+        _FailedAttempt: the answer is a part of the file, or a web page.
+    """
+    import requests
+
+    with requests.get(url, headers=headers, stream=True, timeout=30) as response:
+        response.raise_for_status()
+        if response.status_code != requests.codes.ok:
+            raise _FailedAttempt(f"the server answers {response.status_code}, not 200")
+        kind = response.headers.get("Content-Type", "")
+        if not hashed and kind.partition(";")[0].strip().lower() in _PAGES:
+            raise _FailedAttempt(f"the server sent a web page ({kind})")
+        length = response.headers.get("Content-Length", "")
+        complete = int(length) if length.isdecimal() and not response.raw.decode_content else None
+        received = 0
+        with path.open("wb") as file, progress_bar("downloading", total=complete) as bar:
+            for block in response.iter_content(_CHUNK):
+                received += file.write(block)
+                bar.update(len(block))
+    if complete is None and not hashed and not _is_whole(path, urlsplit(url).path):
+        raise requests.ConnectionError(f"the archive ends early, after {received:,} bytes")
+    if complete not in (None, received):
+        raise requests.ConnectionError(f"{received:,} bytes instead of {complete:,}")
+
+
+def _is_whole(path: Path, name: str) -> bool:
+    """Return whether an archive has its end; files that are none have no sign of it."""
+    suffix = Path(name).suffix
+    if suffix == ".zip":
+        return zipfile.is_zipfile(path)
+    try:
+        with _OPENERS.get(suffix, open)(path, "rb") as file:
+            while file.read(_CHUNK):
+                pass
+    except (EOFError, OSError, zlib.error, lzma.LZMAError):
+        return False
+    return True
 
 
 def _reason(error: BaseException) -> str:

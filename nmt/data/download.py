@@ -1,4 +1,4 @@
-"""Public corpora: download that of a recipe if files are missing, and find out its license."""
+"""Public corpora: download that of a recipe if files are missing; what MANIFEST.json says."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from nmt.runtime.files import json_object, read_text
 if TYPE_CHECKING:
     from nmt.config.recipe import Recipe
 
+MANIFEST = "MANIFEST.json"  # that nmt import and nmt-clean write next to a corpus
 LONGEST_LICENSE = 300  # characters that are kept
 _UNREADABLE = (OSError, UserError)
 _LICENSE = re.compile(r"^\W*licen[cs]e\W{1,6}(?P<text>\S.*)$", re.IGNORECASE)
@@ -61,6 +62,16 @@ def obtain_corpus(recipe: Recipe) -> None:
             raise
 
 
+def languages_of(folder: Path) -> tuple[str, ...]:
+    """Return source and target of a corpus, as its MANIFEST.json says; empty if unknown."""
+    with contextlib.suppress(*_UNREADABLE, ValueError, TypeError):
+        manifest = json_object(read_text(folder / MANIFEST))
+        langs = tuple(manifest.get(side) for side in ("src", "tgt"))
+        if all(isinstance(lang, str) and lang for lang in langs):
+            return langs
+    return ()
+
+
 def licenses_of(folder: Path) -> list[str]:
     """Return the licenses of a corpus, as its MANIFEST.json or its README says; empty if unknown.
 
@@ -68,7 +79,7 @@ def licenses_of(folder: Path) -> list[str]:
     that begins with "License:" or "Licence:".
     """
     with contextlib.suppress(*_UNREADABLE, ValueError, TypeError, AttributeError):
-        manifest = json_object(read_text(folder / "MANIFEST.json"))
+        manifest = json_object(read_text(folder / MANIFEST))
         found = (source.get("license") for source in manifest["sources"])
         if licenses := list(dict.fromkeys(filter(None, found))):
             return licenses

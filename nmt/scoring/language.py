@@ -13,6 +13,7 @@ from pathlib import Path
 
 from sacrebleu.metrics import BLEU
 
+from nmt.data.download import languages_of
 from nmt.data.languages import UNSPACED, base_language, script_of, scripts_of
 from nmt.data.text import OPENERS
 
@@ -23,7 +24,14 @@ _LANGUAGE_OF_SCRIPT = {
 }  # fmt: skip
 _KANA = 0.1  # of the letters of a text in Han and kana; with more, it is Japanese
 _SAMPLE = 1000  # lines
-_ENDING = re.compile(r"[A-Za-z]{2,3}([-_][A-Za-z0-9]+)*")
+_ENDING = re.compile(r"([A-Za-z]{2,3})([-_][A-Za-z0-9]+)*")
+# Nearly all endings of two or three letters are codes of ISO 639-3. These are so too, or look so,
+# and usually are kinds of files.
+_NO_LANGUAGES = {
+    *("all", "bak", "bpe", "csv", "dev", "doc", "gld", "hyp", "log", "new", "old", "out"),
+    *("raw", "ref", "res", "sgm", "sp", "spm", "src", "sys", "tgt", "tmp", "tok", "trg", "tsv"),
+    *("tst", "txt", "xml"),
+}
 
 
 def bleu_tokenizer(tgt_lang: str) -> str:
@@ -79,12 +87,13 @@ def language_of_text(tgt_lang: str, lines: Sequence[str]) -> str:
 
 
 def language_of_files(names: Iterable[str]) -> str:
-    """Return the language of the first name that ends in its code: ``zh`` of test.zh.gz, or ""."""
+    """Return the language of the first name that ends in its code: ``zh`` of test.zh.gz, or "".
+
+    A MANIFEST.json in the same folder also says which endings are languages.
+    """
     for name in map(Path, names):
         ending = (Path(name.stem) if name.suffix in OPENERS else name).suffix[1:]
-        if not _ENDING.fullmatch(ending):
-            continue
-        # txt and hyp are languages of ISO 639, too
-        if len(base_language(ending)) == 2 or bleu_tokenizer(ending) != "13a":
+        code = _ENDING.fullmatch(ending)
+        if (code and code[1].lower() not in _NO_LANGUAGES) or ending in languages_of(name.parent):
             return ending
     return ""

@@ -15,7 +15,11 @@ def download_cache(tmp_path_factory, monkeypatch):
 
 
 class Server:
-    """An HTTP server of this machine; ``answers`` has a list of (status, body) for each path."""
+    """An HTTP server of this machine.
+
+    ``answers`` has a list of (status, body, length, headers) for each path; the length None is not
+    said.
+    """
 
     def __init__(self):
         self.answers = {}
@@ -26,14 +30,17 @@ class Server:
             def do_GET(self):
                 outer.asked.append(self.path)
                 answers = outer.answers[self.path]
-                status, body, length = answers.pop(0) if len(answers) > 1 else answers[0]
+                status, body, length, *headers = answers.pop(0) if len(answers) > 1 else answers[0]
                 self.send_response(status)
-                self.send_header("Content-Length", str(length))
+                if length is not None:
+                    self.send_header("Content-Length", str(length))
+                for name, value in headers:
+                    self.send_header(name, value)
                 self.end_headers()
                 self.wfile.write(body)
 
             def do_HEAD(self):
-                status, _, length = outer.answers[self.path][0]
+                status, _, length, *_ = outer.answers[self.path][0]
                 self.send_response(status)
                 self.send_header("Content-Length", str(length))
                 self.end_headers()

@@ -2,7 +2,7 @@
 
 import pytest
 
-from data_prep.languages import iso639_3, match_language, match_pair
+from data_prep.languages import check_choice, iso639_3, match_language, match_pair
 from nmt.errors import UserError
 
 
@@ -64,3 +64,11 @@ def test_a_pair_has_two_languages():
 )
 def test_iso639_3(code, expected):
     assert iso639_3(code) == expected
+
+
+@pytest.mark.parametrize("value", ["OPUS-x-v1-eng-glg", "nothing like them"])
+def test_of_many_names_the_nearest_three_are_listed(value):
+    names = [f"OPUS-{name}-v1-eng-glg" for name in "abcdefghijklmnopqrstuvw"]
+    with pytest.raises(UserError) as caught:
+        check_choice(value, names, "ID", "here")
+    assert sum(name in caught.value.fix for name in names) == 3

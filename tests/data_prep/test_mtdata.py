@@ -156,7 +156,8 @@ def test_a_wrong_id_has_a_next_step_and_loads_nothing(index, tmp_path, capsys, w
     [
         (zipped({"a.en": b"one\ntwo\n", "a.gl": b"un\n"}), "unequal number"),
         (zipped({"a.en": b"one\n"}), "has 0 files of the form *.gl"),
-        (b"<html>log in</html>", "damaged or truncated archive"),
+        (b"<html>log in</html>", "it is a web page"),
+        (b"PK: log in", "damaged or truncated archive"),
     ],
 )
 def test_a_file_that_is_not_as_the_index_says(index, tmp_path, capsys, body, part):

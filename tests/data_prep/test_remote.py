@@ -1,11 +1,12 @@
 """Downloads are verified, cached and explained; without a network the error says what to do."""
 
+import gzip
 import hashlib
 import re
 import subprocess
 
-import pooch
 import pytest
+import requests
 
 from data_prep import remote
 from data_prep.remote import RemoteFile, check_file, fetched
@@ -154,7 +155,7 @@ def test_a_size_is_enough_for_the_cache_and_a_file_without_pins_is_not_kept(serv
 def repository(server):
     urls = [
         server.add("/toy/dev.sw", b"moja\n"),
-        server.add("/toy/dev.en", b"<html>come back later</html>", b"one\n"),
+        server.add("/toy/dev.en", b"another one\n", b"one\n"),
     ]
     return [file_at(url, sha256="") for url in urls]
 
@@ -201,6 +202,59 @@ def test_what_is_not_the_file_is_not_kept(server, download_cache, answer, attemp
     assert files_in(download_cache) == []
 
 
+PAGE = b"<!-- 1 -->\n<!DOCTYPE html><title>log in</title>"
+ZIPPED = gzip.compress(b"a line\n" * 1000)
+
+
+@pytest.mark.parametrize(
+    ("name", "answer", "attempts"),
+    [
+        ("part.txt", (206, b"one\n", 4), 1),
+        ("none.txt", (204, b"", 0), 1),
+        ("empty.txt", (200, b"", 0), 1),
+        ("empty.gz", (200, b"", None), 1),
+        ("page.txt", (200, PAGE, len(PAGE)), 1),
+        ("page.gz", (200, PAGE, len(PAGE)), 1),
+        ("typed.txt", (200, b"log in first", 12, ("Content-Type", "text/html; charset=x")), 1),
+        ("short.txt", (200, b"one\n", 400), 3),
+        ("short.gz", (200, ZIPPED[:-1], None), 3),
+        ("short.tgz", (200, ZIPPED[:20], None), 3),
+        ("short.zip", (200, b"PK\x03\x04 and more", None), 3),
+    ],
+)
+@pytest.mark.parametrize("keep", [True, False])
+def test_without_a_hash_the_answer_must_be_complete_and_no_page(
+    server, download_cache, name, answer, attempts, keep
+):
+    file = RemoteFile("a toy", "none", name, url=server.add(f"/{name}", answer))
+    with pytest.raises(UserError), fetched([file], keep=keep):
+        pass
+    assert len(server.asked) == attempts
+    assert files_in(download_cache) == []
+
+
+@pytest.mark.parametrize(
+    ("name", "body"),
+    [("a.txt", b"<p> is a tag\n"), ("a.tmx", b"<?xml version='1'?><tmx/>"), ("a.gz", ZIPPED)],
+)
+@pytest.mark.parametrize("said", [True, False])
+def test_a_complete_file_is_kept_also_if_its_length_is_not_said(server, name, body, said):
+    url = server.add(f"/{name}", (200, body, len(body) if said else None))
+    for _ in range(2):
+        with fetched([RemoteFile("a toy", "none", name, url=url)], keep=True) as [path]:
+            assert path.read_bytes() == body
+    assert len(server.asked) == 1
+
+
+@pytest.mark.parametrize("wrong", [b"", PAGE])
+def test_what_earlier_versions_kept_is_downloaded_again(server, wrong):
+    file = RemoteFile("a toy", "none", "a.txt", url=server.add("/a.txt", b"one\n"))
+    with fetched([file], keep=True) as [path]:
+        path.write_bytes(wrong)
+    with fetched([file], keep=True) as [path]:
+        assert path.read_bytes() == b"one\n"
+
+
 def test_the_error_names_all_files_to_copy(server):
     missing = [server.add(path, (404, b"gone", 4)) for path in ("/a.gz", "/b.gz")]
     files = [RemoteFile("a toy", "none", url[-4:], url=url) for url in missing]
@@ -230,7 +284,7 @@ def test_full_disk_during_a_download(server, download_cache, monkeypatch):
         raise OSError(28, "No space left on device")
 
     file = file_at(server.add("/toy.tar.gz", BYTES))
-    monkeypatch.setattr(pooch.HTTPDownloader, "__call__", full)
+    monkeypatch.setattr(requests.Response, "iter_content", full)
     message = r"No space left on device\n.*NMT_CACHE"
     with pytest.raises(MachineError, match=message), fetched([file]):
         pass

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import json
 
-import pooch
 import pytest
+import requests
 
 from data_prep import flores, flores_plus, ntrex, remote
 from data_prep.remote import _git_id
@@ -130,9 +130,9 @@ def test_the_hub_is_asked_with_the_token_and_its_refusal_is_explained(
         name = f"/page/resolve/main/{path.relative_to(dataset)}"
         server.add(name, path.read_bytes())
     sent = []
-    downloader = pooch.HTTPDownloader
+    get = requests.get
     monkeypatch.setattr(
-        pooch, "HTTPDownloader", lambda **o: sent.append(o["headers"]) or downloader(**o)
+        requests, "get", lambda url, **o: sent.append(o["headers"]) or get(url, **o)
     )
     monkeypatch.setenv("HF_TOKEN", "hf_secret")
     argv = ["--src-lang", "gl", "--tgt-lang", "en", "-o", str(tmp_path / "out")]

@@ -55,11 +55,31 @@ def test_text_with_spaces_keeps_its_language():
         (["a.b/ref.pt-BR.gz"], "pt-BR"),
         (["out.txt", "ref.zho_Hans"], "zho_Hans"),
         (["test.yue.xz"], "yue"),
+        (["dev.shp"], "shp"),
+        (["dev.quy_Latn.gz"], "quy_Latn"),
         (["ref.txt", "ref", "hyp.hyp", "x.tok", "ref.2"], ""),
+        *([[f"dev.{lang}"], lang] for lang in ("bzd", "cni", "hch", "nah", "oto", "tar", "mt")),
+        *([[f"dev.{ending}"], ""] for ending in ("src", "tgt", "out", "ref", "TXT", "bpe", "sgm")),
     ],
 )
 def test_the_language_follows_the_ending_of_a_file(names, language):
     assert language_of_files(names) == language
+
+
+def test_a_manifest_says_which_endings_are_languages(tmp_path):
+    """tok is Toki Pona in ISO 639-3, and usually the ending of tokenized text."""
+    for text in ("", "{", "[]", '{"src": "en", "tgt": 3}'):
+        (tmp_path / "MANIFEST.json").write_text(text)
+        assert language_of_files([str(tmp_path / "dev.tok")]) == ""
+    (tmp_path / "MANIFEST.json").write_text('{"src": "en", "tgt": "tok"}')
+    assert language_of_files([str(tmp_path / "dev.tok")]) == "tok"
+
+
+@pytest.mark.parametrize(("name", "said"), [("dev.shp", False), ("dev.txt", True)])
+def test_a_language_from_the_name_is_not_assumed(tmp_path, name, said):
+    file = str(write_lines(tmp_path / name, ["Jonin noa isianka", "Moa bake"]))
+    notes = from_files([file], [file]).notes()
+    assert any("--tgt-lang" in note for note in notes) == said
 
 
 @pytest.mark.slow

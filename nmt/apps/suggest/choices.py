@@ -122,8 +122,6 @@ def suggest(
     if budget is not None and gpu:
         choices.append(Choice("time_limit", budget.hours, "hours, then the test set is scored"))
     choices += corpora(paths, facts)
-    if facts.tokenized:
-        choices.append(Choice("data.tokenized", True, "the text seems to be Moses-tokenized"))
     choices += [
         Choice("data.batch_tokens", size.batch_tokens, in_an_update(tokens_per_pass, per_pass)),
         *segment,
@@ -211,28 +209,29 @@ def time_of_validations(facts: CorpusFacts, sample: EncodedSample, validations: 
     return SEARCH_COST * pieces * (validations * dev + test)
 
 
-def corpora(
-    paths: CorpusPaths,
-    facts: CorpusFacts,
-    form: Mapping[str, bool] = {},
-    tags: Mapping[str, str] = {},
-) -> list[Choice]:
-    """Return the entries of train, dev and test.
+def corpora(paths: CorpusPaths, facts: CorpusFacts, tags: Mapping[str, str] = {}) -> list[Choice]:
+    """Return the entries of train, dev and test, and ``data.tokenized``.
 
     Args:
-        form: ``tokenized`` of each entry, if it has the key.
         tags: of the entry of train, whose tags the others have too.
     """
-
-    def entry(path: str, **keys: Any) -> Any:
-        return {"path": path, **keys} if keys else path
-
-    choices = [
-        Choice("data.train", entry(paths.train, **form, **tags), quantity(facts.pairs, "pair")),
-        Choice("data.dev", entry(paths.dev, **form), "chooses the best checkpoint"),
-    ]
-    if paths.test is not None:
-        choices.append(Choice("data.test", entry(paths.test, **form), "scored once, at the end"))
+    reasons = {
+        "train": quantity(facts.pairs, "pair"),
+        "dev": "chooses the best checkpoint",
+        "test": "scored once, at the end",
+    }
+    choices = []
+    for name, path in paths.splits.items():
+        keys: dict[str, Any] = {**tags} if name == "train" else {}
+        why = reasons[name]
+        if (form := facts.forms[name]) != facts.tokenized:
+            keys = {"tokenized": form, **keys}
+            why += "; tokenized" if form else "; not tokenized"
+        choices.append(Choice(f"data.{name}", {"path": path, **keys} if keys else path, why))
+    if facts.tokenized:
+        all_are = all(facts.forms.values())
+        why = "the text seems to be Moses-tokenized" if all_are else "as the parent's"
+        choices.append(Choice("data.tokenized", True, why))
     return choices
 
 
@@ -245,14 +244,15 @@ def with_related_text(suggestion: Suggestion, paths: CorpusPaths, facts: CorpusF
     found = [text for corpus in related_corpora(paths) if (text := corpus.entry())]
     if not found:
         return suggestion
-    entries: list[dict[str, Any]] = [{"path": paths.train}]
+    (own,) = (choice.value for choice in suggestion.choices if choice.key == "data.train")
+    entries: list[dict[str, Any]] = [own if isinstance(own, dict) else {"path": own}]
     pairs = 0
     for entry, files in found:
-        form = looks_tokenized(files)
+        form = bool(looks_tokenized(files))
         entries.append(entry if form == facts.tokenized else {**entry, "tokenized": form})
         pairs += sum(1 for _ in read_pairs(files))
     if (weight := round(pairs / (2 * facts.pairs), 1)) > 1:
-        entries[0]["weight"] = min(weight, MAX_WEIGHT)
+        entries[0] = {**entries[0], "weight": min(weight, MAX_WEIGHT)}
     neighbors = f"and {quantity(pairs, 'pair')} of a neighbor; updates as without them"
     choices = [
         Choice(choice.key, entries, f"{choice.why}, {neighbors}")

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from nmt.data.bitext import read_pairs
+from nmt.data.download import languages_of
 from nmt.data.languages import base_language
 from nmt.data.text import OPENERS, find_side, quantity
 from nmt.errors import UserError
@@ -32,10 +33,16 @@ class CorpusPaths:
     dev: str
     test: str | None  # None = there is no test set next to the training text
 
+    @property
+    def splits(self) -> dict[str, str]:
+        """The path prefixes by the name of the split."""
+        splits = {"train": self.train, "dev": self.dev, "test": self.test}
+        return {name: path for name, path in splits.items() if path is not None}
+
     def files(self) -> list[str]:
         """List the files of the corpus."""
-        splits = [split for split in (self.train, self.dev, self.test) if split is not None]
-        return [str(find_side(split, lang)) for split in splits for lang in (self.src, self.tgt)]
+        langs = self.src, self.tgt
+        return [str(find_side(path, lang)) for path in self.splits.values() for lang in langs]
 
 
 def find_corpus(prefix: str, src: str | None, tgt: str | None) -> CorpusPaths:
@@ -43,7 +50,7 @@ def find_corpus(prefix: str, src: str | None, tgt: str | None) -> CorpusPaths:
 
     Args:
         prefix: of the training files PREFIX.SRC and PREFIX.TGT.
-        src, tgt: language codes; None = from the names of the files.
+        src, tgt: language codes; None = as MANIFEST.json says, else from the names of the files.
 
     Raises:
         UserError: a file is missing, the languages are ambiguous, or there is no dev set.
@@ -67,6 +74,9 @@ def _languages(prefix: str, src: str | None, tgt: str | None) -> tuple[str, str]
                 fix="name two languages: the endings of the two files",
             )
         return src, tgt
+    said = languages_of(Path(prefix).parent)
+    if said and not (src or tgt) and all(has_side(prefix, lang) for lang in said):
+        return said[0], said[1]
     langs = _endings(prefix)
     if not langs:
         raise _no_files(prefix)

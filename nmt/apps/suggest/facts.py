@@ -5,8 +5,9 @@ A sample is segmented, to know lengths in pieces and to time updates with real b
 
 from __future__ import annotations
 
+import re
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
@@ -17,7 +18,7 @@ from nmt.apps.suggest.corpus import CorpusPaths
 from nmt.config.entries import Direction
 from nmt.config.recipe import Recipe, SegmentConfig, SentencePieceConfig
 from nmt.data.bitext import Bitext, Chunk, RecipeFiles, read_pairs
-from nmt.data.checks import AlreadyTokenized, Escapes, NotTokenized
+from nmt.data.checks import Escapes
 from nmt.data.encoded import SIDES
 from nmt.data.languages import UNSPACED, scripts_of
 from nmt.data.report import CorpusReport
@@ -28,6 +29,8 @@ from nmt.data.vocab import UNK, Vocab
 
 SAMPLE = 20_000  # maximum number of evenly spaced pairs whose characters and pieces are counted
 MIN_SHARE = 0.05  # of the letters of a side, for a script to be named
+FEW_MARKS = 0.02  # a pair; with fewer full stops and commas, they do not show the form of a text
+_APART, _JOINED = (re.compile(rf"(?<={before})[.,。\uff0c،](?=\s|$)") for before in (r"\s", r"\w"))
 # Where a tokenizer has separated the words of these scripts, each space of a line has 2 to 5
 # characters. Raw text has a space between phrases or sentences, and none in a short line.
 MAX_WORD = 7
@@ -54,7 +57,8 @@ class CorpusFacts:
     tgt: SideFacts
     pairs: int  # of train, that pass the checks
     target_words: int  # estimated if the target side has no spaces
-    tokenized: bool  # whether the text seems to be
+    tokenized: bool  # ``data.tokenized`` of the recipe
+    forms: Mapping[str, bool]  # train, dev and test -> whether the files seem to be tokenized
     characters: int  # different ones in the sample
     report: CorpusReport
     sample: list[tuple[str, str]]  # evenly spaced pairs of train
@@ -65,14 +69,19 @@ def collect_facts(paths: CorpusPaths, progress: bool, in_form: bool | None = Non
 
     Args:
         progress: show bars on a terminal.
-        in_form: ``data.tokenized`` of the recipe, to which the text is converted; None = that of
-            the files.
+        in_form: ``data.tokenized`` of the recipe, to which the text is converted; None = true if
+            all files are tokenized.
 
     Raises:
         UserError: the files have different numbers of lines, or a check failed.
     """
-    tokenized = looks_tokenized(find_side(paths.train, lang) for lang in (paths.src, paths.tgt))
-    recipe = _bare_recipe(paths, tokenized, tokenized if in_form is None else in_form)
+    seen = {
+        name: looks_tokenized(find_side(prefix, lang) for lang in (paths.src, paths.tgt))
+        for name, prefix in paths.splits.items()
+    }
+    forms = {name: bool(seen["train"] if form is None else form) for name, form in seen.items()}
+    tokenized = all(forms.values()) if in_form is None else in_form
+    recipe = _bare_recipe(paths, forms, tokenized)
     report, training, _ = read_corpora(recipe, RecipeFiles.of(recipe), progress)
     # --suggest takes no key=value
     report.judge(recipe.data, "write a recipe by hand, with data.checks: warn,")
@@ -96,30 +105,34 @@ def collect_facts(paths: CorpusPaths, progress: bool, in_form: bool | None = Non
         pairs=pairs,
         target_words=target_words(src, tgt, target_characters),
         tokenized=tokenized,
+        forms=forms,
         characters=len({character for pair in sample for line in pair for character in line}),
         report=report,
         sample=sample,
     )
 
 
-def _bare_recipe(paths: CorpusPaths, tokenized: bool, in_form: bool) -> Recipe:
-    splits = {"train": paths.train, "dev": paths.dev, "test": paths.test}
+def _bare_recipe(paths: CorpusPaths, forms: Mapping[str, bool], tokenized: bool) -> Recipe:
     entries = {
-        name: path and {"path": path, "tokenized": tokenized} for name, path in splits.items()
+        name: {"path": path, "tokenized": forms[name]} for name, path in paths.splits.items()
     }
-    data = {**entries, "tokenized": in_form}
+    data = {**entries, "tokenized": tokenized}
     return Recipe.model_validate({"src": paths.src, "tgt": paths.tgt, "data": data})
 
 
-def looks_tokenized(sides: Iterable[Path]) -> bool:
-    """Check whether the first pairs are tokenized."""
+def looks_tokenized(sides: Iterable[Path]) -> bool | None:
+    """Check whether the first pairs are tokenized; None = nothing shows it.
+
+    Most full stops and commas of tokenized text stand apart. In French, other marks do so too.
+    """
     pairs = [pair for pair in islice(read_pairs(tuple(sides)), SAMPLE) if all(map(str.strip, pair))]
-    spaces, escapes, no_spaces = (
-        sum(sign.has(*pair) for pair in pairs) > sign.threshold * len(pairs)
-        for sign in (AlreadyTokenized, Escapes, NotTokenized)
+    apart, joined = (
+        sum(len(pattern.findall(line)) for pair in pairs for line in pair)
+        for pattern in (_APART, _JOINED)
     )
-    # text of web pages has escapes too, but no spaces before its full stops
-    return spaces or (escapes and not no_spaces)
+    if apart + joined > FEW_MARKS * len(pairs):
+        return apart > joined
+    return sum(Escapes.has(*pair) for pair in pairs) > Escapes.threshold * len(pairs) or None
 
 
 def describe_side(lang: str, lines: Sequence[str], words: np.ndarray) -> SideFacts:

@@ -187,11 +187,7 @@ def choose_start(
     Raises:
         UserError: the pieces do not fit, and the segmentation of the parent cannot be extended.
     """
-    tokenized = parent.about.data.tokenized
-    form = {} if facts.tokenized == tokenized else {"tokenized": facts.tokenized}
-    data = [*languages(paths), *corpora(paths, facts, form, parent.about.trained.default_tags)]
-    if tokenized:
-        data.append(Choice("data.tokenized", True, "as the parent's"))
+    data = [*languages(paths), *corpora(paths, facts, parent.about.trained.default_tags)]
     learned = parent.about.model.positions == "learned"
     longest = min(512, parent.about.model.max_positions - 3)  # two tags and EOS
     if learned and longest < DataConfig.model_fields["max_pieces"].default:

@@ -110,7 +110,12 @@ def _corpus_lines(paths: CorpusPaths, facts: CorpusFacts) -> Iterator[str]:
             yield f"{name}: {quantity(split.pairs, 'pair')}, {shared:,} of them also in train"
     if paths.test is None:
         yield "there is no test set next to train: only dev is scored"
-    yield "the text seems to be " + ("tokenized" if facts.tokenized else "raw, not tokenized")
+    words = {False: "raw, not tokenized", True: "tokenized"}
+    if len({*facts.forms.values()}) == 1:
+        yield f"the text seems to be {words[facts.forms['train']]}"
+    else:
+        seems = (f"{name} {words[form]}" for name, form in facts.forms.items())
+        yield f"the text seems to be: {'; '.join(seems)}"
 
 
 def _describe_side(side: SideFacts) -> str:

@@ -42,6 +42,7 @@ def facts_of(words: int = 240_000, pairs: int | None = None, **changes) -> Corpu
         pairs=pairs,
         target_words=words,
         tokenized=False,
+        forms={"train": False, "dev": False, "test": False},
         characters=11,
         report=report,
         sample=[(line, reverse(line)) for line in LINES],

@@ -40,6 +40,21 @@ def test_one_given_language_decides_the_direction(tmp_path):
         assert (found.src, found.tgt, found.test) == ("en", "sw", str(tmp_path / "test"))
 
 
+@pytest.mark.parametrize(("src", "tgt"), [("es", "shp"), ("shp", "es"), ("en", "gl")])
+def test_a_manifest_says_the_languages(tmp_path, src, tgt):
+    write(tmp_path, *(f"{split}.{lang}" for split in ("train", "dev") for lang in (src, tgt)))
+    prefix = str(tmp_path / "train")
+    (tmp_path / "MANIFEST.json").write_text(f'{{"src": "{src}", "tgt": "{tgt}"}}')
+    found = find_corpus(prefix, None, None)
+    assert (found.src, found.tgt) == (src, tgt)
+    assert find_corpus(prefix, tgt, src).src == tgt  # the options decide
+    (tmp_path / "MANIFEST.json").write_text('{"src": "xx", "tgt": "yy"}')  # of other files
+    if "en" in (src, tgt):
+        assert find_corpus(prefix, None, None).tgt == "en"
+    else:
+        assert "--src-lang" in error(prefix)
+
+
 @pytest.mark.parametrize(
     ("train", "dev"),
     [

@@ -8,8 +8,10 @@ import numpy as np
 import pytest
 
 from nmt.apps.suggest import facts as module
+from nmt.apps.suggest.choices import corpora, nested
 from nmt.apps.suggest.corpus import find_corpus
 from nmt.apps.suggest.facts import CorpusFacts, collect_facts, describe_side, target_words
+from nmt.config.recipe import Recipe
 from nmt.data.languages import script_of_letter
 from nmt.errors import UserError
 
@@ -123,6 +125,36 @@ def test_a_few_letters_of_another_script_and_private_characters_are_not_named():
 )
 def test_tokenized_text_is_recognized(tmp_path, src, tgt, tokenized):
     assert corpus(tmp_path, [src], [tgt]).tokenized == tokenized
+
+
+TEXTS = {
+    True: "una casa , dos casas .\n",
+    False: "una casa, dos casas.\n",
+    None: "una casa\n",
+}
+
+
+@pytest.mark.usefixtures("lenient")
+@pytest.mark.parametrize("train", [True, False, None])
+@pytest.mark.parametrize("dev", [True, False, None])
+@pytest.mark.parametrize("test", [True, False, None])
+def test_each_set_has_its_own_form(tmp_path, train, dev, test):
+    """A set that shows no form has that of train; each entry that differs says so."""
+    for name, form in (("train", train), ("dev", dev), ("test", test)):
+        for lang in ("es", "nah"):
+            text = "".join(f"{lang}{name}{n} {TEXTS[form]}" for n in range(20))
+            (tmp_path / f"{name}.{lang}").write_text(text)
+    paths = find_corpus(str(tmp_path / "train"), "es", "nah")
+    facts = collect_facts(paths, progress=False)
+    forms = [bool(train if form is None else form) for form in (train, dev, test)]
+    assert [*facts.forms.values()] == forms
+    assert facts.tokenized == all(forms)
+    recipe = Recipe.model_validate({"src": "es", "tgt": "nah", **nested(corpora(paths, facts))})
+    entries = [recipe.data.train[0], recipe.data.dev[0], recipe.data.test[0]]
+    assert [entry.is_tokenized(recipe.data) for entry in entries] == forms
+    assert [entry.tokenized is None for entry in entries] == [f == all(forms) for f in forms]
+    if not all(forms):
+        assert not any(" ." in line for pair in facts.sample for line in pair)  # detokenized
 
 
 def test_words_of_a_target_without_spaces_are_those_of_the_source():
