@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import functools
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -13,6 +14,7 @@ from nmt.cli.parsers import add_output, command_parser
 from nmt.errors import UserError
 
 if TYPE_CHECKING:
+    from nmt.decoding.translator import Translator
     from nmt.store.model import Model
 
 QUANTIZATIONS = [
@@ -109,17 +111,31 @@ def body(args: argparse.Namespace) -> None:
     size = human_bytes(sum(file.stat().st_size for file in files if file.is_file()))
     use = f"; {output / 'README.md'} shows how to use it" if output.is_dir() else ""
     print(f"wrote {output} ({size}){use}", file=sys.stderr)
-    if args.quantization and is_model(output) and Path(args.run, CONFIG_YAML).is_file():
+    storage = args.quantization or (STORAGES[0] if args.format == "web" else None)
+    if storage and (is_model(output) or args.format == "web") and Path(args.run, CONFIG_YAML).is_file():
         try:
-            _print_dev_scores(args.run, output, args.quantization)
+            _print_dev_scores(args.run, _translators(model, output, storage, args))
         except UserError as error:  # such as text that was moved
             print(f"note: it is not scored on dev: {error}", file=sys.stderr)
 
 
-def _print_dev_scores(run: str, output: Path, quantization: str) -> None:
-    """Print the scores of a run and of its export on dev, of whole lines as in validations."""
-    from nmt.data.bitext import held_out_entries
+def _translators(
+    model: Model, output: Path, storage: str, args: argparse.Namespace
+) -> dict[str, Translator]:
+    """Load a model as it was trained and as it is stored."""
     from nmt.decoding.translator import Translator
+
+    if args.format == "web":
+        from nmt.apps.share.browser import rounded_translator
+
+        return {name: rounded_translator(model, name) for name in ("fp32", storage)}
+    load = functools.partial(Translator.load, device="cpu", engine="ctranslate2")
+    return {"float32": load(args.run, quantization="fp32"), storage: load(output)}
+
+
+def _print_dev_scores(run: str, translators: dict[str, Translator]) -> None:
+    """Print scores on dev, of whole lines as in validations, and the lines that storage changes."""
+    from nmt.data.bitext import held_out_entries
     from nmt.scoring.metrics import score
     from nmt.scoring.systems import from_runs
     from nmt.store.folder import RunFolder
@@ -128,12 +144,15 @@ def _print_dev_scores(run: str, output: Path, quantization: str) -> None:
     for split, entry in held_out_entries(recipe, "dev").items():
         dev = from_runs([run], split, sources=True)
         options = {**recipe.options_for(entry), "split": "line"}
-        for name, path, kind in (("float32", run, "fp32"), (quantization, output, None)):
-            translator = Translator.load(path, "cpu", engine="ctranslate2", quantization=kind)
+        exact: list[str] | None = None
+        for name, translator in translators.items():
             texts = translator.translate(dev.sources, **options)
             scores = score(texts, dev.refs, ["bleu", "chrf"], dev.tgt_lang, 0, dev.other_refs)
             values = ", ".join(f"{one.name} {one.value:.2f}" for one in scores)
-            print(f"{split} in {name}: {values}", file=sys.stderr)
+            exact = exact or texts
+            changed = sum(map(str.__ne__, texts, exact))
+            note = f"; {changed} of {len(texts)} lines change" if texts is not exact else ""
+            print(f"{split} in {name}: {values}{note}", file=sys.stderr)
 
 
 def _write(model: Model, output: Path, args: argparse.Namespace) -> None:

@@ -40,7 +40,10 @@ from nmt.data.segmenters.sentencepiece import (
     unusual_settings,
 )
 from nmt.data.vocab import BOS, PAD, UNK, tag_piece
-from nmt.decoding.codec import MAX_SOURCE_PIECES
+from nmt.decoding.codec import MAX_SOURCE_PIECES, codec_of
+from nmt.decoding.engine import info_of
+from nmt.decoding.torch_engine import TorchEngine
+from nmt.decoding.translator import Translator
 from nmt.errors import UserError
 from nmt.export.fold import Weights, fold_exactly
 from nmt.model.config import ModelConfig
@@ -109,7 +112,11 @@ def check_fits(model: Model) -> None:
     elif segmenter.raw:
         obstacles.append("segment.model, which is of another toolkit")
     else:
-        obstacles += [f"segment.model, {name}" for name in unusual_settings(segmenter.files()[MODEL])]
+        proto = segmenter.files()[MODEL]
+        obstacles += [f"segment.model, {name}" for name in unusual_settings(proto)]
+        kind, symbols = read_scores(proto, USER_DEFINED)
+        if symbols and kind == "unigram":  # the rounding of equal segmentations is not reproduced
+            obstacles.append("segment.model, user_defined_symbols of a unigram model")
     if segmenter.moses.tokenized:
         obstacles.append("data.tokenized: true")
     if obstacles:
@@ -166,13 +173,15 @@ def _int8(array: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     return scale, np.rint(array / scale).astype(np.int8)
 
 
-def rounded_transformer(model: Model, storage: str) -> Transformer:
-    """Return the model that a page computes, with its weights as they are stored."""
+def rounded_translator(model: Model, storage: str) -> Translator:
+    """Return a translator that computes as a page does, with torch and the stored weights."""
     config, weights = folded(model)
     transformer = Transformer(config, len(model.vocab), initialize=False)
-    arrays = {name: rounded(tensor.numpy(), storage) for name, tensor in weights.items()}
+    arrays = {name: rounded(tensor.float().numpy(), storage) for name, tensor in weights.items()}
     transformer.load_state_dict({name: torch.from_numpy(array) for name, array in arrays.items()})
-    return transformer.eval()
+    codec = codec_of(model)
+    engine = TorchEngine(transformer.eval(), codec, torch.device("cpu"))
+    return Translator(engine, codec, info_of([model]))
 
 
 # ---------------------------------------------------------------- files

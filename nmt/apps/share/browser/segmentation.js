@@ -3,7 +3,7 @@
 const SPACE = "\u2581";
 
 class SentencePiece {
-  // kind: bpe or unigram. pieces, unused: [piece, score]. userDefined: texts that stay whole.
+  // kind: bpe or unigram. pieces, unused: [piece, score]. userDefined: texts that stay whole, of BPE.
   constructor({kind, pieces, unused, userDefined, byteFallback}) {
     this.kind = kind;
     this.byteFallback = byteFallback;
@@ -13,14 +13,8 @@ class SentencePiece {
     this.userDefined = new Set(userDefined);
     this.longest = Math.max(...Array.from(this.scores.keys(), (piece) => piece.length));
     this.longestSymbol = Math.max(0, ...userDefined.map((piece) => piece.length));
-    let lowest = Infinity, highest = -Infinity; // Math.min would take each score as an argument
-    for (const [piece] of pieces) {
-      const score = this.scores.get(piece);
-      lowest = Math.min(lowest, score);
-      highest = Math.max(highest, score);
-    }
+    const lowest = pieces.reduce((least, [piece]) => Math.min(least, this.scores.get(piece)), Infinity);
     this.unknownScore = Math.fround(lowest - 10);
-    this.highest = highest;
   }
 
   // Return the pieces of a line in its Unicode form.
@@ -93,9 +87,7 @@ class SentencePiece {
       for (let length = width; length <= this.longest && start + length <= text.length; length++) {
         const piece = text.slice(start, start + length), score = this.scores.get(piece);
         if (score === undefined || this.unused.has(piece)) continue;
-        const own = this.userDefined.has(piece)
-          ? Math.fround(new TextEncoder().encode(piece).length * this.highest) - 0.1 : score;
-        reach(start, start + length, own + best[start]);
+        reach(start, start + length, Math.fround(score + best[start]));
         alone ||= length === width;
       }
       if (!alone) reach(start, start + width, Math.fround(this.unknownScore + best[start]));
