@@ -32,7 +32,7 @@ OWN_MODEL_KEYS = {
 # keys that decide what the same weights compute; a parent must have the same
 SAME_FUNCTION = (
     "dim", "heads", "ffn_dim", "activation", "norm", "norm_place", "fixnorm", "positions",
-    "max_positions", "embed_norm",
+    "max_positions", "embed_norm", "src_eos",
 )  # fmt: skip
 # parts that a model may have in addition to its parent, but not lack
 ADDITIONS = ("bias", "head_scale", "post_attn_norm", "ffn_norm", "qkv_norm")

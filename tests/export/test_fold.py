@@ -100,7 +100,7 @@ def test_every_model_key_is_folded_rejected_or_irrelevant():
     folded_or_plain = """
         dim ffn_dim heads enc_layers dec_layers activation bias norm norm_place norm_eps
         scalenorm_gain fixnorm tie out_bias logit_mask head_scale head_scale_place res_scale
-        positions max_positions embed_norm
+        positions max_positions embed_norm src_eos
     """
     rejected = "post_attn_norm ffn_norm qkv_norm extra_norm normformer"
     in_training_only = "init dropout attn_dropout ffn_dropout word_dropout"
