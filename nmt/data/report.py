@@ -130,7 +130,8 @@ class SplitReport:
         blank: blank lines of monolingual text, which stay; None = this is a parallel corpus.
         sentences: number of sources with each number of sentences, in a sample of a parallel
             training corpus.
-        abbreviations: source language -> words whose stop ends no sentence, in small letters.
+        abbreviations: source language -> lowercased abbreviations (a period after them does not
+            end a sentence).
     """
 
     pairs: int = 0

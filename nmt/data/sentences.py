@@ -80,7 +80,7 @@ class UsualLine:
         sentences: that a source line has at most, but for the longest fifth; None = not known.
         length_ratio: pieces of a translation for each piece of its source.
         abbreviations: shortest code of a source language -> words with a stop that ends no
-            sentence, in small letters.
+            sentence, lowercased.
     """
 
     sentences: int | None = None
@@ -112,7 +112,7 @@ def split_sentences(line: str, lang: str, abbreviations: Collection[str] = ()) -
     Args:
         line: without control characters.
         lang: the shortest code of its language, by which ordinal numbers are known.
-        abbreviations: words in small letters whose stop ends no sentence.
+        abbreviations: lowercased abbreviations (a period after them does not end a sentence).
     """
     plain = _ESCAPE.sub(_replacement, line)
     parts, start, letters, counted = [], 0, 0, 0
@@ -294,7 +294,7 @@ class AbbreviationCounts:
         self._plain.update(map(str.lower, plain))
 
     def learned(self) -> list[str]:
-        """List the abbreviations, in small letters."""
+        """List the abbreviations, lowercased."""
         expected = (self._ends + 1) / (self._ends + self._lines + 2)
         found = []
         for word, inside in self._inside.items():

@@ -310,7 +310,7 @@ class TextCodec:
         return np.array(self.vocab.ids(tag_piece(tag)), dtype=np.int64)
 
     def abbreviations(self, src: str | None = None) -> Sequence[str]:
-        """Return the words of a source language whose stop ends no sentence, in small letters."""
+        """Return the lowercased abbreviations of a source language."""
         return self.usual.abbreviations.get(base_language(src or self.src), ())
 
     def source_pieces(self, line: str, src: str | None = None) -> list[str]:

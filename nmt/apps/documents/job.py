@@ -86,7 +86,7 @@ class Reading:
         encoding: of a text file without a byte-order mark; None = as it says, or UTF-8.
         keys: of JSON: patterns of the paths whose values are translated; empty = all that are text.
         skip_keys: of JSON: patterns of the paths whose values stay.
-        abbreviations: words of the source whose stop ends no sentence, in small letters.
+        abbreviations: lowercased abbreviations (a period after them does not end a sentence).
     """
 
     retranslate: bool = False
