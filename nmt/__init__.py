@@ -78,7 +78,7 @@ def train(
     Raises:
         UserError: the recipe, the data or the run folder is wrong.
         RunError: training failed, for example because it diverged.
-        MachineError: the device does not exist, or memory or disk space is not sufficient.
+        MachineError: the device does not exist, or memory or disk space runs out.
         KeyboardInterrupt: Ctrl-C; the state is saved.
         Terminated: SIGTERM or SIGHUP; the state is saved.
     """

@@ -170,6 +170,7 @@ class Reference:
         )
 
     def sentence(self, src: Sequence[int], tgt_in: Sequence[int]) -> Array:
+        src = src if self.config.src_eos else src[:-1]
         memory = self.stack("encoder", self.embed(self.src_name(), src, "src_input"), None)
         return self.predict(self.stack("decoder", self.embed("embed", tgt_in), memory))
 

@@ -180,7 +180,7 @@ segment[sentencepiece].byte_fallback segment[sentencepiece].dropout
 segment[sentencepiece].sampling_alpha segment[sentencepiece].draws
 segment[whitespace].min_count model.dim model.ffn_dim model.heads
 model.enc_layers model.dec_layers model.activation model.bias model.positions model.max_positions
-model.embed_norm model.norm model.norm_place
+model.embed_norm model.src_eos model.norm model.norm_place
 model.norm_eps model.scalenorm_gain model.fixnorm model.tie model.out_bias model.logit_mask
 model.init model.dropout model.attn_dropout model.ffn_dropout model.word_dropout model.normformer
 model.head_scale model.head_scale_place model.post_attn_norm model.ffn_norm model.qkv_norm

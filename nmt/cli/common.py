@@ -112,7 +112,7 @@ def _describe(error: BaseException, command: str) -> tuple[int, str]:
         error = disk_error(error, path, elsewhere="choose another path", again=AGAIN)
     elif _is_out_of_memory(error):
         error = MachineError(
-            "the memory that this process may use is not sufficient",
+            "out of memory (limit of this process)",
             fix="raise the limit (ulimit -v unlimited), or use a machine with more memory",
         )
     elif _is_lost_gpu(error):

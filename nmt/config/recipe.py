@@ -244,6 +244,9 @@ class ModelConfig(ConfigBase):
     """number of learned positional embeddings; longer sentences do not fit"""
     embed_norm: bool = key(False, "O")
     """true = a norm after the sum of token and positional embeddings, as in mBART-50"""
+    src_eos: bool = key(True, "O")
+    """true = a source ends with EOS; false = nothing attends to its EOS, as in models of OpenNMT-py
+    and OpenNMT-tf, which have none"""
     norm: Literal["layernorm", "rmsnorm", "scalenorm"] = key("scalenorm", "T 2.3, table 7")
     """norm of the sublayers and of the encoder and decoder output"""
     norm_place: Literal["pre", "post"] = key("pre", "T 2.1")

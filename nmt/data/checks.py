@@ -260,7 +260,7 @@ SAME_THRESHOLD = 0.8  # above it, source and target are in the same language, or
 
 
 class Languages(Check):
-    """Sides that are in another language than their code says, or than the training text."""
+    """Sides whose language does not match their code or that of the training text."""
 
     def __init__(self, scanned: Scanned) -> None:
         super().__init__(scanned)

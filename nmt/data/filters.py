@@ -180,7 +180,7 @@ def why_dropped(pair: object, rules: Iterable[Rule]) -> Reason:
 
 
 class Repeats:
-    """Find what is in a corpus again. Memory: 8 bytes a pair.
+    """Find repeated pairs. Memory: 8 bytes a pair.
 
     Args:
         key: returns what equal pairs have in common.

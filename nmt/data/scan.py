@@ -192,10 +192,13 @@ def round_trip(segmenter: Segmenter, training: TrainingText) -> Iterator[Finding
         before, after = min(changed, key=lambda pair: len(pair[0]))  # a short example
         share, count = len(changed) / lines, len(changed)
         text = (
-            f"{share:.1%} of {quantity(lines, 'target line')} are others after they were tokenized "
+            f"{share:.1%} of {quantity(lines, 'target line')} change when they are tokenized "
             "and detokenized"
         )
-        fix = "a model cannot write them; set segment.kind=sentencepiece, which changes no line"
+        fix = (
+            "the model can never produce these lines; set segment.kind=sentencepiece, which "
+            "changes no line"
+        )
         examples = [f"{before!r} becomes {after!r}"]
         name = "changed by the segmentation, in a sample"
         yield Finding(name, "train", text, fix, share, 0.01, 0.0, count, examples)

@@ -80,7 +80,7 @@ def is_blank(line: str) -> bool:
 
 
 def too_long(line: str) -> str:
-    """Say why a line is too long to segment; an empty text if it is not.
+    """Return an error message if the line is too long to segment, else an empty string.
 
     The time to segment a word grows with the square of its length.
     """

@@ -1,4 +1,4 @@
-"""Expect the chrF of a translation, so that a reviewer may skip the lines that need no review.
+"""Predict the sentence chrF of a translation, to rank lines for review.
 
 Among what a model knows of its own translation, the mean log-probability of its pieces says most
 about the quality (Fomicheva et al. 2020, https://aclanthology.org/2020.tacl-1.35). The second
@@ -148,7 +148,7 @@ class Expectations:
         self._total = 0
 
     def __call__(self, translation: Translation) -> float:
-        """Expect the chrF of a translation, and count it unless the line is blank."""
+        """Predict the chrF of a translation, and count it unless the line is blank."""
         value = self._calibration.expect(translation)
         if translation != BLANK:
             self._total += 1

@@ -61,10 +61,10 @@ SUPPORTED = {
     "tgt_tag", "src", "token_scores", "align", "reverse_weight", "reverse_tag",
     "reverse_tgt_tag", "candidates",
 }  # fmt: skip
-# CTranslate2 divides log-probabilities by n^p, and returns K of up to 2K - 1 hypotheses. With p
-# near 0, the best by our length penalty is always among them: at most K - 1 are shorter, and a
-# longer one with a higher log-probability would be better. With p = 0, it stops when the first beam
-# has ended.
+# CTranslate2 divides log-probabilities by n^p, as the kind mean does, and returns K of up to 2K - 1
+# hypotheses. For the kind gnmt, p is near 0, so that the best is always among them: at most K - 1
+# are shorter, and a longer one with a higher log-probability would be better. With p = 0, it stops
+# when the first beam has ended.
 BY_LOG_PROB = 1e-9
 CPU_BATCH = 2048  # larger batches are not faster on a CPU, and leave threads without work
 SCORED_LOGITS = 1 << 23  # logits in memory while given targets are scored
@@ -181,7 +181,7 @@ class CTranslate2Engine:
                 asynchronous=True,
                 beam_size=options.beam,
                 num_hypotheses=options.beam,
-                length_penalty=BY_LOG_PROB,
+                length_penalty=_exponent(options),
                 max_input_length=0,
                 min_decoding_length=1 + len(start),
                 max_decoding_length=max(limits[row] for row in rows) + len(start),
@@ -250,7 +250,7 @@ class CTranslate2Engine:
     def _rank(self, line: int, result: Any, options: SearchOptions) -> list[Hypothesis]:
         hypotheses, start = [], len(tag_piece(options.tgt_tag))
         for tokens, score in zip(result.hypotheses, result.scores, strict=True):
-            log_prob = score * len(tokens) ** BY_LOG_PROB
+            log_prob = score * len(tokens) ** _exponent(options)
             ids = [self.ids[token] for token in tokens[start:]]
             finished = ids[-1] == EOS
             ranked_by = log_prob / options.penalty(len(ids))
@@ -349,6 +349,11 @@ class CTranslate2Engine:
                 aligned = weights[:, tags:].argmax(-1).tolist() if weights.size else []
                 results[row] = replace(results[row], aligned=aligned)
         return results
+
+
+def _exponent(options: SearchOptions) -> float:
+    """Return the power of the length that CTranslate2 divides log-probabilities by."""
+    return (options.length_penalty == "mean" and options.length_alpha) or BY_LOG_PROB
 
 
 def _limit(part: SearchInput, options: SearchOptions) -> int:

@@ -134,7 +134,7 @@ EXCLUDES: dict[str, tuple[Collection[str], str]] = {
     "to": (
         ("input", "output", "pairs", "json", "scores", "confidence", "token_scores", "align",
          "targets", "prefix", "require", "n_best"),
-        "that is for text with one sentence per line, and this for documents",
+        "--to takes documents, and the other option takes plain text; use one of them",
     ),
     "pairs": (
         ("output", "scores", "confidence", "json", "token_scores", "targets", "align", "n_best"),

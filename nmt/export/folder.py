@@ -112,7 +112,7 @@ def _verified(model: Model, folder: Path) -> EngineFiles:
     except ValidationError as error:
         raise foreign(path, "its content is not a manifest") from error
     if known.model != _source(model.about) or known.files.keys() != set(ENGINE_FILES):
-        what = "is of another model than the one in model.json"
+        what = "belongs to a different model (model.json has changed)"
         raise UserError(what, at=str(folder), fix="delete this folder, or export the model again")
     for name, entry in known.files.items():
         require_verified(folder / name, entry)

@@ -215,7 +215,7 @@ def build_spec(
     spec.register_target_vocabulary(tokens)
     spec.config.bos_token = spec.config.decoder_start_token = SPECIALS[BOS]
     spec.config.eos_token, spec.config.unk_token = SPECIALS[EOS], SPECIALS[UNK]
-    spec.config.add_source_eos = True
+    spec.config.add_source_eos = config.src_eos
     spec.config.layer_norm_epsilon = config.norm_eps
 
     tgt = arrays["embed.weight"]

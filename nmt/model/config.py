@@ -38,6 +38,7 @@ class ModelConfig:
     positions: str = "sinusoidal"
     max_positions: int = 1024
     embed_norm: bool = False
+    src_eos: bool = True
     norm: str = "scalenorm"
     norm_place: str = "pre"
     norm_eps: float = 1e-5

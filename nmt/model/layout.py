@@ -106,6 +106,12 @@ class Layout:
         """The keys that the queries of each sentence see: [B, 1, 1, L]; None = all."""
         return self.visible[:, None, None, :] if self.padded else None
 
+    def without_last(self) -> Layout:
+        """Return this layout with the last token of each sentence hidden from attention."""
+        slots = torch.arange(self.shape[1], device=self.lengths.device)
+        visible = slots < (self.lengths - 1).clamp(min=1)[:, None]
+        return replace(self, visible=visible, padded=True)
+
     def map(self, f: Callable[[Tensor], Tensor]) -> Layout:
         """Return this layout with ``f`` applied to each tensor, in the order of the fields."""
         tensors: dict[str, Any] = {k: f(x) for k, x in vars(self).items() if isinstance(x, Tensor)}

@@ -90,6 +90,7 @@ class Transformer(ModelBase):
     ) -> tuple[Tensor, Tensor]:
         """Return the arguments of ``logits``: the decoder's output [Nt, D] and a table [V, D]."""
         src_table, tgt_table, out_table = self.embedding_tables()
+        src_layout = self._visible(src_layout)
         memory = self.encode(src, src_layout, src_table)
         x = self.tgt_input(tgt, tgt_table, tgt_layout.positions, tgt_layout.shape[1])
         return self.decoder(x, tgt_layout, memory, src_layout), out_table
@@ -106,6 +107,10 @@ class Transformer(ModelBase):
         """Return the encoder's output: source ids [Ns] and table [V, D] -> [Ns, D]."""
         x = self.src_input(src, table, layout.positions, layout.shape[1])
         return self.encoder(x, layout)
+
+    def _visible(self, layout: Layout) -> Layout:
+        """Return the layout of sources, of which attention sees EOS only with ``src_eos``."""
+        return layout if self.config.src_eos else layout.without_last()
 
     def logits(self, states: Tensor, table: Tensor) -> Tensor:
         """Return ``states @ table.T + logit_bias``: [N, D] -> [N, V]."""
@@ -126,6 +131,7 @@ class Transformer(ModelBase):
             types: [A] ids of the types that the columns of logits stand for; None = all V.
         """
         src_table, tgt_table, out_table = self.embedding_tables()
+        layout = self._visible(layout)
         memory = self.encode(src, layout, src_table)
 
         def embed(tokens: Tensor, position: int) -> Tensor:

@@ -60,6 +60,7 @@ OTHERS: list[dict[str, Any]] = [
     {"positions": "learned", "embed_norm": True, "norm": "layernorm", "fixnorm": False},
     {"positions": "learned", "embed_norm": True, "norm": "rmsnorm", "norm_place": "post"},
     {"embed_norm": True},
+    {"src_eos": False, "norm": "layernorm", "tie": "none"},
     {"logit_mask": False},
     {"logit_mask": False, "out_bias": False},
 ]

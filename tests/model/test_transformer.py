@@ -41,6 +41,8 @@ ONE_BY_ONE: list[dict[str, Any]] = [
     {"positions": "learned", "embed_norm": True, "norm": "layernorm"},
     {"positions": "learned", "norm_place": "post"},
     {"embed_norm": True, "norm_place": "post", "tie": "none"},
+    {"src_eos": False},
+    {"src_eos": False, "norm_place": "post", "positions": "learned"},
     {"bias": False},
     {"out_bias": False},
     {"logit_mask": False},

@@ -244,7 +244,7 @@ def test_an_update_keeps_its_number_of_batches(known, accumulate, processes, sam
 def test_a_process_that_fails_ends_all(recipe, tmp_path):
     failed = torchrun("fails", "2", recipe, f"out={tmp_path / 'run'}", "train.max_validations=9999")
     assert failed.returncode != 0
-    assert "the memory that this process may use is not sufficient" in failed.stderr
+    assert "out of memory (limit of this process)" in failed.stderr
     assert "nmt-train: process 1 of 2 " in failed.stderr
     assert not (tmp_path / "run" / "summary.json").exists()
 

@@ -71,6 +71,7 @@ def check_fits(about: Description) -> None:
         ("activation", model.activation != "geglu", "relu, gelu, relu2 or swish"),
         ("positions", model.positions == "sinusoidal", "sinusoidal"),
         ("embed_norm", not model.embed_norm, "false"),
+        ("src_eos", model.src_eos, "true"),
         ("tie", model.tie == "src_tgt_out", "src_tgt_out"),
         ("ffn_norm", not model.ffn_norm, "false"),
         ("post_attn_norm", not model.post_attn_norm, "false"),
