@@ -412,7 +412,7 @@ def test_the_recipe_for_back_translation_is_what_its_command_says(tmp_path, monk
     page = "docs/howto/back-translation.md"
     monkeypatch.chdir(tmp_path)
     Path("gl-en.yaml").write_text(yaml.safe_dump(RECIPE), encoding="utf-8")
-    [block] = blocks(page, "yaml")
+    block, *_ = blocks(page, "yaml")
     commands = "".join(block.text for block in blocks(page, "sh")).splitlines()
     [command] = [line for line in commands if "<bt>" in line]
     [_, recipe, *overrides] = shlex.split(command)

@@ -39,7 +39,7 @@ ACTIVATIONS = ("relu", "relu2", "geglu", "gelu", "swish")
 EXPORTED = (
     "dim", "ffn_dim", "heads", "enc_layers", "dec_layers", "bias", "norm_place", "scalenorm_gain",
     "fixnorm", "tie", "out_bias", "logit_mask", "head_scale", "head_scale_place", "positions",
-    "max_positions", "embed_norm", "extra_norm",
+    "max_positions", "embed_norm", "extra_norm", "src_eos",
 )  # fmt: skip
 
 Arrays = Mapping[str, np.ndarray]
