@@ -6,8 +6,9 @@ A task lays its corpora out in ``data/public/TASK``, trains its recipe (or conti
 the test sets and prints a row for each, with the scores of public systems and p-values of their
 differences from ours. ``--data`` is a folder with a folder for each source: ``chren-chr-en``
 (github.com/ZhangShiyue/ChrEn), ``flores-systems`` (github.com/mozilla/firefox-translations-models,
-evaluation) and ``ted-gl-en``, ``ted-az-en``, ``tatoeba-tr-en``, ``ui-sk-en``. Test sets are scored
-once: all choices are made on the development sets of the recipes.
+evaluation), ``ted-gl-en``, ``ted-az-en``, ``ui-sk-en``, ``tatoeba-es-en`` and ``americasnlp2025``,
+which has the outputs of two systems and, in ``release``, a checkout of AmericasNLP/americasnlp2025.
+Test sets are scored once: all choices are made on the development sets of the recipes.
 """
 
 from __future__ import annotations
@@ -25,8 +26,20 @@ from typing import Any
 from benchmarks.common import machine
 from nmt.data.bitext import read_lines
 
+# languages of the recipe, and the further texts of the release that it uses
+AMERICAS = {
+    "aym": ["--synthetic"],
+    "bzd": [],
+    "cni": ["--synthetic"],
+    "gn": [],
+    "nah": ["--extra", "--synthetic"],
+    "oto": ["--extra"],
+    "shp": ["--extra", "--synthetic"],
+    "tar": [],
+}
 ROOT = Path("data/public")
 RUNS = Path("runs/public")
+SPELLING = Path("recipes/public/spelling")  # tables for training text, by language
 
 
 @dataclass(frozen=True)
@@ -84,6 +97,31 @@ def chren(data: Path, folder: Path) -> list[TestSet]:
     ]
 
 
+def americasnlp(data: Path, folder: Path) -> list[TestSet]:
+    """Lay out Spanish and eight languages; the task's dev set is the test set."""
+    source = data / "americasnlp2025"
+    shutil.copytree(data / "tatoeba-es-en", folder / "tatoeba-es-en", dirs_exist_ok=True)
+    sets = []
+    for lang, further in AMERICAS.items():
+        raw, pair = folder / "raw" / f"es-{lang}", folder / f"es-{lang}"
+        options = ["--src-lang", "es", "--tgt-lang", lang, "--dev-size", "250", "-o", raw]
+        options += ["--force", *further]
+        command("nmt", "import", "americasnlp", "--from", source / "release", *options)
+        shutil.copytree(raw, pair, dirs_exist_ok=True)
+        table = SPELLING / f"{lang}.tsv"
+        for name in ("train", "dev", "extra", "synthetic") if table.is_file() else ():
+            if (file := raw / f"{name}.{lang}").is_file():
+                mapping = ["--spelling", f"{lang}={table}", "--force"]
+                command("data_prep.clean", file, "-o", pair / file.name, *mapping)
+        systems = {
+            name: source / f"es-{lang}.dev.{name.lower()}.{lang}.gz"
+            for name in ("Helsinki", "Sheffield")
+        }
+        tag = ["--tgt-tag", f"<{lang}>"]
+        sets.append(TestSet(f"es-{lang}", pair / "test.es", pair / f"test.{lang}", tag, systems))
+    return sets
+
+
 def flores(src: str, tgt: str, *corpora: tuple[str, str]) -> Callable[[Path, Path], list[TestSet]]:
     """Return what lays out the corpora (folder, new name) of a recipe, and FLORES."""
 
@@ -112,6 +150,7 @@ def in_folder(src: str, tgt: str, name: str) -> Callable[[Path], list[str]]:
 
 
 TASKS = {
+    "americasnlp": Task("chrf++", "recipes/public/americasnlp.yaml", americasnlp),
     "chren": Task("bleu", "recipes/public/chren.yaml", chren),
     "gl-en": Task(
         "bleu",
@@ -143,16 +182,16 @@ TASKS = {
 # ---------------------------------------------------------------- train, translate, score
 
 
-def command(name: str, *argv: str | Path) -> str:
+def command(module: str, *argv: str | Path) -> str:
     """Run a command of nmt; its messages are shown, its output is returned."""
-    code = [sys.executable, "-m", f"nmt.cli.{name}", *map(str, argv)]
+    code = [sys.executable, "-m", module, *map(str, argv)]
     return subprocess.run(code, stdout=subprocess.PIPE, text=True, check=True).stdout
 
 
 def scores(metric: str, tgt: str, ref: Path, hyps: Sequence[Path]) -> list[dict[str, Any]]:
     """Return what nmt-score finds, a mapping for each hypothesis; the first is the baseline."""
     options = ["--metrics", metric, "--tgt-lang", tgt, "--json"]
-    found = json.loads(command("score", "--hyp", *hyps, "--ref", ref, *options))
+    found = json.loads(command("nmt.cli.score", "--hyp", *hyps, "--ref", ref, *options))
     return found["scores"]
 
 
@@ -162,7 +201,7 @@ def rows(task: Task, run: Path, sets: Sequence[TestSet], folder: Path) -> Iterat
         tgt = test.ref.name.removesuffix(".gz").rpartition(".")[2]
         ours = folder / f"{test.name.replace(', ', '.')}.hyp.{tgt}"
         options = ["--input", test.src, "-o", ours, "--force", *test.options]
-        command("translate", run, *options)
+        command("nmt.cli.translate", run, *options)
         first, *others = scores(task.metric, tgt, test.ref, [ours, *test.systems.values()])
         cells = [f"{first['score']:.2f} [{first['low']:.2f}, {first['high']:.2f}]"]
         cells += [
@@ -186,7 +225,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     sets = task.lay_out(args.data, folder)
     recipe = args.recipe or task.recipe
     keys = [*task.overrides(folder), *args.overrides]
-    command("train", recipe, f"out={run}", *keys, "--resume")
+    command("nmt.cli.train", recipe, f"out={run}", *keys, "--resume")
     print(f"{recipe} {' '.join(args.overrides)}; {machine()}; {task.metric}")
     print("| test set | lines | ours | others: score, ours minus theirs |\n|---|---:|---|---|")
     for row in rows(task, run, sets, folder):
