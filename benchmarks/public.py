@@ -3,8 +3,8 @@
     python -m benchmarks.public TASK --data DIR [--recipe FILE] [key=value ...]
 
 A task lays its corpora out in ``data/public/TASK``, trains its recipe (or continues it), translates
-the test sets and prints a row for each, with the scores of public systems and p-values of their
-differences from ours. ``--data`` is a folder with a folder for each source: ``chren-chr-en``
+the test sets and prints a row for each, with the scores of public systems and two-sided p-values of
+their differences from ours. ``--data`` is a folder with a folder for each source: ``chren-chr-en``
 (github.com/ZhangShiyue/ChrEn), ``flores-systems`` (github.com/mozilla/firefox-translations-models,
 evaluation), ``ted-gl-en``, ``ted-az-en``, ``ui-sk-en``, ``tatoeba-es-en`` and ``americasnlp2025``,
 which has the outputs of two systems and, in ``release``, a checkout of AmericasNLP/americasnlp2025.
@@ -205,7 +205,7 @@ def rows(task: Task, run: Path, sets: Sequence[TestSet], folder: Path) -> Iterat
         first, *others = scores(task.metric, tgt, test.ref, [ours, *test.systems.values()])
         cells = [f"{first['score']:.2f} [{first['low']:.2f}, {first['high']:.2f}]"]
         cells += [
-            f"{name} {score['score']:.2f}, {-score['difference']:+.2f}, p = {score['p_value']:.3f}"
+            f"{name} {score['score']:.2f}, {-score['difference']:+.2f}, p = {score['p_two_sided']:.3f}"
             for name, score in zip(test.systems, others, strict=True)
         ]
         cells += [f"{name} {score:.1f}" for name, score in test.published.items()]
