@@ -205,7 +205,8 @@ def rows(task: Task, run: Path, sets: Sequence[TestSet], folder: Path) -> Iterat
         first, *others = scores(task.metric, tgt, test.ref, [ours, *test.systems.values()])
         cells = [f"{first['score']:.2f} [{first['low']:.2f}, {first['high']:.2f}]"]
         cells += [
-            f"{name} {score['score']:.2f}, {-score['difference']:+.2f}, p = {score['p_two_sided']:.3f}"
+            f"{name} {score['score']:.2f}, {-score['difference']:+.2f}, "
+            f"p = {score['p_two_sided']:.3f}"
             for name, score in zip(test.systems, others, strict=True)
         ]
         cells += [f"{name} {score:.1f}" for name, score in test.published.items()]
