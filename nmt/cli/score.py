@@ -17,11 +17,13 @@ if TYPE_CHECKING:
     from nmt.apps.evaluate.external import ExternalMetric
     from nmt.apps.evaluate.report import Report
     from nmt.scoring.systems import Systems
+    from nmt.store.folder import RunFolder
 
 EXAMPLES = """\
 examples:
   %(prog)s runs/gl-en                          # its test set
   %(prog)s runs/layernorm runs/scalenorm       # is one of them better?
+  %(prog)s runs/gl-en --tune-length            # choose decode.length_alpha on dev
   %(prog)s --hyp a.en b.en --ref test.en --tgt-lang en"""
 
 
@@ -122,6 +124,11 @@ def parser() -> argparse.ArgumentParser:
         help="instead of scoring: calibrate the expected chrF of nmt-translate --confidence on dev "
         "of a run; writes RUN/confidence.json",
     )
+    p.add_argument(
+        "--tune-length",
+        action="store_true",
+        help="score dev of a run with several values of length_alpha, and name the best",
+    )
     p.add_argument("--json", action="store_true", help="print one JSON object")
     shorten_help(
         p, "runs", "split", "hyp", "ref", "tgt_lang", "metrics", "sentences", "force", "json"
@@ -145,6 +152,7 @@ def body(args: argparse.Namespace) -> None:
     if args.calibrate:
         _calibrate(args)
         return
+    tuned = _run_to_tune(args)
     if args.sentences:
         from nmt.store.output import check_output_file
 
@@ -157,6 +165,10 @@ def body(args: argparse.Namespace) -> None:
         METRICS[name].create("")  # the model of spBLEU may be missing
     glossary = [] if args.glossary is None else read_glossary(Path(args.glossary))
     systems = _read_systems(args)
+    if tuned:
+        from nmt.apps.evaluate.tuning import with_lengths
+
+        systems = with_lengths(systems, tuned, args.split)
     if glossary and args.runs:
         systems = with_glossary(systems, args.split or "test", args.glossary, glossary)
     for note in systems.notes():
@@ -188,9 +200,33 @@ def body(args: argparse.Namespace) -> None:
             print(result.table() if sys.stdout.isatty() else result.tsv(), flush=True)
         if failure:
             raise failure
+        if tuned:
+            from nmt.apps.evaluate.tuning import choice
+
+            print(f"note: {choice(result, tuned)}", file=sys.stderr)
     finally:  # after the scores, so that a full disk does not lose them
         if args.sentences:
             _write_sentences(args, systems, result)
+
+
+def _run_to_tune(args: argparse.Namespace) -> RunFolder | None:
+    """Return the run of --tune-length, and set the split; None without this option.
+
+    Raises:
+        UserError: there is not one run, or the set is not dev.
+    """
+    if not args.tune_length:
+        return None
+    from nmt.store.folder import RunFolder
+
+    args.split = args.split or "dev"
+    if len(args.runs) != 1 or args.hyp or args.glossary or args.split.partition(".")[0] != "dev":
+        raise UserError(
+            "--tune-length takes one run, and its dev set",
+            fix="pass one run folder, without --hyp and --glossary; with several dev sets, choose "
+            "one with --split dev.NAME",
+        )
+    return RunFolder.open(args.runs[0])
 
 
 def _calibrate(args: argparse.Namespace) -> None:

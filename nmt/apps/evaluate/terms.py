@@ -64,14 +64,17 @@ def with_glossary(systems: Systems, split: str, file: str, glossary: Sequence[Te
     texts, words = {}, {}
     for name in systems.texts:
         texts[name], words[name] = systems.texts[name], systems.words[name]
-        both = _translate(RunFolder.open(name), split, glossary)
+        both = translate_set(RunFolder.open(name), split, glossary=glossary)
         texts[f"{name} + {file}"], words[f"{name} + {file}"] = both
     return replace(systems, texts=texts, words=words)
 
 
-def _translate(run: RunFolder, split: str, glossary: Sequence[Term]) -> tuple[list[str], list[str]]:
-    """Return the translations of a set as text to score and as words."""
+def translate_set(run: RunFolder, split: str, **changed: Any) -> tuple[list[str], list[str]]:
+    """Translate a set again; return the translations as text to score and as words.
 
+    Args:
+        changed: options that differ from those of the validations.
+    """
     recipe, (_, entry) = run.recipe(), find_set(run, split)
     src, tgt = entry.langs(recipe)
     file, tokenized = find_side(entry.path, src), recipe.data.tokenized
@@ -79,8 +82,7 @@ def _translate(run: RunFolder, split: str, glossary: Sequence[Term]) -> tuple[li
     translator = Translator.load(run.path)
     segmenter = translator.codec.segmenter
     moses, texts, words = segmenter.moses, [], []
-    options: dict[str, Any] = {"split": "line", "glossary": glossary}  # as in validations
-    options |= recipe.options_for(entry)
+    options: dict[str, Any] = {"split": "line", **recipe.options_for(entry), **changed}
     with progress_bar("translating", "lines", len(lines)) as bar:
         options["progress"] = bar.update
         for best, *_ in translator.stream(lines, **options):

@@ -333,7 +333,8 @@ def muon_training(
         Choice(
             "decode.length_alpha",
             size.length_alpha,
-            long if size.long else "0.6 gives short outputs after few updates",
+            (long if size.long else "0.6 gives short outputs after few updates")
+            + "; after training, nmt-score RUN --tune-length tries others on dev",
         )
     )
     return choices, updates

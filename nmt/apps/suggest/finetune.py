@@ -8,8 +8,9 @@ T5's (Raffel et al. 2020) where Adam's moments would need too much memory.
 from __future__ import annotations
 
 import contextlib
+import itertools
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -71,6 +72,7 @@ class ParentModel:
     path: str  # as the user gives it
     model: Model
     same_pair: bool  # whether it translates between the languages of the corpus
+    tags: Mapping[str, str]  # of the corpus, by key: as the parent has them for its languages
     notes: Sequence[str]  # on its languages and tags
     lines: Sequence[str]  # what it is, for the head of the recipe; the notes are among them
 
@@ -100,12 +102,13 @@ class ParentModel:
         model = _open(path).require_translation()
         about = model.about
         other_pair = _notes_on_languages(about.trained, paths)
-        notes = [*other_pair, *_notes_on_tags(about.trained)]
+        tags = _tags_of(about.trained, paths)
+        notes = [*other_pair, *_notes_on_tags(about.trained, tags)]
         size = quantity(len(model.vocab) - len(SPECIALS), "subword")
         lines = [f"{path}: {about.src}-{about.tgt}, {size} ({model.segmenter.kind})"]
         if (origin := about.origin) is not None:
             lines.append(f"{origin.describe()}; the license stays valid for what it becomes")
-        return cls(path, model, not other_pair, notes, [*lines, *notes])
+        return cls(path, model, not other_pair, tags, notes, [*lines, *notes])
 
     def require_another_folder(self, output: Path) -> None:
         """Raise UserError if a recipe with this name would train into the folder of the parent."""
@@ -154,9 +157,34 @@ def _notes_on_languages(directions: Directions, paths: CorpusPaths) -> list[str]
     return [note]
 
 
-def _notes_on_tags(directions: Directions) -> list[str]:
+def _tags_of(directions: Directions, paths: CorpusPaths) -> dict[str, str]:
+    """Return the tags of the parent for the languages of a corpus, by key.
+
+    They are those of its directions between both languages. If there is none, the tag of a language
+    is that of the directions that have this language on the same side.
+    """
+    trained, found = directions.trained, directions.default_tags
+    for key in TAG_KEYS:
+        # tags before sources tell the target language, unless the targets have tags for this
+        side = "src" if key == "tag" and any(one.tgt_tag for one in trained) else "tgt"
+        for sides, same in itertools.product((("src", "tgt"), (side,)), (str, base_language)):
+            tags = {
+                getattr(direction, key)
+                for direction in trained
+                if all(same(getattr(direction, s)) == same(getattr(paths, s)) for s in sides)
+            }
+            if tags:  # the nearest directions decide
+                break
+        if len(tags) == 1 and (tag := tags.pop()):
+            found.setdefault(key, tag)
+    return found
+
+
+def _notes_on_tags(directions: Directions, known: Mapping[str, str]) -> list[str]:
     notes = []
     for key in TAG_KEYS:
+        if key in known:
+            continue
         tags = {getattr(direction, key) for direction in directions.trained}
         if None not in tags and len(tags) > 1:
             listed = ", ".join(sorted(tags))
@@ -187,7 +215,7 @@ def choose_start(
     Raises:
         UserError: the pieces do not fit, and the segmentation of the parent cannot be extended.
     """
-    data = [*languages(paths), *corpora(paths, facts, parent.about.trained.default_tags)]
+    data = [*languages(paths), *corpora(paths, facts, parent.tags)]
     learned = parent.about.model.positions == "learned"
     longest = min(512, parent.about.model.max_positions - 3)  # two tags and EOS
     if learned and longest < DataConfig.model_fields["max_pieces"].default:

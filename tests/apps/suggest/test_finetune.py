@@ -11,12 +11,13 @@ import pytest
 
 from nmt.apps.suggest import finetune, speed
 from nmt.apps.suggest.corpus import CorpusPaths
-from nmt.apps.suggest.finetune import ParentModel
+from nmt.apps.suggest.finetune import ParentModel, _tags_of
 from nmt.apps.suggest.speed import Setting
 from nmt.apps.suggest.text import Expectation
 from nmt.cli import suggest as command
 from nmt.cli import train
 from nmt.cli.convert import main as convert
+from nmt.config.entries import Direction, Directions
 from nmt.config.load import load_recipe
 from nmt.config.recipe import Recipe
 from nmt.config.sizes import CPU
@@ -329,3 +330,56 @@ def test_the_recipe_must_not_train_in_the_folder_of_the_parent(corpus, tagged, c
         "  -> choose another name, such as -o gl-en-tuned.yaml\n"
     )
     assert train.main([*arguments, "gl-en-tuned.yaml"]) == 0
+
+
+MANY = [("es", "shp", None, "<shp>"), ("es", "gn", None, "<gn>"), ("qu", "gn", "<qu>", "<gn>")]
+BEFORE = [("es", "shp", "<2shp>", None), ("es", "gn", "<2gn>", None), ("gn", "es", "<2es>", None)]
+CODES = [("en", "zh_Hans", None, "<hans>"), ("en", "zh_Hant", None, "<hant>")]
+
+
+@pytest.mark.parametrize(
+    ("trained", "pair", "tags"),
+    [
+        (MANY, ("es", "shp"), {"tgt_tag": "<shp>"}),
+        (MANY, ("spa", "gn"), {"tgt_tag": "<gn>"}),
+        (MANY, ("qu", "gn"), {"tag": "<qu>", "tgt_tag": "<gn>"}),
+        (MANY, ("pt", "shp"), {"tgt_tag": "<shp>"}),  # another source
+        (MANY, ("qu", "shp"), {"tag": "<qu>", "tgt_tag": "<shp>"}),  # never seen together
+        (MANY, ("es", "ay"), {}),  # another target: a note asks for its tag
+        (BEFORE, ("es", "gn"), {"tag": "<2gn>"}),
+        (BEFORE, ("pt", "es"), {"tag": "<2es>"}),
+        (CODES, ("en", "zh_Hant"), {"tgt_tag": "<hant>"}),
+        (CODES, ("en", "zh"), {}),  # not clear which
+    ],
+)
+def test_tags_of_a_multilingual_parent_are_those_of_the_languages(trained, pair, tags):
+    directions = Directions("es", "shp", tuple(Direction(*each) for each in trained))
+    assert _tags_of(directions, paths(*pair)) == tags
+
+
+def train_multilingual(folder: Path) -> None:
+    toy_corpus(folder, {"train": 60, "dev": 4, "test": 4})
+    toy_corpus(folder / "es", {"train": 60, "dev": 4, "test": 4}, langs=("gl", "es"))
+    sets = {
+        split: [
+            {"path": str(folder / split), "tgt_tag": "<en>"},
+            {"path": str(folder / "es" / split), "tgt": "es", "tgt_tag": "<es>"},
+        ]
+        for split in ("train", "dev", "test")
+    }
+    keys = {
+        "data": {"tokenized": False, **sets},
+        "segment": {"kind": "sentencepiece", "vocab_size": 30},
+        "train": {"validate_every": 1, "max_validations": 1},
+    }
+    assert train.main([str(toy_recipe(folder, keys))]) == 0
+
+
+@pytest.mark.slow
+def test_a_child_of_a_multilingual_run_has_its_tag(corpus, tmp_path):
+    train_multilingual(tmp_path / "multi")
+    recipe = suggested(corpus, "--parent", tmp_path / "multi" / "run")
+    assert [entry.tgt_tag for entry in recipe.data.train] == ["<en>"]
+    assert recipe.directions.default_tags == {"tgt_tag": "<en>"}
+    assert "add one to data.train" not in words()
+    assert train.main(["mine.yaml", "--dry-run"]) == 0

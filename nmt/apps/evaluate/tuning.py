@@ -1,0 +1,53 @@
+"""Choose the exponent of the length penalty on dev: the set translated again with several."""
+
+from __future__ import annotations
+
+import shlex
+from dataclasses import replace
+
+from nmt.apps.evaluate.report import Report
+from nmt.apps.evaluate.terms import translate_set
+from nmt.scoring.systems import Systems
+from nmt.store.folder import RunFolder
+from nmt.store.results import as_score
+
+ALPHAS = (0.0, 0.6, 1.0, 1.4, 2.0, 2.5, 3.0)
+KEY = "length_alpha"
+
+
+def with_lengths(systems: Systems, run: RunFolder, split: str) -> Systems:
+    """Replace the system of a run by one for each of ALPHAS, that of its recipe first.
+
+    Args:
+        split: dev, or ``dev.NAME`` of several sets.
+
+    Raises:
+        UserError: the run cannot be loaded.
+    """
+    own = run.recipe().decode.length_alpha
+    texts, words = {}, {}
+    for alpha in dict.fromkeys([own, *ALPHAS]):
+        name = f"{KEY}={alpha:g}"
+        texts[name], words[name] = translate_set(run, split, length_alpha=alpha)
+    return replace(systems, texts=texts, words=words)
+
+
+def choice(result: Report, run: RunFolder) -> str:
+    """Say which exponent is the best by the metric that selects checkpoints, and how to use it."""
+    select_by = run.recipe().score.select_by
+    scores = {
+        name: {entry.name: entry for entry in entries} for name, entries in result.scores.items()
+    }
+    own = next(iter(scores))
+    metric = select_by if select_by in scores[own] else next(iter(scores[own]))
+    best = max(scores, key=lambda name: as_score(metric, scores[name][metric].value))
+    value = f"{metric} {scores[best][metric].value:.2f}"
+    if best == own:
+        return f"{own}, that of the recipe, is the best of these ({value})"
+    alpha = best.partition("=")[2]
+    certain = "" if scores[best][metric].significant else ", which is not significant"
+    return (
+        f"{best} is the best of these ({value}, {scores[best][metric].difference:+.2f}{certain}): "
+        f"write decode: {{{KEY}: {alpha}}} into the recipe, or run "
+        f"nmt-translate {shlex.quote(str(run.path))} --length-alpha {alpha}"
+    )
