@@ -382,8 +382,8 @@ def test_two_marks_are_no_text() -> None:
 
 
 CODES_BEFORE = [
-    "<i>", "{\\an8}", "{i}", "<c.yellow>", "<b><i>", "<lang en>", "<font color='a'>", "\u200e", "\u200f",
-    "\u202a", "\u202b", "\u2067", "\ufeff", "\u061c", "\u200b", "<i>\u200f{\\an8} ",
+    "<i>", "{\\an8}", "{i}", "<c.yellow>", "<b><i>", "<lang en>", "<font color='a'>", "\u200e",
+    "\u200f", "\u202a", "\u202b", "\u2067", "\ufeff", "\u061c", "\u200b", "<i>\u200f{\\an8} ",
 ]  # fmt: skip
 
 
