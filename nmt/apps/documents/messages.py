@@ -64,10 +64,10 @@ class Message:
 
     def skeleton(self) -> Skeleton:
         """Return the syntax of all arguments, in a canonical order."""
-        inner = (
+        inner: list[str | Skeleton] = [
             (*argument.syntax, *(branch.skeleton() for branch in argument.branches))
             for argument in self.arguments.values()
-        )
+        ]
         return tuple(sorted(inner, key=str))
 
     def tokens(self, doubled: bool) -> Iterator[Token]:

@@ -379,3 +379,58 @@ def test_two_marks_are_no_text() -> None:
     with pytest.raises(UserError) as error:
         run("a.txt", b"\xef\xbb\xbfab\n\xff")  # a mark is no guess
     assert error.value.at == "a.txt:2"
+
+
+CODES_BEFORE = [
+    "<i>", "{\\an8}", "{i}", "<c.yellow>", "<b><i>", "<lang en>", "<font color='a'>", "\u200e",
+    "\u200f", "\u202a", "\u202b", "\u2067", "\ufeff", "\u061c", "\u200b", "<i>\u200f{\\an8} ",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("dash", ["-", "- ", "\u2013 ", "\u2014", "\u2010", "\u2212 ", "\u266a "])
+@pytest.mark.parametrize("code", ["", *CODES_BEFORE])
+def test_each_speaker_has_a_line_also_behind_tags_and_marks(code: str, dash: str) -> None:
+    for name, start in (("a.srt", f"1\n{CUE}"), ("a.vtt", f"WEBVTT\n\n{CUE}")):
+        one, two = f"{code}{dash}Fine.", f"{code}{dash}And you?"
+        source = f"{start}{one}\n{two}\ngoes on\n"
+        assert run(name, source.encode(), from_function(same))[0].decode() == source
+        seen: list[str] = []
+
+        def record(lines: list[str], seen: list[str] = seen) -> list[str]:
+            seen.extend(lines)
+            return [line.replace("Fine", "Bene").replace("you", "tu") for line in lines]
+
+        result = run(name, source.encode(), from_function(record))[0].decode()
+        assert result == f"{start}{code}{dash}Bene.\n{code}{dash}And tu? goes on\n"
+        if code not in ("\u200b", "<i>\u200f{\\an8} "):
+            assert not any(code and code in line for line in seen)
+
+
+@pytest.mark.parametrize(
+    ("text", "result"),
+    [
+        ("<ruby>one<rt>ruby</rt></ruby> two", "<ruby>ONE<rt>ruby</rt></ruby> TWO"),
+        ("<ruby>one<rt>ruby</ruby> two", "<ruby>ONE<rt>ruby</ruby> TWO"),
+        ("<ruby>o<rt>x</rt>ne<rt>y</rt></ruby>", "<ruby>ONE<rt>x</rt><rt>y</rt></ruby>"),
+        ("a <ruby>one<rt>x <i>y</i></rt></ruby>.", "A <ruby>ONE<rt>x <i>y</i></rt></ruby>."),
+        ("one <rt>two</rt>", "ONE <rt>TWO</rt>"),  # no ruby
+    ],
+)
+@pytest.mark.parametrize("name", ["a.vtt", "a.html", "a.txt", "a.json", "a.md"])
+def test_an_annotation_of_ruby_stays_behind_its_text(name: str, text: str, result: str) -> None:
+    form = {"a.vtt": f"WEBVTT\n\n{CUE}{{}}\n", "a.json": '["{}"]', "a.html": "<p>{}"}.get(
+        name, "{}\n"
+    )
+    translation, counts = both(name, form.format(text))
+    assert translation == form.format(result)
+    assert counts == ({"ruby": text.count("<rt")} if "<ruby" in text else {})
+
+
+def test_the_summary_says_where_and_what_is_equal() -> None:
+    page = "<p>one</p>\n<pre>a</pre>\n<pre>b</pre>\n<pre>c</pre>\n<pre>d</pre><p>SAME</p>\n<!-- a"
+    _, report = run("a.html", page.encode())
+    what = "left untranslated (pre)"
+    assert report.others[what] == 4
+    assert report.places[what] == ["line 2", "line 3", "line 4"]
+    assert report.places["left untranslated (in a tag or comment without an end)"] == ["line 6"]
+    assert (report.segments, report.same) == (2, 1)

@@ -7,13 +7,14 @@ reads as one, so what is equal here is equal for msgfmt, too.
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator
 from typing import NamedTuple
 
 _SIZE = r"(?:\*(?:\d+\$)?|\d+)?(?:\.(?:\*(?:\d+\$)?|\d*))?"
 _LENGTH = r"(?:hh|ll|wf?\d+|[hlLqjztTZv])?"
 _C = rf"%(?:\d+\$)?[-+ #0'I]*{_SIZE}(?:<\w+>|{_LENGTH}[A-Za-z@%])|%"
-_ARGUMENT = r"\{[^{}\s]*\}|(?:\([^()\n]*\)|<\w*>?|\[\d+\]|\d+[$:])?(?:'[^%\n]|[-+ #0,_^!(])*"
+_FLAGS = r"(?:'[^%\n]|[-+ #0,_^!(])*"
+_ARGUMENT = rf"\{{[^{{}}\s]*\}}|[-+ #0]*(?:\([^()\n]*\)|<\w+>|<|\[\d+\]|\d+[$:])?{_FLAGS}"
 _SCRIPT = rf"%(?:{_ARGUMENT}{_SIZE}(?:\[\d+\])?{_LENGTH}[A-Za-z@%])|%"  # of Python, Ruby, PHP, Go
 _NUMBERED = r"%L?(?:\d{1,2}|n)"
 _BRACES = r"\{\{|\}\}|\{[^{}]*\}|[{}]"
@@ -23,7 +24,8 @@ _TILDE = r"~(?:'.|[-+\d,v#:@])*(?:/[^/\n]*/|\S)|~"
 _DIRECTIVES = {
     **dict.fromkeys(["c", "c++", "objc", "gcc-internal", "gfc-internal"], _C),
     **dict.fromkeys(["elisp", "librep", "awk", "lua", "sh-printf"], _C),
-    **dict.fromkeys(["qt", "qt-plural", "kde", "kde-kuit", "smalltalk", "ycp"], _NUMBERED),
+    **dict.fromkeys(["qt", "qt-plural", "kde", "kde-kuit"], _NUMBERED),
+    **dict.fromkeys(["smalltalk", "ycp"], r"%\d|%%|%"),
     **dict.fromkeys(["python-brace", "csharp", "java", "rust"], _BRACES),
     **dict.fromkeys(["lisp", "scheme"], _TILDE),
     "boost": rf"%\|[^|\s]*\||%\d+%|{_C}",
@@ -32,8 +34,10 @@ _DIRECTIVES = {
 }
 _ESCAPES = {"{{", "}}", "~~", "~%", "%%"}
 # a directive that names its argument may be anywhere
-_NAMED = re.compile(r"%(?:\d+[$%:]|[({\[<]|L?\d+$|n$|\|\d+\$)|\{\s*\w|\$.")
-_PERCENT = re.compile(r"%[^A-Za-z\d]+%")
+_NAMED = re.compile(r"%(?:\d+[$%:]|[-+ #0]*[({\[<]|L?\d+$|n$|\|\d+\$)|\{\s*\w|\$.")
+_NUMBER = re.compile(r"%\d+[$%:]")
+# formats of which a rare plural form must have all directives, too
+_STRICT = {"gfc-internal", "kde", "kde-kuit", "lisp", "lua", "python", "qt", "ruby", "scheme"}
 _QUOTED = re.compile(r"'[^']*'?")  # of Java
 
 
@@ -83,11 +87,15 @@ def changed(
     found: list[str] = []
     for name in formats_of(flags):
         old, new = (_directives(text, name) for text in (source, translation))
-        if may_lack:
+        lost, expected = new.named ^ old.named, old.ordered
+        if may_lack and not (old.ordered and name in _STRICT):
+            expected = old.ordered[: len(new.ordered)]
+        if (
+            may_lack
+            and name not in _STRICT - {"python", "ruby"}
+            and not any(map(_NUMBER.match, new.named))
+        ):
             lost = new.named - old.named
-            expected: Sequence[str] = old.ordered[: len(new.ordered)]
-        else:
-            lost, expected = new.named ^ old.named, old.ordered
         found += sorted(lost)
         if new.ordered != expected:
             found += [part for part in old.ordered if part not in new.ordered]
@@ -101,6 +109,6 @@ def _directives(text: str, name: str) -> Directives:
     if name == "java":
         text = _QUOTED.sub("", text)
     found = re.findall(_DIRECTIVES.get(name, _SCRIPT), text)
-    parts = [part for part in found if part not in _ESCAPES and not _PERCENT.fullmatch(part)]
+    parts = [part for part in found if part not in _ESCAPES]
     named = {part for part in parts if _NAMED.match(part)}
     return Directives([part for part in parts if part not in named], named)
