@@ -11,9 +11,17 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import sentencepiece
 import torch
 
-from benchmarks import gpu_training, memory_limit, public, scale, time_to_quality
+from benchmarks import (
+    foreign_tokenizers,
+    gpu_training,
+    memory_limit,
+    public,
+    scale,
+    time_to_quality,
+)
 from benchmarks.eager_loop import EagerLoop, baseline_recipe, random_batches
 from benchmarks.flops import flops_per_token, peak_flops
 from benchmarks.training.contenders import Torch, model_section
@@ -61,6 +69,17 @@ def test_scale_prints_a_row_and_removes_its_files(tmp_path):
     assert len(head.split("|")) == len(rule.split("|")) == len(row.split("|"))
     assert float(row.split("|")[1].replace(",", "")) == 2000
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_sentencepiece_model_of_others_gives_their_pieces_and_text(tmp_path):
+    lines = [f"bread {number} \u00e9t\u00e9" for number in range(50)]
+    sentencepiece.SentencePieceTrainer.train(
+        sentence_iterator=iter(lines), model_prefix=str(tmp_path / "m"), vocab_size=30,
+        hard_vocab_limit=False, minloglevel=2,
+    )  # fmt: skip
+    model = tmp_path / "m.model"
+    assert foreign_tokenizers.compare(model, lines) == (50, 50)
+    assert foreign_tokenizers.compare(model, ["bread \u2581 1"]) == (0, 0)
 
 
 # ---------------------------------------------------------------- benchmarks.memory_limit

@@ -549,7 +549,7 @@ class AnalysisConfig(ConfigBase):
 
 # keys without effect on a task; a recipe for that task must leave them at their defaults
 _NOT_FOR_TEXT = (
-    "data.max_len", "data.rebatch", "data.augment", "decode.*", "score.metrics",
+    "data.max_len", "data.rebatch", "data.augment", "model.src_eos", "decode.*", "score.metrics",
 )  # fmt: skip
 UNUSED_KEYS: dict[str, tuple[str, ...]] = {
     "translation": ("data.block",),

@@ -37,6 +37,7 @@ def test_a_language_model_has_one_language_and_is_selected_by_perplexity(task: s
     ("line", "message"),
     [
         ("tgt: gl", "4:1: tgt: gl has no effect with task: {}"),
+        ("model: {src_eos: false}", "4:9: model.src_eos has no effect with task: {}"),
         ("decode: {beam: 9}", "4:10: decode.beam has no effect with task: {}"),
         ("score: {metrics: [chrf]}", "4:9: score.metrics has no effect with task: {}"),
         ("score: {select_by: bleu}", "4:9: score.select_by: bleu needs translations"),

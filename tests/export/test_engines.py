@@ -84,6 +84,25 @@ def test_both_engines_give_the_same(both, options: dict[str, Any]):
             assert a.token_log_probs == pytest.approx(b.token_log_probs, abs=2e-4)
 
 
+@pytest.mark.slow
+def test_n_best_lists_by_the_mean_are_those_of_torch(tmp_path):
+    """Hypotheses that end early are many, so CTranslate2 must rank by the mean as it searches."""
+    model = made(norm="layernorm", fixnorm=False)
+    with torch.no_grad():
+        model.transformer.out_bias[UNK] -= 20.0
+        model.transformer.out_bias[EOS] += 8.0
+    run = model_folder(model, tmp_path / "run")
+    lines = [line for line, _ in pairs()[:40]]
+    options = {"beam": 4, "length_penalty": "mean", "length_alpha": 1.0, "max_len_offset": 30}
+    lists = [
+        [[t.pieces for t in best] for best in Translator.load(run, "cpu", engine=engine).n_best(
+            lines, 4, stop_rule="count", **options
+        )]
+        for engine in ("ctranslate2", "torch")
+    ]  # fmt: skip
+    assert lists[0] == lists[1]
+
+
 def test_given_translations_get_the_same_scores_and_alignment(both):
     """Types that only the source has, as in the last line, are UNK."""
     targets = ["", *(target for _, target in pairs()[:24]), LINES[2]]
