@@ -257,6 +257,7 @@ ELSEWHERE = {
     "docs/commands.md": "tests/cli",
     "docs/data.md": "tests/data_prep",
     "docs/howto/public-models.md": "tests/apps/convert/test_use.py",
+    "docs/howto/shared-task.md": "tests/data_prep/test_repositories.py",
     "docs/extending.md": "tests/test_extending.py",
     "docs/papers.md": "tests/test_papers.py",
     "docs/recipe-keys.md": "generated",
