@@ -64,6 +64,11 @@ class Report:
                 Remark(segment.place, segment.problem, segment.note, segment.text, result)
             )
 
+    def count_equal(self, segment: Segment) -> None:
+        """Count a translation that equals its source."""
+        if segment.translated is not None and not (segment.problem or segment.changed):
+            self.count("equal to their source")
+
     def count(self, what: str) -> None:
         """Count something else than a translation."""
         self.others[what] = self.others.get(what, 0) + 1
@@ -148,6 +153,7 @@ class Job:
                 translate_segments(segments, self._lines, self.src, self.reading.abbreviations)
                 for segment in segments:
                     self.report.add(segment)
+                    self.report.count_equal(segment)
                 self._progress(len(segments))
             yield from map(str, chunk)
 
