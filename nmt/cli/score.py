@@ -19,6 +19,10 @@ if TYPE_CHECKING:
     from nmt.scoring.systems import Systems
     from nmt.store.folder import RunFolder
 
+NOT_FOR_CALIBRATION = (
+    "ref", "src", "tgt_lang", "tokenized", "sentences", "glossary", "metric", "buckets",
+)  # fmt: skip
+
 EXAMPLES = """\
 examples:
   %(prog)s runs/gl-en                          # its test set
@@ -238,6 +242,20 @@ def _calibrate(args: argparse.Namespace) -> None:
     if len(args.runs) != 1 or args.hyp or split.partition(".")[0] != "dev":
         fix = "pass one run folder; with several dev sets, choose one with --split dev.NAME"
         raise UserError("--calibrate takes one run, and its dev set", fix=fix)
+    for name in (
+        "ref",
+        "src",
+        "tgt_lang",
+        "tokenized",
+        "sentences",
+        "glossary",
+        "metric",
+        "buckets",
+    ):
+        if getattr(args, name):
+            flag = f"--{name.replace('_', '-')}"
+            what = f"--calibrate takes all from the run, so {flag} has no effect"
+            raise UserError(what, at=flag, fix=f"leave out {flag}")
     file, calibration, quality = calibrate(args.runs[0], split)
     for note in notes(file, calibration, quality):
         print(f"note: {note}", file=sys.stderr)
@@ -277,6 +295,7 @@ def _write_sentences(args: argparse.Namespace, systems: Systems, result: Report)
 def _read_systems(args: argparse.Namespace) -> Systems:
     from nmt.scoring.systems import from_files, from_runs
 
+    _refuse_stray_words(args)
     if bool(args.runs) == bool(args.hyp):
         raise UserError(
             "run folders and --hyp cannot be combined" if args.runs else "nothing to score",
@@ -305,6 +324,28 @@ def _read_systems(args: argparse.Namespace) -> Systems:
         if wrong:
             raise UserError(what, fix=fix)
     return from_files(args.hyp, refs, args.tgt_lang or "", args.tokenized, args.src)
+
+
+def _refuse_stray_words(args: argparse.Namespace) -> None:
+    """Refuse words that stand where run folders do, and belong to an option before them."""
+    from nmt.scoring.metrics import METRICS
+
+    for word in args.runs:
+        is_metric = word.replace(",", "").strip() and {*word.split(",")} - {""} <= {*METRICS}
+        if is_metric and not Path(word).exists():
+            known = ",".join(dict.fromkeys([*args.metrics, *filter(None, word.split(","))]))
+            raise UserError(
+                f"{word!r} is a metric, not a run folder",
+                at="--metrics",
+                fix=f"separate metrics by commas, without spaces: --metrics {known}",
+            )
+        if Path(word).is_file():
+            raise UserError(
+                f"{word!r} is a file, not a run folder",
+                at=word,
+                fix=f"repeat the option for each reference: --ref {word}; hypotheses are files "
+                "after --hyp",
+            )
 
 
 def _metrics(text: str) -> list[str]:

@@ -35,7 +35,6 @@ if TYPE_CHECKING:
     from nmt.store.output import LineNumber, Write
 
 MAX_UNKNOWN = 0.05  # share of unknown source pieces above which a note is printed
-MAX_NAMED_LINES = 20  # lines with a short translation of which a note gives the numbers
 
 # files with one line for each line of the input
 CONSTRAINT_FILES = {
@@ -274,6 +273,7 @@ def _translate(
     args: argparse.Namespace, corpus: SyntheticCorpus | None, chosen: SearchOptions
 ) -> None:
     from nmt.cli.input import Input, read_input, read_parallel
+    from nmt.cli.line_checks import LineChecks
     from nmt.runtime.files import file_digest
     from nmt.store.output import open_output
 
@@ -307,6 +307,7 @@ def _translate(
     if options.glossary:
         glossary = translator.codec.glossary(options.glossary, options.src)
         lines = _count_terms(lines, glossary, found)
+    checks = LineChecks(translator, options)
     again = total if _can_read_again(args) else None
     opening = open_output(args.output, args.resume, args.force, line_number, again, complete)
     with opening as (write, finished):
@@ -316,11 +317,13 @@ def _translate(
             given: dict[str, Any] = {"checked": options, **constraints}
             given |= {"progress": bar.update, "skip": finished, "ready": ready}
             if targets is None:
-                translations = translator.stream(lines, **given)
+                sources = checks.sources(lines, finished)
+                translations = checks.see(translator.stream(sources, **given))
             else:
                 scored = translator.score_stream(lines, targets, **given)
                 translations = ([one] for one in scored)
             notes = _write(translations, write, format_line, finished)
+            notes += checks.notes() if targets is None else []
             for note in notes if corpus is None else ():  # a corpus counts what it leaves out
                 _note(note)
             if expectations is not None:
@@ -397,6 +400,7 @@ def _write(
     translations: Iterable[list[Translation]], write: Write, format_line: Format, finished: int
 ) -> list[str]:
     """Write the translations of each line, from line ``finished`` on; return notes about them."""
+    from nmt.cli.line_checks import named_lines
     from nmt.decoding.codec import BLANK
 
     translated, cut, short = 0, 0, []
@@ -413,7 +417,7 @@ def _write(
     if short:
         notes.append(
             f"{quantity(len(short), 'translation')} too short for the source, so text is "
-            f"missing: {_lines(short[:MAX_NAMED_LINES], len(short))}"
+            f"missing: {named_lines(short)}"
         )
     return notes
 
@@ -432,14 +436,10 @@ def _note_tags(translator: Translator, options: SearchOptions) -> None:
         )
 
 
-def _lines(first: Sequence[int], count: int) -> str:
-    numbers = ", ".join(map(str, first))
-    more = f" and {count - len(first):,} more" if count > len(first) else ""
-    return f"{'line' if count == 1 else 'lines'} {numbers}{more}"
-
-
 def _note_unknown(unknown: UnknownPieces) -> None:
     """Print how much of the source the model does not know, if it is much."""
+    from nmt.cli.line_checks import named_lines
+
     if unknown.share > MAX_UNKNOWN:
         _note(
             f"{unknown.share:.1%} of the source subwords are unknown to the model, in "
@@ -447,7 +447,7 @@ def _note_unknown(unknown: UnknownPieces) -> None:
             "language and script of the input"
         )
     if unknown.lines_all_unknown:
-        lines = _lines(unknown.first, unknown.lines_all_unknown)
+        lines = named_lines(unknown.first, unknown.lines_all_unknown)
         _note(f"all subwords of {lines} are unknown to the model; do not rely on the translation")
 
 

@@ -23,6 +23,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from nmt.config.entries import TAG_KEYS, Directions
 from nmt.config.recipe import Recipe
 from nmt.data import adapt
 from nmt.data.prepare import GivenText
@@ -198,6 +199,7 @@ def start_from(
         "scores": about.scores,
         "origin": about.origin and asdict(about.origin),
         "vocab": init.vocab,
+        "tags_missing": _lacks_tags(recipe, about.trained) if recipe.translates else [],
         "loaded": [*taken.loaded, *taken.rows],
         "missing": taken.missing,
         "unexpected": taken.unexpected,
@@ -208,6 +210,14 @@ def start_from(
         "parameters": [sum(t.numel() for t in group.values()) for group in (tensors, own)],
         **(text.change if text else {}),
     }
+
+
+def _lacks_tags(recipe: Recipe, parent: Directions) -> list[str]:
+    """Return examples of the tags that all text of the parent has, and no text of the child."""
+    tags = {getattr(one, key) for one in recipe.directions.trained for key in TAG_KEYS}
+    theirs = dict.fromkeys(one.tgt_tag or one.tag for one in parent.trained)
+    needs = parent.always_tagged or parent.tgt_tag_required
+    return [tag for tag in theirs if tag][:MAX_TAGS] if needs and tags <= {None} else []
 
 
 def parts_of_tags(
@@ -268,6 +278,11 @@ def describe_transfer(
         lines.append(
             f"  warning: under {FEW_PIECES:.0%} of a side are subwords of the parent; if both "
             "share a script, set segment.codes or segment.model to the file of the parent"
+        )
+    if tags := record["tags_missing"]:
+        lines.append(
+            f"  note: all text of the parent had a tag ({', '.join(tags)}), and the entries of "
+            "data.train have none; set tag or tgt_tag of each entry to that of its language"
         )
     if text and text.change:
         before, now = record["parameters"]

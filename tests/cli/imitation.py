@@ -13,6 +13,7 @@ from typing import Any
 from nmt.config.entries import Directions
 from nmt.config.recipe import DecodeConfig
 from nmt.data.sentences import UsualLine
+from nmt.data.tokenizer import Moses
 from nmt.decoding.codec import Translation, UnknownPieces
 from nmt.decoding.engine import ModelInfo
 from nmt.decoding.options import SearchOptions
@@ -26,7 +27,13 @@ class Imitation:
     )
     info = ModelInfo(DecodeConfig(), "run/checkpoints/u000001")
     unknown = UnknownPieces()
-    codec: Any = SimpleNamespace(usual=UsualLine(), directions=Directions())
+    codec: Any = SimpleNamespace(
+        usual=UsualLine(),
+        directions=Directions(),
+        vocab=SimpleNamespace(tags=["<de>"], tgt_tags=[]),
+        segmenter=SimpleNamespace(moses=Moses(tokenized=False)),
+        langs=lambda options: ("en", "en"),
+    )
 
     def check_options(self, options: SearchOptions) -> SearchOptions:
         return options.with_defaults(DecodeConfig())

@@ -71,6 +71,11 @@ class Report:
                 Remark(segment.place, segment.problem, segment.note, segment.text, result)
             )
 
+    def count_equal(self, segment: Segment) -> None:
+        """Count a translation that equals its source."""
+        if segment.translated is not None and not (segment.problem or segment.changed):
+            self.count("equal to their source")
+
     def count(self, what: str) -> None:
         """Count something else than a translation."""
         self.others[what] = self.others.get(what, 0) + 1
@@ -175,6 +180,7 @@ class Job:
                         finish(segment, message)
                     _check(segment)
                     self.report.add(segment)
+                    self.report.count_equal(segment)
                 self._progress(len(segments))
             yield from map(str, chunk)
 

@@ -34,7 +34,7 @@ from nmt.apps.documents.formats import FORMATS
 from nmt.apps.serve import libretranslate
 from nmt.apps.serve.corrections import CorrectionsFile
 from nmt.apps.serve.documents import Document, Documents
-from nmt.apps.serve.form import FORM_TYPES, answer, bad_option, read, read_fields, reply
+from nmt.apps.serve.form import FORM_TYPES, answer, bad_option, read, read_fields, reply, wants_text
 from nmt.apps.serve.guard import Guard, stopping
 from nmt.apps.serve.libretranslate import (
     LanguageDescription,
@@ -488,20 +488,21 @@ def page(file: Path) -> Callable[[], Any]:
 
 
 async def _refused(request: Request, error: Refused) -> Response:
-    return answer(error)
+    return answer(error, wants_text(request.url.path))
 
 
 async def _bad_option(request: Request, error: UserError) -> Response:
-    return answer(bad_option(error))
+    return answer(bad_option(error), wants_text(request.url.path))
 
 
 async def _invalid(request: Request, error: RequestValidationError) -> Response:
     problems = problems_of({**part, "loc": part["loc"][1:]} for part in error.errors())
     fix = "correct the body, which is a JSON object; GET /docs describes it"
-    return answer(Refused(422, "bad_request", problems, fix))
+    return answer(Refused(422, "bad_request", problems, fix), wants_text(request.url.path))
 
 
 async def _http_error(request: Request, error: HTTPException) -> Response:
     codes = {400: "bad_request", 405: "wrong_method"}
     code = codes.get(error.status_code, "no_such_path")
-    return answer(Refused(error.status_code, code, str(error.detail), "see GET /docs"))
+    refused = Refused(error.status_code, code, str(error.detail), "see GET /docs")
+    return answer(refused, wants_text(request.url.path))

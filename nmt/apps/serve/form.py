@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from typing import Any, TypeVar
 
 from pydantic import BaseModel, ValidationError
@@ -17,6 +18,9 @@ from nmt.errors import UserError
 
 FORM_TYPES = ("application/x-www-form-urlencoded", "multipart/form-data")
 MOST_FIELDS = 100
+# paths of LibreTranslate's API, whose errors are texts; /translate has both forms
+TEXT_PATHS = {"/translate_file", "/detect", "/frontend/settings", "/download_file"}
+_Q = re.compile(rb""""q"\s*:|name="?q"?\s|(?:^|&)q=""")
 Fields = TypeVar("Fields", bound=BaseModel)
 
 
@@ -54,6 +58,15 @@ def read(form: type[Fields], fields: dict[str, Any]) -> Fields:
         return form.model_validate(fields)
     except ValidationError as error:
         raise Refused(400, "bad_request", problems_of(error.errors()), "see GET /docs") from error
+
+
+def wants_text(path: str, body: bytes = b"") -> bool:
+    """Return whether a request has LibreTranslate's form, in which an error is a text.
+
+    Args:
+        body: of a request that could not be read; its start suffices.
+    """
+    return path in TEXT_PATHS or (path == "/translate" and _Q.search(body) is not None)
 
 
 def bad_option(error: UserError) -> Refused:

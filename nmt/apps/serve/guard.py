@@ -11,7 +11,7 @@ import re
 from starlette.requests import Request
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from nmt.apps.serve.form import answer, read_fields
+from nmt.apps.serve.form import answer, read_fields, wants_text
 from nmt.apps.serve.limits import Limits, Refused, stopping
 
 # without a key: they contain no data; clients of LibreTranslate read the languages first
@@ -19,6 +19,7 @@ OPEN_PATHS = {"/", "/docs", "/openapi.json", "/health", "/languages"}
 FILE_PATHS = {"/documents", "/translate_file"}
 WORKING_PATHS = {"/translate", "/suggest", *FILE_PATHS}  # the server ends after their answers
 TRANSLATED = re.compile("/documents/[^/]+/file")  # its secret ID is a key
+SECONDS_TO_START = 1.0  # of a body that is too large: its start tells the form of the answer
 SECONDS_TO_SEND_BODY, SECONDS_TO_SEND_FILE = 10.0, 60.0
 MOST_FILES = 8  # requests with a document at the same time
 CONNECTION = "connection"  # key of the state of a request: the context in which it is answered
@@ -92,7 +93,7 @@ class Guard:
                 self.active -= translates
                 self.files -= sends_file
         except Refused as refused:
-            response = answer(refused)
+            response = answer(refused, wants_text(scope["path"], refused.body))
             response.headers["Connection"] = "close"  # what remains of the request is not read
             await response(scope, receive, send)
 
@@ -132,7 +133,7 @@ class Guard:
         length = headers.get("content-length", b"0")
         # Python converts numbers of some thousand digits at most
         if length.isdigit() and (len(length) > len(str(most)) or int(length) > most):
-            raise _too_large(most)
+            raise _too_large(most, await _start(receive))
         try:
             return await asyncio.wait_for(_receive_body(receive, most), seconds)
         except asyncio.TimeoutError:
@@ -147,14 +148,22 @@ async def _receive_body(receive: Receive, most: int) -> bytes:
         message = await receive()
         body += message.get("body", b"")
         if len(body) > most:
-            raise _too_large(most)
+            raise _too_large(most, bytes(body))
         if not message.get("more_body"):
             return bytes(body)
 
 
-def _too_large(most: int) -> Refused:
+async def _start(receive: Receive) -> bytes:
+    """Return the start of a body, or nothing if it does not arrive soon."""
+    with contextlib.suppress(asyncio.TimeoutError):
+        message = await asyncio.wait_for(receive(), SECONDS_TO_START)
+        return bytes(message.get("body", b""))
+    return b""
+
+
+def _too_large(most: int, body: bytes) -> Refused:
     what, fix = f"the body has more than {most:,} bytes", "send the text in several requests"
-    return Refused(413, "body_too_large", what, fix)
+    return Refused(413, "body_too_large", what, fix, body=body)
 
 
 def _wrong_key() -> Refused:

@@ -18,7 +18,7 @@ from fastapi.routing import APIRoute
 from pydantic import BaseModel, BeforeValidator, Field
 
 from nmt.apps.serve.documents import Document
-from nmt.apps.serve.form import answer, bad_option, read, read_fields, reply
+from nmt.apps.serve.form import answer, bad_option, read, read_fields, reply, wants_text
 from nmt.apps.serve.limits import Refused
 from nmt.apps.serve.model import ServedModel
 from nmt.apps.serve.schema import Texts, TranslateRequest
@@ -142,9 +142,13 @@ def route(service: Service) -> type[APIRoute]:
 
             async def handle(request: Request) -> Response:
                 fields = await read_fields(request)
-                if "q" not in fields:
+                body = b"" if fields else await request.body()
+                if "q" not in fields and not wants_text(request.url.path, body):
                     return await other(request)
                 try:
+                    if "q" not in fields:
+                        fix = "send a JSON object or a form"
+                        raise Refused(400, "bad_request", "Invalid JSON format", fix)
                     return reply(await _values(service, fields, request))
                 except Refused as refused:
                     return answer(refused, as_text=True)
@@ -160,6 +164,9 @@ async def _values(service: Service, fields: dict[str, Any], request: Request) ->
     asked = read(LibreTranslateRequest, fields)
     chosen = find_direction(service.models, asked.source, asked.target)
     texts = asked.q if isinstance(asked.q, list) else [asked.q]
+    if len(texts) > (most := service.limits.lines):
+        what = f"Invalid request: q has {len(texts):,} texts, at most {most:,} are allowed"
+        raise Refused(400, "too_many_lines", what, "send the texts in several requests")
     values: dict[str, Any] = {}
     if asked.format == "html":
         values["translatedText"] = await _html(service, texts, asked, chosen, request)

@@ -48,14 +48,21 @@ class Refused(Exception):
     Args:
         code: a word for programs; it does not change between versions.
         retry: seconds after which the same request may succeed; None = no time is known.
+        body: the start of a body that was not read to its end.
     """
 
     def __init__(
-        self, status: int, code: str, message: str, fix: str, retry: int | None = None
+        self,
+        status: int,
+        code: str,
+        message: str,
+        fix: str,
+        retry: int | None = None,
+        body: bytes = b"",
     ) -> None:
         super().__init__(message)
         self.status, self.code, self.message, self.fix = status, code, message, fix
-        self.retry = retry
+        self.retry, self.body = retry, body
 
 
 def stopping() -> Refused:

@@ -18,7 +18,7 @@ from nmt.apps.serve.corrections import CorrectionsFile
 from nmt.config.entries import Direction, Directions
 from nmt.data.corrections import COLUMNS, read_corrections, write_row
 from nmt.errors import UserError
-from tests.apps.serve.conftest import KEY, Make, both_ways, problem
+from tests.apps.serve.conftest import KEY, LIMITS, Make, both_ways, problem
 from tests.decoding.untrained import LINES, untrained
 
 TEXT = "o can\n\na gata"
@@ -41,6 +41,27 @@ def test_a_text_and_a_list_are_translated_from_json_and_from_a_form(client: Any)
         assert answer.json() == {"translatedText": expected}, answer.text
         several = client.post("/translate", **{form: {"q": [TEXT, LINES[0]], **GL_EN}}).json()
         assert several == {"translatedText": [expected, *untrained().translate(LINES[:1])]}
+
+
+def test_each_refusal_has_its_form(client: Any) -> None:
+    most = LIMITS.lines
+    many, large = {"q": ["a"] * (most + 1), **GL_EN}, {"q": "a" * LIMITS.body, **GL_EN}
+    cases = [
+        (client.post("/translate", json=many), 400),
+        (client.post("/translate", data=many), 400),
+        (client.post("/translate", json=large), 413),
+        (client.post("/translate", data=large), 413),
+        (client.post("/translate", content=iter([json.dumps(large).encode()])), 413),
+        (client.post("/translate", content=b'{"q": "a", "source": "gl"'), 400),
+        (client.post("/detect", json={"q": "a"}), 404),
+        (client.get("/frontend/settings"), 404),
+    ]
+    for answer, status in cases:
+        assert answer.status_code == status
+        assert isinstance(answer.json()["error"], str)
+    assert str(most) in cases[0][0].json()["error"]
+    several = client.post("/translate", json=many | {"q": ["a"] * most}).json()
+    assert len(several["translatedText"]) == most
 
 
 def test_languages_have_codes_of_any_form_and_auto_is_the_only_source_of_a_target(client):

@@ -1,0 +1,110 @@
+"""What nmt-translate checks in lines and their translations, for the notes at its end."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING
+
+import regex
+
+from nmt.data.protect import compare, has_words
+from nmt.data.text import is_blank, quantity
+
+if TYPE_CHECKING:
+    from nmt.decoding.codec import Translation
+    from nmt.decoding.options import SearchOptions
+    from nmt.decoding.translator import Translator
+
+MAX_NAMED_LINES = 20  # of which a note gives the numbers
+MAX_NAMED_PARTS = 5  # lines of which a note gives what they lack
+# a language as other toolkits have it before a source, such as <2en>, >>ces<< and __eng_Latn__
+_TAG = regex.compile(
+    r"<(?:2|to-?)?([A-Za-z]{2,3}(?:[-_]\w{2,8})*)>(?!.*</\1>)|>>([\w.@-]{2,16})<<|__([A-Za-z_-]{2,12})__"
+    r"|\[([A-Za-z]{2,3}(?:[-_]\w{2,8})*)\]|([a-z]{2,3}_[A-Z][A-Za-z]{1,3})(?=[\s:])"
+)
+
+
+def named_lines(first: Sequence[int], count: int = 0) -> str:
+    """Return the first numbers of some lines as text.
+
+    Args:
+        count: of all lines; 0 = ``first`` has all.
+    """
+    count = count or len(first)
+    numbers = ", ".join(map(str, first[:MAX_NAMED_LINES]))
+    more = f" and {count - MAX_NAMED_LINES:,} more" if count > MAX_NAMED_LINES else ""
+    return f"{'line' if count == 1 else 'lines'} {numbers}{more}"
+
+
+class LineChecks:
+    """Compares the best translation of each line with the line, while they pass through."""
+
+    def __init__(self, translator: Translator, options: SearchOptions) -> None:
+        self._codec, self._options = translator.codec, options
+        self._waiting: deque[str] = deque()
+        self._lines = self._tagged = self._changed = 0
+        self._tag = ""
+        self._parts: list[str] = []
+        self._equal: list[int] = []
+        self._number = 0
+
+    def sources(self, lines: Iterable[str], finished: int) -> Iterator[str]:
+        """Yield lines, the first of which are ``finished`` and have no translation."""
+        self._number = finished
+        for number, line in enumerate(lines):
+            if number >= finished:
+                self._waiting.append(line)
+            yield line
+
+    def see(self, translations: Iterable[list[Translation]]) -> Iterator[list[Translation]]:
+        """Yield translations, and compare each with its line."""
+        for candidates in translations:
+            self._number += 1
+            line = self._waiting.popleft()
+            if not is_blank(line):
+                self._compare(line, candidates[0].text)
+            yield candidates
+
+    def _compare(self, line: str, translation: str) -> None:
+        self._lines += 1
+        if tag := _TAG.match(line):
+            self._tagged += 1
+            self._tag = self._tag or tag[0]
+        moses = self._codec.segmenter.moses
+        source = moses.detokenize_reference(line, self._codec.langs(self._options)[0])
+        if problems := compare(source, translation).problems:
+            self._changed += 1
+            if len(self._parts) < MAX_NAMED_PARTS:
+                self._parts.append(f"line {self._number} ({', '.join(problems)})")
+        if source.split() == translation.split() and has_words(source):
+            self._equal.append(self._number)
+
+    def notes(self) -> list[str]:
+        """Return what a person should know of the translations."""
+        notes = []
+        if self._changed:
+            more = f" and {self._changed - len(self._parts):,} more"
+            notes.append(
+                f"{self._changed:,} of {quantity(self._lines, 'translation')} without a number, "
+                f"link or placeholder of the source, or with another one: {', '.join(self._parts)}"
+                + more
+                * (self._changed > len(self._parts))
+            )
+        if self._equal:
+            equal = quantity(len(self._equal), "translation")
+            notes.append(f"{equal} equal to the source: {named_lines(self._equal)}")
+        if self._tagged and self._tagged == self._lines:
+            notes.append(f"{self._tag!r} at the start of every line is read as text; {self._fix()}")
+        return notes
+
+    def _fix(self) -> str:
+        vocab = self._codec.vocab
+        options = [
+            f"{flag} ({', '.join(tags[:MAX_NAMED_LINES])})"
+            for flag, tags in (("--tag", vocab.tags), ("--tgt-tag", vocab.tgt_tags))
+            if tags
+        ]
+        if not options:
+            return "this model has no tags, so remove it"
+        return f"remove it, and set the language with {' or '.join(options)}"
