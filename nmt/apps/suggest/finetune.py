@@ -319,6 +319,7 @@ def _as_from_scratch(
     choices = [
         *start.data, batch, *start.init, *keys, dropout(size), *training, *scores(facts)
     ]  # fmt: skip
+    validations += 1  # that of the parent
     evaluation_tokens = time_of_validations(facts, sample, validations)
     return Suggestion(
         choices, sample, per_pass, updates, tokens_per_pass, row, validations, evaluation_tokens,
@@ -357,6 +358,7 @@ def _fine_tuning(
         *start.data, batch, *start.init, *noise, optimizer, *schedule, patience, *recompute,
         *scores(facts),
     ]  # fmt: skip
+    validations += 1  # that of the parent
     evaluation_tokens = time_of_validations(facts, sample, validations)
     return Suggestion(
         choices, sample, per_pass, updates, tokens_per_pass, None, validations, evaluation_tokens,
