@@ -71,6 +71,7 @@ class LineChecks:
         if tag := _TAG.match(line):
             self._tagged += 1
             self._tag = self._tag or tag[0]
+            line = line[tag.end() :]
         moses = self._codec.segmenter.moses
         source = moses.detokenize_reference(line, self._codec.langs(self._options)[0])
         if problems := compare(source, translation).problems:

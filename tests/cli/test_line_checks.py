@@ -1,5 +1,7 @@
 """Notes about lines and their translations."""
 
+# ruff: noqa: RUF001
+
 from __future__ import annotations
 
 from typing import Any
@@ -25,7 +27,7 @@ def test_numbers_that_change_are_counted_with_their_places() -> None:
     pairs = [("a 3–5", "b 35"), ("", ""), ("a 1.000", "b 1,000"), ("a -5", "b 5")]
     note = notes_of(pairs)
     assert "2 of 3 translations" in note
-    assert "line 1 (3–5), line 4 (-5)" in note  # noqa: RUF001
+    assert "line 1 (3–5), line 4 (-5)" in note
     assert "line 4 (-5)" in notes_of(pairs, finished=2)
     assert "1 of 2 translations" in notes_of(pairs, finished=2)
     assert "and 4 more" in notes_of([("a 1", "b")] * 9)
