@@ -1,8 +1,9 @@
 """nmt clean: drop bad pairs from parallel text, and show what went and why.
 
 The text is read twice. The first pass applies the rules of a pair and finds out what is typical of
-the text. The second one applies the rules that compare a pair with the text, and writes. The input
-is only read.
+the text. The second one applies the rules that compare a pair with the text, and writes. If a rule
+that is not sure would drop many pairs, both passes are repeated without it, and the user is asked.
+The input is only read.
 """
 
 from __future__ import annotations
@@ -13,14 +14,14 @@ import math
 import os
 import sys
 import tempfile
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import replace
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from data_prep.languages import add_languages, check_choice
+from data_prep.languages import check_choice
 from nmt.cli.parsers import command_parser
-from nmt.data.text import find_side
+from nmt.data.text import find_side, read_lines
 from nmt.errors import RunError, UserError
 from nmt.runtime.files import AGAIN, json_object, read_text, write_atomic
 
@@ -28,17 +29,24 @@ if TYPE_CHECKING:
     from data_prep.identify import Identify
     from data_prep.pairs import Pair
     from data_prep.rules import Known
-    from nmt.data.filters import CorpusFilter, Rule
+    from data_prep.spelling import Spelling
+    from nmt.data.filters import CorpusFilter, Example, Rule
 
 EXAMPLES = """\
 examples:
   %(prog)s raw/web -o web --src-lang gl --tgt-lang en
   %(prog)s raw/web -o web --src-lang gl --tgt-lang en --held-out dev test
-  %(prog)s raw/web -o web --src-lang gl --tgt-lang en --set digits=off"""
-MANY = 0.1  # share of the pairs under one rule that a user should look at
+  %(prog)s raw/web -o web --src-lang gl --tgt-lang en --set digits=off
+  %(prog)s raw/web -o web --src-lang es --tgt-lang shp --spelling shp=table.tsv
+  %(prog)s outputs.shp -o mapped.shp --spelling shp=table.tsv"""
+MANY = 0.1  # share of the pairs under one sure rule that a user should look at
+# A rule that is not sure asks before it drops more than this share of the pairs, and over two: in
+# a small text, a few bad pairs are a large share.
+FEW, FEW_PAIRS = 0.02, 2
 MANIFEST = "MANIFEST.json"
 ORIGIN = ("corpus", "src", "tgt", "sources", "notes")  # what a cleaned text has from its input
 TEMPLATES = Path(__file__).parent / "templates"
+SHOWN = 200  # characters of a side in an example on the terminal
 
 
 def parser() -> argparse.ArgumentParser:
@@ -51,10 +59,28 @@ def parser() -> argparse.ArgumentParser:
         "OUT.html shows how many pairs each rule drops, with examples. The input stays as it is.",
         epilog=EXAMPLES,
     )
-    p.add_argument("prefix", metavar="PREFIX", help="parallel text: PREFIX.SRC and PREFIX.TGT")
-    p.add_argument("-o", "--output", type=Path, required=True, metavar="OUT", help="output prefix")
-    add_languages(p)
+    p.add_argument(
+        "prefix",
+        metavar="PREFIX",
+        help="parallel text: PREFIX.SRC and PREFIX.TGT; without languages, one text file to which "
+        "only --spelling is applied",
+    )
+    p.add_argument(
+        "-o", "--output", type=Path, required=True, metavar="OUT", help="output prefix, or file"
+    )
+    for side, name, code in (("src", "source", "gl"), ("tgt", "target", "en")):
+        p.add_argument(
+            f"--{side}-lang", dest=side, metavar="LANG", help=f"{name} language, such as {code}"
+        )
     p.add_argument("--force", action="store_true", help="replace files of an earlier command")
+    p.add_argument(
+        "--spelling",
+        nargs="+",
+        default=[],
+        metavar="LANG=FILE",
+        help="before all rules, map the spelling of a language by a table: each line of FILE has "
+        "what is written, a tab, and its replacement",
+    )
     rules = p.add_argument_group("rules")
     rules.add_argument(
         "--set",
@@ -63,6 +89,14 @@ def parser() -> argparse.ArgumentParser:
         metavar="RULE=X",
         help="threshold of a rule, or off: "
         + " ".join(f"{rule.name}={rule.threshold:g}" for rule in RULES),
+    )
+    rules.add_argument(
+        "--confirm",
+        nargs="+",
+        default=[],
+        metavar="RULE",
+        help=f"drop pairs under this rule also if they are over {FEW:.0%} of the text; without it, "
+        "they are kept, and shown with examples",
     )
     rules.add_argument(
         "--held-out",
@@ -96,15 +130,28 @@ def parser() -> argparse.ArgumentParser:
 
 def body(args: argparse.Namespace) -> None:
     """Clean the text, write the files and print the counts."""
+    if args.src is None and args.tgt is None:
+        _map_file(args)
+        return
     from data_prep.rules import HeldOut, Known
+    from data_prep.spelling import spellings
     from nmt.data.bitext import write_pairs
     from nmt.runtime.files import TEMPORARY, disk_errors, replace_together
     from nmt.store.output import CHOOSE_ANOTHER
 
+    if args.src is None or args.tgt is None:
+        raise UserError(
+            "--src-lang and --tgt-lang require each other",
+            at=str(args.prefix),
+            fix="name both languages of a parallel text, or none to map one file by --spelling",
+        )
     langs = args.src, args.tgt
     rules = chosen_rules(args.set)
+    for name in args.confirm:
+        check_choice(name, [rule.name for rule in rules], "rule", "--confirm")
     _check_models(args)
     sources, outputs = _files(args)
+    tables = spellings(args.spelling, langs)
     identify, notes = _identifier(args, rules)
     held_out = HeldOut(_read_all(args.held_out, langs)) if args.held_out else None
     with disk_errors(args.output, elsewhere=CHOOSE_ANOTHER):
@@ -112,8 +159,16 @@ def body(args: argparse.Namespace) -> None:
         with tempfile.TemporaryDirectory(prefix=TEMPORARY, dir=args.output.parent) as folder:
             drafts = {path: Path(folder) / path.name for path in outputs}
             *sides, page = drafts.values()
-            checked = _select(args, sources, rules, Known(held_out, identify))
-            if write_pairs(checked.kept(), *sides) and args.models:
+            questions: list[Question] = []
+            while True:
+                checked = _select(args, sources, rules, Known(held_out, identify), tables)
+                written = write_pairs(checked.kept(), *sides)
+                asked = _questions(checked, rules, args.confirm)
+                if not asked:
+                    break
+                questions += asked
+                rules = [rule for rule in rules if all(rule is not q.rule for q in asked)]
+            if written and args.models:
                 rules.append(_keep_best(sides, args, checked))
             if None not in checked.reasons:
                 reasons = checked.dropped if checked.reasons else "the text is empty"
@@ -123,8 +178,8 @@ def body(args: argparse.Namespace) -> None:
                     fix="check --src-lang and --tgt-lang, or turn a rule off: --set RULE=off",
                 )
             warnings = [*checked.warnings, *_many(checked)]
-            manifest = _manifest(args, sources, sides, rules, checked)
-            html = _page(args, rules, checked, [*notes, *warnings])
+            manifest = _manifest(args, sources, sides, rules, checked, questions, tables)
+            html = _page(args, rules, checked, [*notes, *warnings], questions)
             page.write_text(html, encoding="utf-8", errors="backslashreplace")
             with page.open("rb+") as file:
                 os.fsync(file.fileno())
@@ -132,8 +187,74 @@ def body(args: argparse.Namespace) -> None:
     write_atomic(args.output.with_name(MANIFEST), manifest, CHOOSE_ANOTHER, AGAIN)
     for note in [*notes, *(f"warning: {warning}" for warning in warnings)]:
         print(note, file=sys.stderr)
+    for question in questions:
+        print(question.text(len(checked.reasons)), file=sys.stderr)
+    for table in tables.values():
+        print(table.report(), file=sys.stderr)
     print(checked.summary(outputs[:2]))
     print(f"rules and examples: {outputs[2]}")
+
+
+@dataclass(frozen=True)
+class Question:
+    """A rule that would drop so many pairs that it may be wrong for this text."""
+
+    rule: Rule
+    count: int
+    examples: list[Example]
+
+    def text(self, total: int) -> str:
+        """Return for people what the rule would drop, with examples, and how to decide."""
+        name, shown = self.rule.name, [(e.src[:SHOWN], e.tgt[:SHOWN]) for e in self.examples]
+        return "\n".join(
+            [
+                f"question: are these pairs bad? {name} would drop {self.count:,} pairs "
+                f"({self.count / total:.1%}), so they are kept; --confirm {name} drops them",
+                *(f"  {src} ||| {tgt}" for src, tgt in shown),
+            ]
+        )
+
+
+def _questions(
+    checked: CorpusFilter[Pair], rules: Sequence[Rule], confirmed: Sequence[str]
+) -> list[Question]:
+    """Return the rules that are not sure, and drop many of the pairs that sure ones keep."""
+    counts = checked.counts()
+    left = len(checked.reasons) - sum(counts.get(rule.name, 0) for rule in rules if rule.sure)
+    return [
+        Question(rule, count, checked.examples[rule.name])
+        for rule in rules
+        if not rule.sure and rule.name not in confirmed
+        if (count := counts.get(rule.name, 0)) > max(FEW_PAIRS, FEW * left)
+    ]
+
+
+def _map_file(args: argparse.Namespace) -> None:
+    """Map the spelling of one file, line by line."""
+    from data_prep.spelling import spellings
+    from nmt.runtime.files import TEMPORARY, disk_errors
+    from nmt.store.output import CHOOSE_ANOTHER, check_output_file
+
+    others = args.set, args.confirm, args.held_out, args.language_model, args.models, args.keep
+    tables = [*spellings(args.spelling, ()).values()]
+    if len(tables) != 1 or any(others):
+        raise UserError(
+            "without languages, one --spelling LANG=FILE is applied to one file, and no rule",
+            at=str(args.prefix),
+            fix="name the languages of a parallel text: --src-lang LANG --tgt-lang LANG",
+        )
+    check_output_file(args.output, args.force, [args.prefix])
+    with disk_errors(args.output, elsewhere=CHOOSE_ANOTHER):
+        args.output.parent.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(prefix=TEMPORARY, dir=args.output.parent) as folder:
+            draft = Path(folder) / args.output.name
+            with draft.open("w", encoding="utf-8", newline="\n") as file:
+                for line in tables[0].map_all(read_lines(Path(args.prefix), clean=False)):
+                    file.write(f"{line}\n")
+                file.flush()
+                os.fsync(file.fileno())
+            draft.replace(args.output)
+    print(tables[0].report(), file=sys.stderr)
 
 
 def chosen_rules(settings: Sequence[str]) -> list[Rule]:
@@ -247,7 +368,11 @@ def _identifier(
 
 
 def _select(
-    args: argparse.Namespace, sources: tuple[Path, Path], rules: Sequence[Rule], known: Known
+    args: argparse.Namespace,
+    sources: tuple[Path, Path],
+    rules: Sequence[Rule],
+    known: Known,
+    tables: Mapping[str, Spelling],
 ) -> CorpusFilter[Pair]:
     """Return the filter after its first pass."""
     from data_prep.pairs import read_aligned
@@ -260,11 +385,20 @@ def _select(
 
     def pairs() -> Iterator[Pair]:
         action = "reading" if total is None else "cleaning"
-        return counted(read_aligned(*sources, name), action, "pairs", total)
+        for table in tables.values():
+            table.start()
+        read = counted(read_aligned(*sources, name), action, "pairs", total)
+        return (_mapped(pair, langs, tables) for pair in read) if tables else read
 
     checked = CorpusFilter(pairs, rules, langs, name, repeats=repeats(), known=known)
     total = len(checked.reasons)
     return checked
+
+
+def _mapped(pair: Pair, langs: Sequence[str], tables: Mapping[str, Spelling]) -> Pair:
+    sides = zip(pair[:2], langs, strict=True)
+    src, tgt = (tables[lang].map(line) if lang in tables else line for line, lang in sides)
+    return pair._replace(src=src, tgt=tgt)
 
 
 def _keep_best(
@@ -315,6 +449,7 @@ def _page(
     rules: Sequence[Rule],
     checked: CorpusFilter[Pair],
     notes: Sequence[str],
+    questions: Sequence[Question],
 ) -> str:
     from nmt.apps.report.page import page_environment
 
@@ -330,6 +465,7 @@ def _page(
             dropped=checked.counts(),
             examples=checked.examples,
             notes=notes,
+            questions=questions,
         )
     )
 
@@ -340,6 +476,8 @@ def _manifest(
     sides: Sequence[Path],
     rules: Sequence[Rule],
     checked: CorpusFilter[Pair],
+    questions: Sequence[Question],
+    tables: Mapping[str, Spelling],
 ) -> str:
     """Return MANIFEST.json of the output folder with an entry for this text.
 
@@ -360,6 +498,8 @@ def _manifest(
         "pairs": {"read": len(checked.reasons), "kept": checked.reasons.count(None)},
         "rules": {rule.name: rule.text for rule in rules},
         "dropped": checked.dropped.report(),
+        "questions": {question.rule.name: question.count for question in questions},
+        "spelling": {lang: file_digest(table.path) for lang, table in tables.items()},
         "sha256": {path.name: file_digest(path) for path in sides},
     }
     cleaned = {**old.get("cleaned", {}), args.output.name: entry}

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import shlex
 import sys
+import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
@@ -156,7 +157,7 @@ def _from_scratch(args: argparse.Namespace, paths: CorpusPaths) -> Advice:
         if (budget := _budget(args, expectation)) is None:
             break
         suggestion = suggest(paths, facts, gpu, budget, row)
-        row = None if gpu else suggestion.smaller_size
+        row = None if gpu or expectation.busy else suggestion.smaller_size
         if row is None:
             break
     return facts, with_related_text(suggestion, paths, facts), expectation
@@ -197,7 +198,7 @@ def _measure(
     """Time some updates of the suggested model, and print each speed."""
     import torch
 
-    from nmt.apps.suggest.speed import measure_speeds
+    from nmt.apps.suggest.speed import busy_note, measure_speeds
     from nmt.apps.suggest.text import Expectation
     from nmt.data.prepare import Prepared
     from nmt.runtime.memory import parameter_count, require_memory
@@ -221,7 +222,12 @@ def _measure(
     print(f"measuring a model of {parameters:,} parameters ({name})", file=sys.stderr)
     speeds = {}
     measured = recipe.model_copy(update={"segment": sample.config})  # that of the sample
+    wall, used = time.perf_counter(), time.thread_time()
     for setting, speed in measure_speeds(measured, prepared, device, SECONDS):
         speeds[setting] = speed
         print(f"  {setting}: {speed:,.0f} target tokens/s", file=sys.stderr)
-    return Expectation(name, parameters, speeds, threads)
+    wall, used = time.perf_counter() - wall, time.thread_time() - used
+    busy = busy_note(wall, used) if device.type == "cpu" else ""
+    if busy:
+        print(f"note: {busy[0].lower()}{busy[1:]}", file=sys.stderr)
+    return Expectation(name, parameters, speeds, threads, busy)

@@ -8,6 +8,7 @@ one, write a class and name it in CHECKS. Raise VERSION if a check finds somethi
 from __future__ import annotations
 
 import hashlib
+import math
 import re
 from abc import ABC, abstractmethod
 from array import array
@@ -17,10 +18,16 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, ClassVar, NamedTuple
 
 import numpy as np
+import regex
 
 from nmt.data.bitext import Bitext
 from nmt.data.languages import (
+    LONGEST_WORD,
     MIN_SCRIPT_SHARE,
+    SPACE_INSIDE,
+    UNSPACED_CHARACTER,
+    UNSPACED_LETTER,
+    WORD,
     LanguageProfile,
     Profiles,
     base_language,
@@ -37,7 +44,7 @@ if TYPE_CHECKING:
 
 # of the findings, also those that depend on languages and near_duplicates: with another version,
 # old caches are not used
-VERSION = "6"
+VERSION = "7"
 MIN_HELD_OUT = 100  # pairs; scores of a smaller split are unreliable
 MIN_FORM = 20  # pairs; in fewer, signs of another form are no error
 PROFILED_PAIRS = 5000  # the letters of so many pairs are counted, then of 1 in PROFILED_ONE_IN
@@ -357,6 +364,187 @@ def _compare(
             yield Finding("languages", split, text, "check that both are in the same language")
 
 
+# ---------------------------------------------------------------- held-out text unlike train
+
+# Letters that differ, without those that differ by chance. Dev and test sets like their training
+# text have at most 2 %, and eight sets of AmericasNLP 2025, in another spelling, 6 to 24 %.
+OTHER_LETTERS = 0.05
+# A letter of one spelling only, such as the typographic apostrophe: at least 2 in 1,000 letters of
+# one text, and a tenth of that in the other.
+OWN_LETTER, OWN_RATIO = 0.002, 10
+CLUSTERED = 2.0  # times the variance of letters that are independent: a word has them together
+NEW_WORDS = 0.1  # share of the words of a set that train lacks, beyond 1.5 times the normal one
+OTHER_LENGTH = 1.5
+LIKE_TRAIN = "like train"
+MIN_LETTERS = 500  # of a set
+_LETTER = regex.compile(r"[\p{L}\p{M}'\u2018\u2019`\u00b4]")
+
+
+@dataclass
+class TextProfile:
+    """Counts of a text: its characters, its lines and all their words, and each of some words."""
+
+    characters: Counter[str] = field(default_factory=Counter)
+    lines: int = 0
+    size: int = 0
+    words: Counter[str] = field(default_factory=Counter)
+
+    def add(self, line: str, words: Sequence[str], counted: bool) -> None:
+        """Add a line in small letters; ``counted``: also count each of its words."""
+        self.characters.update(line)
+        self.lines += 1
+        self.size += len(words)
+        if counted:
+            self.words.update(words)
+
+    def letters(self) -> dict[str, float]:
+        """Return the number of each letter, sign on a letter and apostrophe."""
+        return {c: count for c, count in self.characters.items() if _LETTER.match(c)}
+
+
+class OtherText(Check):
+    """Dev and test sets whose spelling, words or lengths are not those of the training text."""
+
+    def __init__(self, scanned: Scanned) -> None:
+        super().__init__(scanned)
+        self.train: defaultdict[str, TextProfile] = defaultdict(TextProfile)  # by language
+        self.held_out: defaultdict[tuple[str, int, str], TextProfile] = defaultdict(TextProfile)
+        self.new: dict[str, set[str]] = {}  # by language: words of the sets that train lacks
+
+    def see(self, pair: Seen) -> None:
+        counted = pair.sampled or pair.number <= COUNTED_PAIRS
+        sides = (pair.src,) if pair.corpus.monolingual else (pair.src, pair.tgt)
+        for side, (line, lang) in enumerate(zip(sides, pair.corpus.langs, strict=False)):
+            line = line.lower()
+            words = WORD.findall(line)
+            if pair.split != "train":
+                self.held_out[pair.split, side, lang].add(line, words, True)
+                continue
+            self.train[lang].add(line, words, counted)
+            if lang not in self.new:
+                sets = (text for (*_, other), text in self.held_out.items() if other == lang)
+                self.new[lang] = set().union(*(text.words for text in sets))
+            self.new[lang].difference_update(words)
+
+    def findings(self) -> Iterator[Finding]:
+        unlike: defaultdict[str, bool] = defaultdict(bool)
+        for (at, side, lang), text in self.held_out.items():
+            train = self.train.get(lang)
+            if train is None or min(sum(t.letters().values()) for t in (text, train)) < MIN_LETTERS:
+                continue
+            noun = self.scanned.wording.sides[SIDES[side]]
+            found = [self._letters(at, noun, lang, train, text)]
+            if side or self.scanned.wording.monolingual:
+                found += (
+                    self._words(at, noun, lang, train, text),
+                    self._length(at, noun, train, text),
+                )
+            yield from found
+            unlike[at] |= any(finding.share > finding.threshold for finding in found)
+        for at in (at for at, other in unlike.items() if not other):
+            text = "like train in letters, words and length, so scores say nothing about other text"
+            yield Finding(LIKE_TRAIN, at, text, "", 1.0, NEVER, shown=True)
+
+    def _letters(
+        self, at: str, noun: str, lang: str, train: TextProfile, text: TextProfile
+    ) -> Finding:
+        of_train, of_text = train.letters(), text.letters()
+        size, of = sum(of_text.values()), sum(of_train.values())
+        shares = {
+            c: (of_train.get(c, 0) / of, of_text.get(c, 0) / size) for c in of_train | of_text
+        }
+        # what a sample of this size differs by on average, by the normal distribution
+        by_chance = sum(math.sqrt(2 / math.pi * CLUSTERED * p / size) for p, _ in shares.values())
+        distance = (sum(abs(p - q) for p, q in shares.values()) - by_chance) / 2
+        scores = {c: (p - q) ** 2 / (p + q) for c, (p, q) in shares.items()}
+        shown = sorted(scores, key=scores.__getitem__, reverse=True)[:MAX_CHANGES]
+        own = any(self._is_own(*shares[c], size) for c in shown)
+        per_mille = ((c, *(1000 * share for share in shares[c])) for c in shown)
+        listed = ", ".join(f"{c} {p:.1f} / {q:.1f}" for c, p, q in per_mille)
+        return Finding(
+            f"{noun}letters unlike train",
+            at,
+            f"the {noun}letters differ from train by {max(0.0, distance):.0%}; most of all, per "
+            f"1,000 letters of train / {at}: {listed}",
+            f"in another spelling, map one to the other (nmt-clean --spelling {lang}=FILE), for "
+            "train, dev and input alike; in other text, expect lower scores",
+            1.0 if own else distance,
+            OTHER_LETTERS,
+        )
+
+    @staticmethod
+    def _is_own(first: float, second: float, size: int) -> bool:
+        high, low = max(first, second), min(first, second)
+        return high > OWN_LETTER and high > OWN_RATIO * low and high * size > 30
+
+    def _words(
+        self, at: str, noun: str, lang: str, train: TextProfile, text: TextProfile
+    ) -> Finding:
+        lacking = Counter({word: text.words[word] for word in self.new[lang] & text.words.keys()})
+        share = lacking.total() / max(1, text.size)
+        # Good and Turing: so many words of more text of this kind would be new
+        single = sum(count == 1 for count in train.words.values())
+        expected = single / max(1, train.words.total())
+        return Finding(
+            f"{noun}words that train lacks",
+            at,
+            f"{share:.0%} of the {noun}words are not in train; {expected:.0%} would be normal",
+            "it has another spelling, or is about other things: expect lower scores than on text "
+            "like train, and add text of this kind",
+            share,
+            1.5 * expected + NEW_WORDS,
+            examples=[" ".join(word for word, _ in lacking.most_common(MAX_CHANGES))],
+        )
+
+    def _length(self, at: str, noun: str, train: TextProfile, text: TextProfile) -> Finding:
+        mean, usual = (max(1, t.size) / t.lines for t in (text, train))
+        ratio = max(mean / usual, usual / mean)
+        return Finding(
+            f"length of the {noun}lines",
+            at,
+            f"a {noun}line has {mean:.1f} words, and in train {usual:.1f}",
+            "a model writes lines as long as those that it has seen: tune decode.length_alpha on "
+            "lines of this length, or add such lines to train",
+            ratio,
+            OTHER_LENGTH,
+        )
+
+
+class WordSpaces(Check):
+    """Text without spaces between words, such as Chinese or Thai, that has them in some sets."""
+
+    name = "spaces between words"
+
+    def __init__(self, scanned: Scanned) -> None:
+        super().__init__(scanned)
+        self.counts: defaultdict[tuple[str, int], Counter[str]] = defaultdict(Counter)
+
+    def see(self, pair: Seen) -> None:
+        for side, line in enumerate((pair.src, pair.tgt)):
+            if pair.sampled and not line.isascii() and UNSPACED_CHARACTER.search(line):
+                counts = self.counts[pair.corpus.langs[side], side]
+                counts[pair.entry, "letters"] += len(UNSPACED_LETTER.findall(line))
+                counts[pair.entry, "spaces"] += len(SPACE_INSIDE.findall(line))
+
+    def findings(self) -> Iterator[Finding]:
+        for (lang, _), counts in self.counts.items():
+            of_sets = {
+                at: counts[at, "spaces"] / counts[at, "letters"]
+                for at, kind in counts
+                if kind == "letters" and counts[at, kind] >= MIN_LETTERS
+            }
+            spaced = [at for at, share in of_sets.items() if share > 1 / LONGEST_WORD]
+            plain = [at for at in of_sets if at not in spaced]
+            if spaced and plain and 2 * max(of_sets[at] for at in plain) < of_sets[spaced[0]]:
+                yield Finding(
+                    self.name,
+                    spaced[0],
+                    f"the {lang} text has spaces between words in {', '.join(spaced)}, and not in "
+                    f"{', '.join(plain)}; scores do not show it",
+                    "a model writes text as in train: remove the spaces, sed 's/ //g'",
+                )
+
+
 # ---------------------------------------------------------------- sizes and signs
 
 
@@ -609,6 +797,8 @@ CHECKS: list[type[Check]] = [
     HeldOutTexts,
     Duplicates,
     Languages,
+    OtherText,
+    WordSpaces,
     Sentences,
     FewPairs,
     SameText,
@@ -670,7 +860,11 @@ def lacked_by_training(
             yield Finding(name, at, text, fix, share, threshold, examples=pieces, error=True)
         if found.lacking:
             text = f"{found.lacking:.0%} of the {noun} are not in the training data"
-            fix, share = "expect lower scores, or add training data of this kind", found.lacking
+            fix = (
+                "they are never trained: map another spelling (nmt-clean --spelling), or add "
+                "training data of this kind"
+            )
+            share = found.lacking
             yield Finding(f"new {noun}", at, text, fix, share, 0.1, examples=pieces)
 
 

@@ -30,7 +30,7 @@ from nmt.data.languages import (
     script_of,
     script_share,
 )
-from nmt.data.near_duplicates import PLACEHOLDER, Words
+from nmt.data.near_duplicates import MIN_WORDS, PLACEHOLDER, Words, normalized
 from nmt.data.report import Drops
 from nmt.data.scan import Limits
 from nmt.data.text import quantity
@@ -82,6 +82,11 @@ def copied_share(src: str, tgt: str) -> float:
     words = Counter(common_words(tgt))
     shared = words & Counter(common_words(src))
     return shared.total() / max(1, words.total())
+
+
+def is_copy(src: str, tgt: str) -> bool:
+    """Return whether a translation is its source, in any case and with any digits and marks."""
+    return src == tgt or normalized(src) == normalized(tgt)
 
 
 def is_misread(text: str) -> bool:
@@ -160,6 +165,7 @@ class Rule:
         measure: of a pair, and of the ``CorpusFilter`` that reads its corpus, if one does.
         sentence: what is wrong with a dropped pair; ``{}`` is the threshold.
         in_corpus: the measure compares the pair with the corpus, in the second pass.
+        sure: the measure is never wrong, so the rule may drop many pairs of a corpus.
     """
 
     name: str
@@ -167,6 +173,7 @@ class Rule:
     threshold: float = 0
     sentence: str = ""
     in_corpus: bool = False
+    sure: bool = False
 
     @property
     def text(self) -> str:
@@ -236,6 +243,7 @@ class CorpusFilter(Generic[PairT]):
         reasons: for each pair, why it is dropped; complete after ``kept``.
         examples: of each rule, some dropped pairs, chosen at random.
         typical_ratio: median of the characters of a translation for each character of its source.
+        typical_copied: median of ``copied_share``, without copies and targets of under four words.
         warnings: about the languages of the corpus, one sentence each.
         odds: of the source's language against the target's; None with too little text.
     """
@@ -258,7 +266,7 @@ class CorpusFilter(Generic[PairT]):
         self._random = Random(1)  # the same input gives the same examples
         alone = [rule for rule in rules if not rule.in_corpus]
         profiles = LanguageProfile(), LanguageProfile()
-        ratios, profiled = array("f"), 0
+        ratios, copied, profiled = array("f"), array("f"), 0
         for number, pair in enumerate(pairs()):
             self.number = number
             if number == len(self.reasons):
@@ -266,6 +274,10 @@ class CorpusFilter(Generic[PairT]):
             if self.reasons[number] is None and not self.drops(pair, alone):
                 src, tgt = str(pair[0]), str(pair[1])
                 ratios.append(len(tgt) / max(1, len(src)))
+                if len(common_words(tgt)) >= MIN_WORDS:
+                    share = copied_share(src, tgt)
+                    if share <= 0.5 or not is_copy(src, tgt):
+                        copied.append(share)
                 for seen in repeats:
                     seen.add(number, pair)
                 if profiled < PROFILED_LINES:
@@ -273,6 +285,7 @@ class CorpusFilter(Generic[PairT]):
                     for profile, line in zip(profiles, (src, tgt), strict=True):
                         profile.add(line)
         self.typical_ratio = float(np.median(ratios)) if ratios else 1.0
+        self.typical_copied = float(np.median(copied)) if copied else 0.0
         found = language_findings({name: profiles}, {}, {name: langs})
         self.warnings = [finding.message() for finding in found]
         low, high = TYPICAL_RATIOS

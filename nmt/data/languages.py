@@ -29,6 +29,11 @@ _ALONE = rf"[[{_UNSPACED}]&&[\p{{L}}\p{{M}}]--\p{{Tibetan}}]"
 
 # patterns of ``regex``: to ``re``, a vowel sign that is a character of its own ends a word
 UNSPACED_CHARACTER = regex.compile(f"[{_UNSPACED}]")
+# of the scripts in which no space separates two words, without Tibetan, and a space between two
+UNSPACED_LETTER = regex.compile(rf"(?V1)[{_ALONE}&&\p{{L}}]")
+SPACE_INSIDE = regex.compile(rf"(?V1)(?<={_ALONE})[ \u3000]+(?={_ALONE})")
+# a tokenizer leaves words of up to so many letters; raw text has a space between phrases
+LONGEST_WORD = 7
 LETTERS = regex.compile(r"[^\W\d_]+")  # neighboring letters, with their combining signs
 WORD = regex.compile(rf"(?V1){_ALONE}|[[^\W\d_]--{_ALONE}]+")
 WORD_OR_NUMBER = regex.compile(rf"(?V1){_ALONE}|[\w--{_ALONE}]+")

@@ -4,16 +4,20 @@ from __future__ import annotations
 
 import json
 import re
+from random import Random
 
 import pytest
+import regex
 
 from nmt.config.entries import Direction
 from nmt.config.recipe import DataConfig, FastBpeConfig, SentencePieceConfig
 from nmt.data.bitext import Bitext, first_misaligned
 from nmt.data.checks import (
+    LIKE_TRAIN,
     MIN_HELD_OUT,
     HeldOutPairs,
     OtherForm,
+    WordSpaces,
     lacked_by_training,
     pair_hash,
 )
@@ -379,3 +383,102 @@ def test_first_line_where_two_files_differ_in_length():
     assert first_misaligned(PLAIN) is None
     assert first_misaligned([*PLAIN[:5], ("a", "")]) == 6
     assert first_misaligned([*PLAIN[:2], ("a", "b" * 40)]) == 3
+
+
+# ---------------------------------------------------------------- held-out text unlike train
+
+GOTHIC = {"k": "qu", "w": "hu", "a": "ä", "'": "\u2019"}  # two spellings of one language
+SYLLABLES = [c + v for c in "kwtpnsmrhl" for v in "aieo"]
+
+
+def text(seed: int, lines: int, words: int = 6, apostrophes: bool = False) -> list[str]:
+    """Make lines of a language whose words are frequent or rare, as those of a language are."""
+    rng = Random(seed)
+    lexicon = ["".join(Random(n).choices(SYLLABLES, k=1 + n % 3)) for n in range(800)]
+    if apostrophes:
+        lexicon = [
+            word[:2] + "'" + word[2:] if n % 5 == 0 else word for n, word in enumerate(lexicon)
+        ]
+    weights = [1 / (n + 5) for n in range(800)]
+    return [
+        " ".join(rng.choices(lexicon, weights, k=rng.randint(words - 2, words + 2)))
+        for _ in range(lines)
+    ]
+
+
+def unlike(train: list[str], dev: list[str]) -> set[str]:
+    """Return what a dev set is warned about, of its target side."""
+    source = [f"line {n} of the source" for n in range(max(len(train), len(dev)))]
+    report = checked(
+        dev=list(zip(source, dev, strict=False)), train=list(zip(source, train, strict=False))
+    )
+    kinds = {"letters unlike train": "letters", "words that train lacks": "words",
+             "length of the lines": "length"}  # fmt: skip
+    return {
+        kind
+        for name, kind in kinds.items()
+        for found in report.findings
+        if found.name.replace("target ", "") == name and found.at == "dev"
+        if found.share > found.threshold and "source" not in found.name
+    }
+
+
+@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("size", [100, 1000])
+def test_a_set_of_the_same_text_is_like_train(seed, size):
+    train, dev = text(seed, 3000), text(seed + 100, size)
+    assert unlike(train, dev) == set()
+    source = [f"line {n}" for n in range(3000)]
+    report = checked(
+        dev=list(zip(source, dev, strict=False)), train=[*zip(source, train, strict=True)]
+    )
+    assert report.found(LIKE_TRAIN, "dev").share == 1
+    assert "scores say nothing about other text" in summary(report)
+
+
+@pytest.mark.parametrize("letter", GOTHIC)
+def test_a_letter_of_one_spelling_is_named(letter):
+    train = text(1, 2000, apostrophes=True)
+    dev = [line.replace(letter, GOTHIC[letter]) for line in text(2, 300, apostrophes=True)]
+    assert "letters" in unlike(train, dev)
+    assert "letters" in unlike(dev, train)
+    source = [f"line {n}" for n in range(2000)]
+    report = checked(
+        dev=list(zip(source, dev, strict=False)), train=[*zip(source, train, strict=True)]
+    )
+    (message,) = [w for w in warnings(report) if "letters differ" in w]
+    assert f"{letter} " in message
+    assert "--spelling en=FILE" in message
+    assert report.found(LIKE_TRAIN, "dev").share == 0
+
+
+def test_lines_of_another_length_and_other_words_are_warned_about():
+    train = text(1, 2000)
+    assert unlike(train, text(2, 300, words=12)) == {"length"}
+    other = [" ".join(word[::-1] for word in line.split()) for line in text(2, 300)]
+    assert "words" in unlike(train, other)
+
+
+@pytest.mark.parametrize(
+    "sample",
+    [
+        "我今天去了图书馆看书",
+        "これはとても良い日です",
+        "วันนี้ผมไปห้องสมุดกับเพื่อน",
+        "ຂ້ອຍໄປຫໍສະໝຸດມື້ນີ້",
+        "ថ្ងៃនេះខ្ញុំទៅបណ្ណាល័យ",
+        "ဒီနေ့ကျွန်တော်စာကြည့်တိုက်သွားတယ်",
+    ],
+)
+def test_spaces_between_words_in_one_set_only(sample):
+    """A space between phrases, as in raw Thai, is none between words."""
+    words = regex.findall(r"\X{2}", sample)
+    raw = [(f"line {n}", "".join(words * 2) + " " + "".join(words)) for n in range(100)]
+    spaced = [(src, " ".join(words * 3)) for src, _ in raw]
+
+    def found(dev, train) -> list[str]:
+        return [f.at for f in checked(dev=dev, train=train).findings if f.name == WordSpaces.name]
+
+    assert found(raw, spaced) == ["train"]
+    assert found(spaced, raw) == ["dev"]
+    assert found(raw, raw) == found(spaced, spaced) == []

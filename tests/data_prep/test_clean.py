@@ -10,6 +10,8 @@ from pathlib import Path
 from random import Random
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from data_prep import clean, dual
 from data_prep.clean import chosen_rules
@@ -37,7 +39,8 @@ BAD = {
     "leftovers": ("ab@@ cd abc bcd", "fgh ghi hij fgi"),
     "punctuation": ("= = = = = = = abc", "= = = = = = = fgh"),
     "script": ("абв где жзи клм", "fgh ghi hij fgi"),
-    "copied": ("abc fgh ghi hij", "fgh ghi hij fji"),
+    "copied": ("fgh ghi hij fji", "FGH ghi hij, fji!"),
+    "partly-copied": ("abc fgh ghi hij", "fgh ghi hij fji"),
     "repetition": ("abc bcd cde dea", "fghi ghij fghi ghij fghi ghij fghi ghij"),
     "digits": ("abc 1998 bcd cde", "fgh 2347 ghi hij"),
     "ratio": ("abc bcd", sentence("en", 99, 8)),
@@ -84,11 +87,11 @@ def test_every_rule_drops_its_pair_and_the_others_stay_in_order(tmp_path, capsys
     for rule in RULES[:-1]:
         assert f'id="{rule.name}"' in page
     assert "абв где жзи клм" in page
-    assert "59 of 74 pairs" in page
+    assert "59 of 75 pairs" in page
     assert "src=" not in page  # self-contained
     assert "http" not in page
     printed = capsys.readouterr().out
-    assert "59 of 74 pairs kept (79.7%)" in printed
+    assert "59 of 75 pairs kept (78.7%)" in printed
     assert sorted(p.name for p in out.parent.iterdir()) == [
         "MANIFEST.json", "web.en", "web.gl", "web.html"
     ]  # fmt: skip
@@ -105,7 +108,7 @@ def test_a_pair_counts_under_one_rule_and_three_examples_are_shown(tmp_path):
     ]
     raw = write(tmp_path / "raw", pairs)
     out = tmp_path / "out"
-    assert run(raw, "-o", out, *OFF) == 0
+    assert run(raw, "-o", out, *OFF, "--confirm", *(rule.name for rule in RULES[:-1])) == 0
     found = entry(out)
     dropped = sum(rule["count"] for rule in found["dropped"].values())
     assert found["pairs"] == {"read": 400, "kept": len(read(out))}
@@ -150,6 +153,8 @@ def test_thresholds_can_be_set_and_rules_turned_off(tmp_path):
         (["--set", "ratio=-1"], "'-1' is not a number"),
         (["--set", "ratio=nan"], "'nan' is not a number"),
         (["--keep", "0.8"], "require each other"),
+        (["--confirm", "rato"], "did you mean ratio?"),
+        (["--confirm", "ratio", "--set", "ratio=off"], "unknown rule 'ratio'"),
         (["--held-out", "nowhere"], "nowhere.gl: no such file"),
         (["--language-model", "nowhere.bin"], "nowhere.bin: no such file"),
         (["--models", "a", "b", "--keep", "1"], "not a share between"),
@@ -208,7 +213,7 @@ def test_damaged_input_is_named_and_nothing_is_written(tmp_path, capsys, text, p
 
 def test_a_text_without_a_good_pair_says_why(tmp_path, capsys):
     raw = write(tmp_path / "raw", [("абв", "fgh")] * 3)
-    assert run(raw, "-o", tmp_path / "out", *OFF) == 3
+    assert run(raw, "-o", tmp_path / "out", *OFF, "--confirm", "script") == 3
     assert "no pair is left (script: 3)" in capsys.readouterr().err
     assert not (tmp_path / "out.gl").exists()
 
@@ -236,6 +241,67 @@ def test_the_page_has_the_rules_and_their_thresholds():
         *((rule.name, f"{rule.threshold:g}") for rule in RULES),
         ("cross-entropy", "off"),
     ]
+
+
+def test_a_rule_that_would_drop_many_pairs_asks(tmp_path, capsys):
+    """What it would have dropped is tried by the other rules."""
+    many = [(f"ab@@ {src}", tgt) for src, tgt in GOOD]
+    both = [("абв@@ где жзи клм", GOOD[0][1])]
+    raw = write(tmp_path / "raw", [*many, *both])
+    out = tmp_path / "out"
+    assert run(raw, "-o", out, *OFF) == 0
+    assert read(out) == many
+    assert entry(out)["questions"] == {"leftovers": 61}
+    assert "--confirm leftovers" in capsys.readouterr().err
+    page = out.with_name("out.html").read_text("utf-8")
+    assert "--confirm leftovers" in page
+    assert page.count('<td class="side"') == 2 * (3 + 1)
+    assert run(raw, "-o", out, *OFF, "--confirm", "leftovers", "--force") == 3
+
+
+@pytest.mark.parametrize(("count", "kept"), [(2, False), (3, True)])
+def test_few_bad_pairs_of_a_small_text_go_without_a_question(tmp_path, count, kept):
+    bad = [(f"абв где {n}", sentence("en", n)) for n in range(count)]
+    out = tmp_path / "out"
+    assert run(write(tmp_path / "raw", [*GOOD, *bad]), "-o", out, *OFF) == 0
+    assert read(out) == [*GOOD, *bad * kept]
+
+
+WORD = st.text("abcdefghij", min_size=3, max_size=8)
+
+
+@pytest.mark.slow
+@settings(max_examples=25, deadline=None)
+@given(
+    shared=st.floats(0.15, 1.0),
+    copies=st.lists(st.lists(WORD, min_size=4, max_size=12), min_size=1, max_size=20),
+    seed=st.integers(0, 99),
+)
+def test_copies_go_unless_the_languages_share_words(tmp_path_factory, shared, copies, seed):
+    """In a text of related languages, all pairs stay; in one of unrelated ones, all copies go."""
+    rng = Random(seed)
+
+    def pairs(share: float) -> list[tuple[str, str]]:
+        made = []
+        for n in range(60):
+            src = sentence("gl", n).split()
+            new = sentence("en", n).split()
+            same = round(share * len(src))
+            words = [*src[:same], *new[same:]]
+            rng.shuffle(words)
+            made.append((" ".join(src), " ".join(words)))
+        return made
+
+    untranslated = [
+        (f"{' '.join(c)} {n}.", f"{' '.join(c)} {n}".upper()) for n, c in enumerate(copies)
+    ]
+    folder = tmp_path_factory.mktemp("copies")
+    options = ["--set", "language=off", "swapped=off", "near-duplicate=off", "--force"]
+    for share, kept in ((0.0, []), (shared, untranslated)):
+        made = pairs(share)
+        raw = write(folder / "raw", [*made, *untranslated])
+        assert run(raw, "-o", folder / "out", *options) == 0
+        assert read(folder / "out") == [*dict.fromkeys([*made, *kept])]
 
 
 # ---------------------------------------------------------------- pairs as in use

@@ -15,6 +15,7 @@ from nmt.config.entries import MAX_WEIGHT
 from nmt.config.sizes import CPU, GPU, Size, lengthened, most_passes, size_for, smaller
 from nmt.data.batches import make_batches
 from nmt.data.bitext import read_pairs
+from nmt.data.checks import LIKE_TRAIN
 from nmt.data.languages import UNSPACED
 from nmt.data.text import quantity
 
@@ -402,6 +403,11 @@ def advice(paths: CorpusPaths, facts: CorpusFacts, parent: bool = False) -> list
         sentences.append(f"More data helps more than other settings: {related}.")
     if sentences and not parent:
         sentences += _neighbors(paths)
+    if facts.report.found(LIKE_TRAIN, "dev").share:
+        sentences.append(
+            "dev is like train, so its scores do not show how well the model translates other "
+            "text: also score a set of the text that you will translate (data.test, or nmt-score)."
+        )
     for side in (facts.src, facts.tgt):
         if side.spaced or facts.tokenized:
             continue

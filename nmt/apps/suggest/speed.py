@@ -1,4 +1,9 @@
-"""Measure how fast this machine trains a model, by precision and number of threads."""
+"""Measure how fast this machine trains a model, by precision and number of threads.
+
+On a CPU, time is the processor time of the main thread. It works in every update and only waits
+for the other threads, so on an idle machine this is the time on the clock. On a busy machine it is
+hardly longer. Where it is very busy, the size of the model does not follow from it.
+"""
 
 from __future__ import annotations
 
@@ -15,12 +20,16 @@ from nmt.config.recipe import Recipe
 from nmt.data.batches import UpdateBatches
 from nmt.data.prepare import Prepared
 from nmt.data.workers import Prefetcher
+from nmt.runtime.cpus import available_cpus
 from nmt.runtime.device import resolve_precision
 from nmt.store.folder import RunFolder
 from nmt.store.metrics_log import Logger
 from nmt.training.task import Task
 from nmt.training.tasks import make_task
 from nmt.training.trainer import Trainer
+
+IDLE = 0.8  # share of the time on the clock that the main thread computes on an idle machine
+MAX_WAIT = 10  # times the seconds of a setting, on the clock
 
 
 class Setting(NamedTuple):
@@ -39,7 +48,7 @@ def measure_speeds(
     prepared: Prepared,
     device: torch.device,
     seconds: float,
-    clock: Callable[[], float] = time.perf_counter,
+    clock: Callable[[], float] | None = None,
 ) -> Iterator[tuple[Setting, float]]:
     """Time some updates of a recipe with each setting; write no files.
 
@@ -49,11 +58,13 @@ def measure_speeds(
     Args:
         prepared: only ``train`` and the vocabulary are used.
         seconds: of updates for each setting.
+        clock: default: processor time on a CPU, time on the clock on a GPU.
 
     Yields:
         A setting and its speed in target tokens per second.
     """
     default = torch.get_num_threads()
+    clock = clock or (time.thread_time if device.type == "cpu" else time.perf_counter)
     for precision in fast_precisions(device):
         task = make_task(recipe, prepared, device, precision)
         if device.type != "cpu":
@@ -86,11 +97,11 @@ def tokens_per_second(task: Task, seconds: float, clock: Callable[[], float]) ->
         limit: float, stream: Iterator[UpdateBatches]
     ) -> tuple[list[UpdateBatches], float]:
         """Train until the time is over, at least one update; return updates and seconds."""
-        updates, started = [], clock()
+        updates, started, patience = [], clock(), time.perf_counter() + MAX_WAIT * limit
         while True:
             updates.append(next(stream))
             trainer.update(updates[-1])
-            if (used := clock() - started) >= limit:
+            if (used := clock() - started) >= limit or time.perf_counter() > patience:
                 break
         if task.device.type == "cuda":
             torch.cuda.synchronize(task.device)
@@ -106,6 +117,23 @@ def tokens_per_second(task: Task, seconds: float, clock: Callable[[], float]) ->
         before = trainer.state.target_tokens
         _, used = train_for(seconds, stream)
         return (trainer.state.target_tokens - before) / used
+
+
+def busy_note(wall: float, used: float) -> str:
+    """Return a sentence if other programs took much of the processor during a measurement, else "".
+
+    Args:
+        wall, used: seconds on the clock, and processor time of the main thread.
+    """
+    if used >= IDLE * wall:
+        return ""
+    load, cpus = os.getloadavg()[0], available_cpus()
+    return (
+        f"This machine is busy: the measurement got {used / wall:.0%} of a processor (load "
+        f"{load:.1f} on {cpus} processors). Speeds are in processor time, and may still be too "
+        "low, so the size of the model does not follow from them. Run the command again when the "
+        "machine is idle."
+    )
 
 
 @contextlib.contextmanager

@@ -34,6 +34,7 @@ class Expectation:
     parameters: int
     speeds: Mapping[Setting, float]  # measured target tokens per second
     threads: int  # of a training by default; 0 on a GPU
+    busy: str = ""  # a sentence if other programs took much of the processor
 
     @property
     def best(self) -> Setting:
@@ -133,6 +134,8 @@ def _describe_side(side: SideFacts) -> str:
 def _time_lines(suggestion: Suggestion, expectation: Expectation) -> Iterator[str]:
     yield f"{expectation.parameters:,} parameters; target tokens/s:"
     yield "; ".join(f"{setting}: {speed:,.0f}" for setting, speed in expectation.speeds.items())
+    if expectation.busy:
+        yield expectation.busy
     one_pass = expectation.seconds(suggestion.tokens_per_pass)
     yield (
         f"{duration(one_pass)} for one pass over the data, "

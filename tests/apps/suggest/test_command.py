@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import re
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -92,6 +93,11 @@ def test_few_hours_get_a_smaller_model_and_the_command_has_the_fastest_threads(
         command = f"next: OMP_NUM_THREADS=1 nmt-train {hours}.yaml\n"
         assert capsys.readouterr().err.endswith(command)
     assert "fp32, 2 threads: 527; fp32, 1 thread: 1,169" in Path("100.yaml").read_text()
+    busy = replace(measure(recipe), busy="This machine is busy.")
+    monkeypatch.setattr(suggest, "_measure", lambda *arguments: busy)
+    assert train.main(["--suggest", "corpus/train", "--hours", "0.02", "-o", "busy.yaml"]) == 0
+    assert load_recipe("busy.yaml").model.dim == 256  # not smaller by a disturbed measurement
+    assert "This machine is busy." in Path("busy.yaml").read_text()
 
 
 @pytest.mark.slow

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import itertools
 import os
+import time
 
 import pytest
 import torch
 
 from nmt.apps.suggest import speed as module
-from nmt.apps.suggest.speed import Setting, measure_speeds, tokens_per_second
+from nmt.apps.suggest.speed import Setting, busy_note, measure_speeds, tokens_per_second
 from nmt.config.load import load_recipe
 from nmt.data.prepare import prepare
 from nmt.training.tasks import make_task
@@ -101,6 +102,32 @@ def test_measuring_writes_no_files(recipe, tmp_path, monkeypatch):
     assert min(found.values()) > 0
     assert os.listdir(folder) == []
     assert not (tmp_path / "out" / "run").exists()
+
+
+@pytest.mark.parametrize(("wall", "used", "busy"), [(10.0, 9.0, False), (10.0, 2.0, True)])
+def test_a_busy_machine_gets_a_note(wall, used, busy):
+    note = busy_note(wall, used)
+    assert bool(note) == busy
+    assert ("20%" in note) == busy
+
+
+@pytest.mark.slow
+def test_other_programs_do_not_change_the_speed(recipe, monkeypatch):
+    """A sleep in each update is time on the clock that another program takes."""
+    resolved = load_recipe(recipe)
+    prepared = prepare(resolved)
+    update = module.Trainer.update
+
+    def slow(trainer, batches):
+        time.sleep(0.05)
+        update(trainer, batches)
+
+    def speed() -> float:
+        return max(speed for _, speed in measure_speeds(resolved, prepared, CPU, 0.3))
+
+    alone = speed()
+    monkeypatch.setattr(module.Trainer, "update", slow)
+    assert speed() > alone / 3  # by the clock it is under a tenth
 
 
 def test_names_of_settings():
