@@ -22,7 +22,9 @@ from nmt.data import sentences, text, unicode
 _LAST = 0x32000  # no letter has a code point above it; only tags and variation selectors have
 _CODES = (*range(_LAST), *range(0xE0000, 0xE0200))
 _EVERYTHING = "".join(map(chr, range(0x110000)))
-_ATOM = regex.compile(r"\\[pP]\{[^}]*\}|\\[wWsSdD]|\\.|\(\?r\)|\(\?V1\)|\(\?i\)|[*+?}]\+|.", regex.S)
+_ATOM = regex.compile(
+    r"\\[pP]\{[^}]*\}|\\[wWsSdD]|\\.|\(\?r\)|\(\?V1\)|\(\?i\)|[*+?}]\+|.", regex.S
+)
 # what text.js uses of each module, without the leading underscore
 CONSTANTS = {
     sentences: "ESCAPE MARKS BEFORE_SPACE SPACE UNSPACED CLOSES OPENS BRACKET LONGEST_QUOTE "

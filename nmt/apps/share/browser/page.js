@@ -1,11 +1,13 @@
 
 "use strict";
 const TYPING = 150, REST = 700; // milliseconds without typing before a greedy search, and before a beam search
+const LONGEST = 100000; // characters of a line; a browser needs minutes to show longer words
 const LOW = 0.2, MEDIUM = 0.5; // probabilities of a word
 const find = (selector) => document.querySelector(selector);
 const text = find("#text"), box = find("#translation"), statusLine = find("#status"), message = find("#message");
 const menu = find("#direction"), {directions, decode} = globalThis.nmtModel ?? {directions: [], decode: {}};
 const results = [new Map(), new Map()]; // of a paragraph, by greedy and by beam search
+const shown = []; // the node of each paragraph
 let running, typing, resting;
 
 function make(tag, content, attributes = {}) {
@@ -39,15 +41,15 @@ const paragraphs = () => text.value.trim() ? text.value.split("\n").map((line) =
 async function translate(beam) {
   running?.abort();
   const {signal} = running = new AbortController(), known = results[Number(beam > 1)];
-  const lines = paragraphs(), moved = box.children.length !== lines.length, missing = [];
+  const lines = paragraphs(), moved = shown.length !== lines.length, missing = [];
   lines.forEach((line, index) => {
     const result = line.trim() ? known.get(line) : blank;
     if (!result) missing.push(index);
     // until it is translated, show a greedy translation, or that of the text before a change
-    const shown = result ?? results[0].get(line) ?? (moved ? blank : null);
-    if (shown) place(row(shown), index);
+    const before = result ?? results[0].get(line) ?? (moved ? blank : null);
+    if (before) place(row(before), index);
   });
-  while (box.children.length > lines.length) box.lastChild.remove();
+  while (shown.length > lines.length) shown.pop().remove();
   find("#stop").hidden = !missing.length;
   find("#copy").disabled = true;
   message.textContent = "";
@@ -77,7 +79,8 @@ async function translate(beam) {
 }
 
 function place(node, index) {
-  if (box.children[index]) box.children[index].replaceWith(node); else box.append(node);
+  if (shown[index]) shown[index].replaceWith(node); else box.append(node);
+  shown[index] = node;
 }
 
 function warnings(lines, known) {
@@ -93,7 +96,7 @@ function changed() {
   clearTimeout(typing);
   clearTimeout(resting);
   running?.abort();
-  box.classList.toggle("stale", box.children.length > 0);
+  box.classList.toggle("stale", shown.length > 0);
   find("#copy").disabled = true;
   if (!text.value.trim()) return translate(1);
   typing = setTimeout(translate, TYPING, 1);
@@ -109,6 +112,12 @@ function showDirection() {
 }
 
 text.addEventListener("input", changed);
+text.addEventListener("beforeinput", (event) => {
+  const added = event.data ?? event.dataTransfer?.getData("text/plain") ?? "";
+  if (added.length <= LONGEST || added.split("\n").every((line) => line.length <= LONGEST)) return;
+  event.preventDefault();
+  message.textContent = "The text has a line of over 100,000 characters. Divide it into paragraphs.";
+});
 find("#clear").addEventListener("click", () => { text.value = ""; changed(); text.focus(); });
 find("#stop").addEventListener("click", () => {
   clearTimeout(resting);
@@ -120,11 +129,12 @@ find("#stop").addEventListener("click", () => {
 menu.addEventListener("change", () => {
   results.forEach((known) => known.clear());
   box.replaceChildren();
+  shown.length = 0;
   showDirection();
   changed();
 });
 find("#copy").addEventListener("click", async () => {
-  const translation = Array.from(box.children, (line) => line.textContent).join("\n");
+  const translation = shown.map((line) => line.textContent).join("\n");
   try {
     await navigator.clipboard.writeText(translation);
     statusLine.textContent = "Copied.";
