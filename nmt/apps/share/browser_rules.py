@@ -69,7 +69,8 @@ def rules() -> str:
 
 
 def _constant(module: ModuleType, name: str, classes: dict[str, int]) -> Any:
-    value = vars(module).get(f"_{name}", vars(module).get(name))
+    values = vars(module)
+    value = values[f"_{name}" if f"_{name}" in values else name]
     if isinstance(value, re.Pattern | regex.Pattern):
         return to_javascript(value.pattern, classes)
     return sorted(value) if isinstance(value, frozenset) else value

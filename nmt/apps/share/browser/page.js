@@ -1,6 +1,7 @@
 
 "use strict";
 const TYPING = 150, REST = 700; // milliseconds without typing before a greedy search, and before a beam search
+const UPDATE = 200; // milliseconds between two changes of what is shown
 const LONGEST = 100000; // characters of a line; a browser needs minutes to show longer words
 const LOW = 0.2, MEDIUM = 0.5; // probabilities of a word
 const find = (selector) => document.querySelector(selector);
@@ -53,27 +54,36 @@ async function translate(beam) {
   find("#stop").hidden = !missing.length;
   find("#copy").disabled = true;
   message.textContent = "";
-  const began = performance.now();
-  let done = 0;
+  const began = performance.now(), pending = [];
+  let done = 0, updated = -UPDATE;
+  const show = () => pending.splice(0).forEach((index) => place(row(known.get(lines[index])), index));
+  const update = () => {
+    show();
+    if (missing.length > 1) statusLine.textContent = `Translating: ${done} of ${missing.length} paragraphs`;
+    updated = performance.now();
+  };
   try {
     for (const index of missing) {
-      if (missing.length > 1)
-        statusLine.textContent = `Translating: ${done} of ${missing.length} paragraphs`;
+      if (performance.now() - updated >= UPDATE) update();
       const [result] = await nmt.translate([lines[index]], {direction: Number(menu.value), beam, signal});
-      if (signal.aborted) return;
       known.set(lines[index], result);
-      place(row(result), index);
+      pending.push(index);
       done++;
     }
-    const seconds = (performance.now() - began) / 1000;
-    statusLine.textContent = done ? `Translated in ${seconds.toFixed(1)} s. ${warnings(lines, known)}`.trim() : warnings(lines, known);
+    update();
+    const time = done ? `Translated in ${((performance.now() - began) / 1000).toFixed(1)} s. ` : "";
+    statusLine.textContent = (time + warnings(lines, known)).trim();
     box.classList.remove("stale");
   } catch (error) {
+    if (running.signal === signal) show();
     if (signal.aborted) return;
     message.textContent = error.message;
     statusLine.textContent = "";
   }
-  for (const line of known.keys()) if (known.size > 2 * lines.length + 100) known.delete(line);
+  if (known.size > 2 * lines.length + 100) {
+    const kept = new Set(lines);
+    for (const line of known.keys()) if (!kept.has(line)) known.delete(line);
+  }
   find("#stop").hidden = true;
   find("#copy").disabled = !box.textContent;
 }
