@@ -112,7 +112,11 @@ def body(args: argparse.Namespace) -> None:
     use = f"; {output / 'README.md'} shows how to use it" if output.is_dir() else ""
     print(f"wrote {output} ({size}){use}", file=sys.stderr)
     storage = args.quantization or (STORAGES[0] if args.format == "web" else None)
-    if storage and (is_model(output) or args.format == "web") and Path(args.run, CONFIG_YAML).is_file():
+    if (
+        storage
+        and (is_model(output) or args.format == "web")
+        and Path(args.run, CONFIG_YAML).is_file()
+    ):
         try:
             _print_dev_scores(args.run, _translators(model, output, storage, args))
         except UserError as error:  # such as text that was moved

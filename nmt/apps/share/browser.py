@@ -203,10 +203,11 @@ def model_script(model: Model, config: ModelConfig, weights: Weights, storage: s
         f'globalThis.nmtModel = {text[:-1]},\n"weights":"{weights_text}"}};\n'
         'if (typeof module === "object") module.exports = globalThis.nmtModel;\n'
     )
-    if len(script) > LARGEST:
+    size = len(script.encode())
+    if size > LARGEST:
         smaller = {"fp32": "fp16 or int8", "fp16": "int8"}.get(storage)
         raise UserError(
-            f"model.js would have {human_bytes(len(script))}; for phones, at most "
+            f"model.js would have {human_bytes(size)}; for phones, at most "
             f"{human_bytes(LARGEST)} are allowed",
             at="--quantization",
             fix=f"use --quantization {smaller}" if smaller else "train a smaller model",
@@ -295,7 +296,7 @@ def write_page(
         "source": origin.describe() if origin else "trained with nmt",
         "license": license_id or "not recorded; ask whoever gave you this folder",
         "storage": storage,
-        "size": human_bytes(len(script)),
+        "size": human_bytes(len(script.encode())),
     }
     engine = translate_script()
     style, code = _source("page.css"), _source("page.js")

@@ -22,7 +22,9 @@ from nmt.data import sentences, text, unicode
 _LAST = 0x32000  # no letter has a code point above it; only tags and variation selectors have
 _CODES = (*range(_LAST), *range(0xE0000, 0xE0200))
 _EVERYTHING = "".join(map(chr, range(0x110000)))
-_ATOM = regex.compile(r"\\[pP]\{[^}]*\}|\\[wWsSdD]|\\.|\(\?r\)|\(\?V1\)|\(\?i\)|[*+?}]\+|.", regex.S)
+_ATOM = regex.compile(
+    r"\\[pP]\{[^}]*\}|\\[wWsSdD]|\\.|\(\?r\)|\(\?V1\)|\(\?i\)|[*+?}]\+|.", regex.S
+)
 # what text.js uses of each module, without the leading underscore
 CONSTANTS = {
     sentences: "ESCAPE MARKS BEFORE_SPACE SPACE UNSPACED CLOSES OPENS BRACKET LONGEST_QUOTE "
@@ -67,7 +69,8 @@ def rules() -> str:
 
 
 def _constant(module: ModuleType, name: str, classes: dict[str, int]) -> Any:
-    value = vars(module).get(f"_{name}", vars(module).get(name))
+    values = vars(module)
+    value = values[f"_{name}" if f"_{name}" in values else name]
     if isinstance(value, re.Pattern | regex.Pattern):
         return to_javascript(value.pattern, classes)
     return sorted(value) if isinstance(value, frozenset) else value

@@ -454,7 +454,13 @@ def _unigram_scores(
 
 
 MARGIN = 0.01  # of the score of a new piece above the best way to write it without
-NORMAL, UNKNOWN, CONTROL, USER_DEFINED, UNUSED = 1, 2, 3, 4, 5  # types of pieces: a text gives normal ones
+NORMAL, UNKNOWN, CONTROL, USER_DEFINED, UNUSED = (
+    1,
+    2,
+    3,
+    4,
+    5,
+)  # types of pieces: a text gives normal ones
 MODEL_TYPES = {1: "unigram", 2: "bpe", 3: "word", 4: "char"}
 _PIECES, _TRAINER, _NORMALIZER = 1, 2, 3  # fields of ModelProto
 _TEXT, _SCORE, _TYPE = 1, 2, 3  # fields of a piece

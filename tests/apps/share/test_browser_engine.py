@@ -2,23 +2,17 @@
 
 from __future__ import annotations
 
-import subprocess
-import shutil
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-import torch
 
-from nmt.apps.share import browser
 from nmt.data.vocab import BOS, EOS, PAD, UNK
 from nmt.decoding.engine import SearchInput, ignore
 from nmt.decoding.options import SearchOptions
 from nmt.decoding.translator import Translator
-from nmt.store.model import Model
 from tests.apps.share.pages import NODE, VARIANTS, in_node, script_of, words
-from tests.export.cases import made, model_folder, pairs
+from tests.export.cases import made, pairs
 from tests.model_cases import batch_of, log_probs, short
 
 needs_node = pytest.mark.skipif(NODE is None, reason="needs node")

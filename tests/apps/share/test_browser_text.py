@@ -1,5 +1,7 @@
 """A page cleans, segments and splits text as nmt does: generated lines of thirty scripts."""
 
+# ruff: noqa: E501, RUF001, SIM905
+
 from __future__ import annotations
 
 import io
@@ -11,7 +13,6 @@ from typing import Any
 import pytest
 import sentencepiece
 
-from nmt.apps.share import browser
 from nmt.apps.share.browser_rules import to_javascript
 from nmt.data import unicode
 from nmt.data.segmenters.sentencepiece import SentencePiece, edit_model, read_scores
@@ -38,8 +39,8 @@ SCRIPTS = {
 }  # fmt: skip
 MARKS = ". . . , ; : ! ? … ؟ ۔ 。 ！ ？ ． । ॥ ။ ። ፡ : ; ། ༎ .. ?! ... .[1] ・ 、 ٫".split()
 QUOTES = "\" ' ' “ ” „ ‘ ’ « » ‹ › ( ) [ ] 「 」 （ ） { }".split()
-SHORT = "Dr. Prof. z.B. e.g. No. S. A. III. 12. 3. 10:30 Ph.D. tab. kpt. Mgr. EE.UU. č. &quot; &amp; 3 km. к.".split()  # noqa: E501
-SHAPELESS = "\u00ad\u200b\u200c\u200d\u200e\u2066\u2069\ufeff\ufe0f\ufe0e\ufe01\u180b\u3164\u115f\U000e0067\u20e3\u0640\u2060"  # noqa: E501
+SHORT = "Dr. Prof. z.B. e.g. No. S. A. III. 12. 3. 10:30 Ph.D. tab. kpt. Mgr. EE.UU. č. &quot; &amp; 3 km. к.".split()
+SHAPELESS = "\u00ad\u200b\u200c\u200d\u200e\u2066\u2069\ufeff\ufe0f\ufe0e\ufe01\u180b\u3164\u115f\U000e0067\u20e3\u0640\u2060"
 SPACES = "   \u00a0\u202f\u3000\t\u2028\x85\x1c"
 COMBINING = "\u0301\u0323\u0308\u05b0\u0327\u093c"
 ABBREVIATIONS = ["napr", "tzv", "mgr", "об"]
@@ -112,8 +113,15 @@ def segmenters() -> dict[str, SentencePiece]:
         "bpe": {"model_type": "bpe"},
         "unigram": {"model_type": "unigram"},
         "bpe bytes": {"model_type": "bpe", "byte_fallback": True, "character_coverage": 0.98},
-        "unigram bytes": {"model_type": "unigram", "byte_fallback": True, "character_coverage": 0.98},
-        "bpe symbols": {"model_type": "bpe", "user_defined_symbols": ["ab", "abc", "Dr.", "日本 x"]},
+        "unigram bytes": {
+            "model_type": "unigram",
+            "byte_fallback": True,
+            "character_coverage": 0.98,
+        },
+        "bpe symbols": {
+            "model_type": "bpe",
+            "user_defined_symbols": ["ab", "abc", "Dr.", "日本 x"],
+        },
     }.items():
         model = io.BytesIO()
         sentencepiece.SentencePieceTrainer.train(
@@ -143,7 +151,9 @@ def test_pieces_are_those_of_sentencepiece(tmp_path):
     translator, cases, expected = made(words=words()), [], {}
     for number, (name, segmenter) in enumerate(segmenters().items()):
         codec = TextCodec(segmenter, vocab, translator.codec.directions)
-        model = SimpleNamespace(transformer=translator.transformer, codec=codec, info=translator.info)
+        model = SimpleNamespace(
+            transformer=translator.transformer, codec=codec, info=translator.info
+        )
         cases.append({"script": script_of(model, tmp_path / str(number)), "lines": raw})
         expected[name] = [codec.source_pieces(line) for line in raw]
     for (name, wanted), actual in zip(expected.items(), in_node(cases, tmp_path), strict=True):
@@ -169,5 +179,5 @@ def test_a_pattern_of_python_becomes_one_of_javascript(pattern, parts):
 
 
 def test_a_pattern_that_javascript_lacks_is_an_error():
-    with pytest.raises(ValueError):
+    with pytest.raises(ValueError, match="Z"):
         to_javascript(r"a\Z", {})

@@ -1,11 +1,14 @@
 
 "use strict";
 const TYPING = 150, REST = 700; // milliseconds without typing before a greedy search, and before a beam search
+const UPDATE = 200; // milliseconds between two changes of what is shown
+const LONGEST = 100000; // characters of a line; a browser needs minutes to show longer words
 const LOW = 0.2, MEDIUM = 0.5; // probabilities of a word
 const find = (selector) => document.querySelector(selector);
 const text = find("#text"), box = find("#translation"), statusLine = find("#status"), message = find("#message");
 const menu = find("#direction"), {directions, decode} = globalThis.nmtModel ?? {directions: [], decode: {}};
 const results = [new Map(), new Map()]; // of a paragraph, by greedy and by beam search
+const shown = []; // the node of each paragraph
 let running, typing, resting;
 
 function make(tag, content, attributes = {}) {
@@ -39,45 +42,55 @@ const paragraphs = () => text.value.trim() ? text.value.split("\n").map((line) =
 async function translate(beam) {
   running?.abort();
   const {signal} = running = new AbortController(), known = results[Number(beam > 1)];
-  const lines = paragraphs(), moved = box.children.length !== lines.length, missing = [];
+  const lines = paragraphs(), moved = shown.length !== lines.length, missing = [];
   lines.forEach((line, index) => {
     const result = line.trim() ? known.get(line) : blank;
     if (!result) missing.push(index);
     // until it is translated, show a greedy translation, or that of the text before a change
-    const shown = result ?? results[0].get(line) ?? (moved ? blank : null);
-    if (shown) place(row(shown), index);
+    const before = result ?? results[0].get(line) ?? (moved ? blank : null);
+    if (before) place(row(before), index);
   });
-  while (box.children.length > lines.length) box.lastChild.remove();
+  while (shown.length > lines.length) shown.pop().remove();
   find("#stop").hidden = !missing.length;
   find("#copy").disabled = true;
   message.textContent = "";
-  const began = performance.now();
-  let done = 0;
+  const began = performance.now(), pending = [];
+  let done = 0, updated = -UPDATE;
+  const show = () => pending.splice(0).forEach((index) => place(row(known.get(lines[index])), index));
+  const update = () => {
+    show();
+    if (missing.length > 1) statusLine.textContent = `Translating: ${done} of ${missing.length} paragraphs`;
+    updated = performance.now();
+  };
   try {
     for (const index of missing) {
-      if (missing.length > 1)
-        statusLine.textContent = `Translating: ${done} of ${missing.length} paragraphs`;
+      if (performance.now() - updated >= UPDATE) update();
       const [result] = await nmt.translate([lines[index]], {direction: Number(menu.value), beam, signal});
-      if (signal.aborted) return;
       known.set(lines[index], result);
-      place(row(result), index);
+      pending.push(index);
       done++;
     }
-    const seconds = (performance.now() - began) / 1000;
-    statusLine.textContent = done ? `Translated in ${seconds.toFixed(1)} s. ${warnings(lines, known)}`.trim() : warnings(lines, known);
+    update();
+    const time = done ? `Translated in ${((performance.now() - began) / 1000).toFixed(1)} s. ` : "";
+    statusLine.textContent = (time + warnings(lines, known)).trim();
     box.classList.remove("stale");
   } catch (error) {
+    if (running.signal === signal) show();
     if (signal.aborted) return;
     message.textContent = error.message;
     statusLine.textContent = "";
   }
-  for (const line of known.keys()) if (known.size > 2 * lines.length + 100) known.delete(line);
+  if (known.size > 2 * lines.length + 100) {
+    const kept = new Set(lines);
+    for (const line of known.keys()) if (!kept.has(line)) known.delete(line);
+  }
   find("#stop").hidden = true;
   find("#copy").disabled = !box.textContent;
 }
 
 function place(node, index) {
-  if (box.children[index]) box.children[index].replaceWith(node); else box.append(node);
+  if (shown[index]) shown[index].replaceWith(node); else box.append(node);
+  shown[index] = node;
 }
 
 function warnings(lines, known) {
@@ -93,7 +106,7 @@ function changed() {
   clearTimeout(typing);
   clearTimeout(resting);
   running?.abort();
-  box.classList.toggle("stale", box.children.length > 0);
+  box.classList.toggle("stale", shown.length > 0);
   find("#copy").disabled = true;
   if (!text.value.trim()) return translate(1);
   typing = setTimeout(translate, TYPING, 1);
@@ -109,6 +122,12 @@ function showDirection() {
 }
 
 text.addEventListener("input", changed);
+text.addEventListener("beforeinput", (event) => {
+  const added = event.data ?? event.dataTransfer?.getData("text/plain") ?? "";
+  if (added.length <= LONGEST || added.split("\n").every((line) => line.length <= LONGEST)) return;
+  event.preventDefault();
+  message.textContent = "The text has a line of over 100,000 characters. Divide it into paragraphs.";
+});
 find("#clear").addEventListener("click", () => { text.value = ""; changed(); text.focus(); });
 find("#stop").addEventListener("click", () => {
   clearTimeout(resting);
@@ -120,11 +139,12 @@ find("#stop").addEventListener("click", () => {
 menu.addEventListener("change", () => {
   results.forEach((known) => known.clear());
   box.replaceChildren();
+  shown.length = 0;
   showDirection();
   changed();
 });
 find("#copy").addEventListener("click", async () => {
-  const translation = Array.from(box.children, (line) => line.textContent).join("\n");
+  const translation = shown.map((line) => line.textContent).join("\n");
   try {
     await navigator.clipboard.writeText(translation);
     statusLine.textContent = "Copied.";

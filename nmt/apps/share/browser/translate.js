@@ -82,7 +82,9 @@ function serve(scope, {Translator}, pauser) {
 let loaded; // a promise of a function (line, options, signal) -> promise of a result
 
 async function load() {
-  const {weights, ...settings} = globalThis.nmtModel ?? require("./model.js");
+  const model = globalThis.nmtModel ?? (typeof require === "function" ? require("./model.js") : null);
+  if (!model) throw new Error("model.js must be loaded before translate.js is used");
+  const {weights, ...settings} = model;
   const kernel = await fromBase64(KERNEL);
   const bytes = await fromBase64(weights, pauser());
   delete globalThis.nmtModel; // the text takes more memory than the weights
@@ -100,14 +102,14 @@ async function load() {
   });
   URL.revokeObjectURL(url);
   worker.onmessage = ({data: {id, result, error}}) => {
-    const {resolve, reject} = waiting.get(id);
+    const {resolve, reject, signal} = waiting.get(id);
     waiting.delete(id);
-    if (error === undefined) resolve(result); else reject(new Error(error));
+    if (error === undefined) resolve(result); else reject(signal?.aborted ? signal.reason : new Error(error));
   };
   let last = 0;
   return (line, options, signal) => new Promise((resolve, reject) => {
     const id = ++last;
-    waiting.set(id, {resolve, reject});
+    waiting.set(id, {resolve, reject, signal});
     worker.postMessage({id, line, options});
     signal?.addEventListener("abort", () => worker.postMessage({stop: id}), {once: true});
   });
