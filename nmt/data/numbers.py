@@ -300,7 +300,7 @@ def _values(rows: Sequence[Row]) -> tuple[Value, ...]:
         after_digits = before == "" and rows[-2].kind == "digits"
         bases = _values(rows[:-1]) if after_digits and isinstance(exponent, Fraction) else ()
         return tuple(
-            base**exponent  # type: ignore[operator]
+            base**exponent  # type: ignore[operator, misc]
             for base in bases
             if isinstance(base, Fraction) and base and abs(exponent) <= MAX_EXPONENT  # type: ignore[arg-type]
         )

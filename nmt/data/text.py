@@ -219,7 +219,7 @@ def read_lines(
     number = 0
     try:
         with open_file(path, pipes=True) as raw, raw if opener is open else opener(raw) as file:
-            start = file.peek(SAMPLE)[:SAMPLE]
+            start = file.peek(SAMPLE)[:SAMPLE]  # type: ignore[union-attr]
             if fix := file_type(start, path if opener is open else None, str(path)):
                 raise UserError("is not a text file", at=str(path), fix=fix)
             while line := file.readline(LONGEST_LINE + 1):
