@@ -10,7 +10,7 @@ from __future__ import annotations
 import contextlib
 import itertools
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -167,7 +167,8 @@ def _tags_of(directions: Directions, paths: CorpusPaths) -> dict[str, str]:
     for key in TAG_KEYS:
         # tags before sources tell the target language, unless the targets have tags for this
         side = "src" if key == "tag" and any(one.tgt_tag for one in trained) else "tgt"
-        for sides, same in itertools.product((("src", "tgt"), (side,)), (str, base_language)):
+        forms: tuple[Callable[[str], str], ...] = (str, base_language)
+        for sides, same in itertools.product((("src", "tgt"), (side,)), forms):
             tags = {
                 getattr(direction, key)
                 for direction in trained
