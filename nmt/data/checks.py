@@ -397,7 +397,7 @@ class TextProfile:
         if counted:
             self.words.update(words)
 
-    def letters(self) -> dict[str, float]:
+    def letters(self) -> dict[str, int]:
         """Return the number of each letter, sign on a letter and apostrophe."""
         return {c: count for c, count in self.characters.items() if _LETTER.match(c)}
 
@@ -442,8 +442,8 @@ class OtherText(Check):
             yield from found
             unlike[at] |= any(finding.share > finding.threshold for finding in found)
         for at in (at for at, other in unlike.items() if not other):
-            text = "like train in letters, words and length, so scores say nothing about other text"
-            yield Finding(LIKE_TRAIN, at, text, "", 1.0, NEVER, shown=True)
+            what = "like train in letters, words and length, so scores say nothing about other text"
+            yield Finding(LIKE_TRAIN, at, what, "", 1.0, NEVER, shown=True)
 
     def _letters(
         self, at: str, noun: str, lang: str, train: TextProfile, text: TextProfile
@@ -517,7 +517,8 @@ class WordSpaces(Check):
 
     def __init__(self, scanned: Scanned) -> None:
         super().__init__(scanned)
-        self.counts: defaultdict[tuple[str, int], Counter[str]] = defaultdict(Counter)
+        self.counts: defaultdict[tuple[str, int], Counter[tuple[str, str]]]
+        self.counts = defaultdict(Counter)
 
     def see(self, pair: Seen) -> None:
         for side, line in enumerate((pair.src, pair.tgt)):
