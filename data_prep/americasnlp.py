@@ -140,9 +140,9 @@ def run(args: argparse.Namespace) -> None:
     used: list[Path] = []
 
     def pairs(stem: str) -> Iterator[Pair]:
-        sides = [find_side(str(folder / stem), side) for side in ("es", lang)]
-        used.extend(sides)
-        return (pair.swapped() if swapped else pair for pair in read_aligned(*sides, stem))
+        spanish, other = (find_side(str(folder / stem), side) for side in ("es", lang))
+        used.extend((spanish, other))
+        return (pair.swapped() if swapped else pair for pair in read_aligned(spanish, other, stem))
 
     def has(stem: str) -> bool:
         return all(any(folder.glob(f"{stem}.{side}*")) for side in ("es", lang))

@@ -17,12 +17,13 @@ import sys
 import tempfile
 import zipfile
 import zlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from functools import partial
 from itertools import count
 from pathlib import Path
+from typing import Any
 from urllib.parse import unquote, urlsplit
 
 from nmt.data.text import OPENERS
@@ -41,7 +42,12 @@ _WEB_PAGE = re.compile(
     re.IGNORECASE | re.DOTALL,
 )
 _PAGES = ("text/html", "application/xhtml+xml")
-_OPENERS = {**OPENERS, ".tgz": gzip.open, ".txz": lzma.open, ".tbz2": bz2.open}
+_OPENERS: dict[str, Callable[..., Any]] = {
+    **OPENERS,
+    ".tgz": gzip.open,
+    ".txz": lzma.open,
+    ".tbz2": bz2.open,
+}
 _WRONG_FILE = (
     "download it again, or pass a correct copy with --from; this one may be truncated, an error "
     "page, or another version"
@@ -358,7 +364,7 @@ def _is_whole(path: Path, name: str) -> bool:
     if suffix == ".zip":
         return zipfile.is_zipfile(path)
     try:
-        with _OPENERS.get(suffix, open)(path, "rb") as file:
+        with _OPENERS.get(suffix, OPENERS[""])(path, "rb") as file:
             while file.read(_CHUNK):
                 pass
     except (EOFError, OSError, zlib.error, lzma.LZMAError):

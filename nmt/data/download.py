@@ -66,9 +66,9 @@ def languages_of(folder: Path) -> tuple[str, ...]:
     """Return source and target of a corpus, as its MANIFEST.json says; empty if unknown."""
     with contextlib.suppress(*_UNREADABLE, ValueError, TypeError):
         manifest = json_object(read_text(folder / MANIFEST))
-        langs = tuple(manifest.get(side) for side in ("src", "tgt"))
-        if all(isinstance(lang, str) and lang for lang in langs):
-            return langs
+        src, tgt = manifest.get("src"), manifest.get("tgt")
+        if src and tgt and isinstance(src, str) and isinstance(tgt, str):
+            return src, tgt
     return ()
 
 
