@@ -118,7 +118,7 @@ def to_javascript(pattern: str, classes: dict[str, int]) -> dict[str, Any]:
         else:
             parts[-1] += {r"\-": "-", r"\ ": " "}.get(atom, atom)
     if backwards:
-        parts[0], parts[-1] = f"(?<={parts[0]}", parts[-1]
+        parts[0] = f"(?<={parts[0]}"
         parts[-1] += ")"
     return {"flags": flags, "parts": parts}
 
