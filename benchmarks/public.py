@@ -89,7 +89,7 @@ def chren(data: Path, folder: Path) -> list[TestSet]:
             f"{src}-{tgt}, {domain}",
             folder / f"{name}.{src}.gz",
             folder / f"{name}.{tgt}.gz",
-            ["--src", src, "--tgt-tag", f"<{tgt}>"],
+            ["--src-lang", src, "--tgt-tag", f"<{tgt}>"],
             published={"Zhang et al. 2020": published[f"{src}-{tgt}"][i]},
         )
         for src, tgt in (("chr", "en"), ("en", "chr"))

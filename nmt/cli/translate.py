@@ -307,7 +307,9 @@ def _translate(
     if options.glossary:
         glossary = translator.codec.glossary(options.glossary, options.src)
         lines = _count_terms(lines, glossary, found)
-    checks = LineChecks(translator, options)
+    checks = None
+    if targets is None and corpus is None:  # a corpus counts what it leaves out
+        checks = LineChecks(translator, options)
     again = total if _can_read_again(args) else None
     opening = open_output(args.output, args.resume, args.force, line_number, again, complete)
     with opening as (write, finished):
@@ -316,15 +318,17 @@ def _translate(
         with _progress_bar(args, total, finished) as bar:
             given: dict[str, Any] = {"checked": options, **constraints}
             given |= {"progress": bar.update, "skip": finished, "ready": ready}
-            if targets is None:
+            if checks is not None:
                 sources = checks.sources(lines, finished)
                 translations = checks.see(translator.stream(sources, **given))
+            elif targets is None:
+                translations = translator.stream(lines, **given)
             else:
                 scored = translator.score_stream(lines, targets, **given)
                 translations = ([one] for one in scored)
             notes = _write(translations, write, format_line, finished)
-            notes += checks.notes() if targets is None else []
-            for note in notes if corpus is None else ():  # a corpus counts what it leaves out
+            notes += checks.notes() if checks else []
+            for note in notes if corpus is None else ():
                 _note(note)
             if expectations is not None:
                 _note(expectations.note())

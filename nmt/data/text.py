@@ -45,6 +45,7 @@ OPENERS: dict[str, Callable[..., Any]] = {
 UNPACK = {".gz": "gzip -dc", ".xz": "xz -dc", ".bz2": "bzip2 -dc"}  # commands
 LONGEST_SENTENCE = 100_000  # characters of a line to translate
 LONGEST_LINE = 10_000_000  # bytes; longer lines are treated as a damaged file or a compressed bomb
+MIN_NULS = 4  # in a line of UTF-16 between lines of UTF-8, more
 LENGTH_SLACK = 10  # characters; the lengths of short lines differ more than those of sentences
 
 SAMPLE = 4096  # bytes at the start of a file that tell its type
@@ -232,7 +233,8 @@ def read_lines(
                         if line.count(b"\r") > 1
                         else "use a text file with one sentence per line",
                     )
-                if b"\0" in line and unicode_encoding(line.lstrip(b"\0")):
+                # a stray NUL is a control character
+                if line.count(0) > MIN_NULS and unicode_encoding(line.lstrip(b"\0")):
                     raise UserError(
                         "this line is UTF-16 or UTF-32, and the lines before it are UTF-8",
                         at=f"{path}:{number}",

@@ -43,7 +43,7 @@ _DROPOUTS = {
 _AS_BY_DEFAULT = (
     "bias", "norm_eps", "scalenorm_gain", "logit_mask", "normformer", "head_scale",
     "head_scale_place", "post_attn_norm", "ffn_norm", "qkv_norm", "res_scale", "extra_norm",
-    "norm_place", "positions", "max_positions", "embed_norm",
+    "norm_place", "positions", "max_positions", "embed_norm", "src_eos",
 )  # fmt: skip
 _SINES = re.compile(r"model\.(en|de)coder\.embed_positions\.weights?")
 

@@ -216,7 +216,7 @@ FAULTS = {
     HEAD + "  a: {about: x, model: {heads: 3}}": "3:25: model.heads (3) must divide model.dim (512)",
     HEAD + "  a: {about: x, model: {dim: 6}}": "r.yaml:5:9: model.heads (4) must divide model.dim (6)",
     HEAD + "  a: {about: x, optim: {betas: [0.9, 2]}}": '3:38: optim.betas: "2" is not a number of at least 0 and below 1',
-    HEAD + "  a: {about: x, data: {dev: {x: 3}}}": '3:30: unknown key "data.dev.x"; data.dev has path, src, tgt, tag, tgt_tag, tokenized, name, other_refs',
+    HEAD + "  a: {about: x, data: {dev: {x: 3}}}": '3:30: unknown key "data.dev.x"; data.dev has path, src, tgt, tag, tgt_tag, tokenized, name, select, other_refs',
     HEAD + "  a: {about: x, schedule: {lr: 3}}": '3:28: "schedule.lr" is a key of kind: no_warmup, linear or constant, but schedule.kind is inverse_sqrt',
     HEAD + "  a: {about: x}\n  b: {about: y, model: {heads: 4}, optim: }": '4:3: variant "b" gives the same recipe as "a" at v.yaml:3:3',
     SWEEP.replace("baseline: pre", "baseline: prre"): '12:11: baseline: there is no variant "prre"; did you mean "pre"?',
