@@ -63,6 +63,7 @@ def test_the_folder_is_complete_and_smaller_with_fewer_bits(run, tmp_path):
 def test_the_cost_of_the_storage_on_dev_is_printed(tmp_path, capsys):
     toy_corpus(tmp_path, {"train": 60, "dev": 4, "test": 4})
     keys = {
+        "data": {"tokenized": False},
         "segment": {"kind": "sentencepiece", "vocab_size": 60},
         "train": {"validate_every": 4, "max_validations": 1},
     }
