@@ -225,7 +225,7 @@ def settings(model: Model, config: ModelConfig, storage: str) -> dict[str, Any]:
     learned = config.positions == "learned"
     return {
         "storage": storage,
-        "directions": [_direction(model, one) for one in directions(model)],
+        "directions": [_direction(model, way) for way in directions(model)],
         "model": {name: getattr(config, name) for name in _HEAD}
         | {"longest": config.max_positions if learned else None},
         "decode": {name: getattr(decode, name) for name in _DECODE},
@@ -260,9 +260,9 @@ def directions(model: Model) -> list[Direction]:
     """
     about = model.about
     trained = list(dict.fromkeys(about.directions)) or [Direction(about.src, about.tgt)]
-    plain = {one.langs for one in trained if one.tags == (None, None)}
-    offered = [one for one in trained if one.langs not in plain or one.tags == (None, None)]
-    return sorted(offered, key=lambda one: one.langs != (about.src, about.tgt))
+    plain = {way.langs for way in trained if way.tags == (None, None)}
+    offered = [way for way in trained if way.langs not in plain or way.tags == (None, None)]
+    return sorted(offered, key=lambda way: way.langs != (about.src, about.tgt))
 
 
 def _direction(model: Model, direction: Direction) -> dict[str, Any]:

@@ -11,12 +11,14 @@ import numpy as np
 import pytest
 
 from nmt.apps.share import browser
+from nmt.cli import train
 from nmt.cli.export import main
 from nmt.config.recipe import FastBpeConfig, SentencePieceConfig, WhitespaceConfig
 from nmt.store.model import Model
 from tests.apps.share.pages import words
 from tests.decoding.untrained import learned
 from tests.export.cases import made, model_folder, pairs
+from tests.toy import toy_corpus, toy_recipe
 
 FILES = {
     "index.html", "model.js", "translate.js", "sw.js", "manifest.webmanifest", "icon.svg",
@@ -55,6 +57,23 @@ def test_the_folder_is_complete_and_smaller_with_fewer_bits(run, tmp_path):
     assert main(command) == 2
     assert main([*command, "--force", "--license", "cc0-1.0"]) == 0
     assert "cc0-1.0" in (tmp_path / "int8" / "index.html").read_text()
+
+
+@pytest.mark.slow
+def test_the_cost_of_the_storage_on_dev_is_printed(tmp_path, capsys):
+    toy_corpus(tmp_path, {"train": 60, "dev": 4, "test": 4})
+    keys = {
+        "data": {"tokenized": False},
+        "segment": {"kind": "sentencepiece", "vocab_size": 60},
+        "train": {"validate_every": 4, "max_validations": 1},
+    }
+    assert train.main([str(toy_recipe(tmp_path, keys))]) == 0
+    capsys.readouterr()
+    assert main([str(tmp_path / "run"), "--format", "web", "--quantization", "int8"]) == 0
+    lines = [line for line in capsys.readouterr().err.splitlines() if line.startswith("dev in ")]
+    assert [line.split()[2] for line in lines] == ["fp32:", "int8:"]
+    assert lines[1].endswith(" of 4 lines change")
+    assert (tmp_path / "run" / "web" / "index.html").is_file()
 
 
 @pytest.mark.parametrize("storage", browser.STORAGES)
