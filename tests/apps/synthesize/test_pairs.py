@@ -49,11 +49,18 @@ class Reversing(Imitation):
     @property
     def codec(self) -> Any:
         segmenter = types.SimpleNamespace(
-            moses=types.SimpleNamespace(tokenized=self.tokenized),
+            moses=types.SimpleNamespace(
+                tokenized=self.tokenized, detokenize_reference=lambda line, lang: line
+            ),
             decode_tokenized=lambda pieces, lang: " ".join(pieces),
         )
         directions = Directions("en", "gl")
-        return types.SimpleNamespace(usual=UsualLine(), segmenter=segmenter, directions=directions)
+        return types.SimpleNamespace(
+            usual=UsualLine(),
+            segmenter=segmenter,
+            directions=directions,
+            langs=lambda options: ("en", "gl"),
+        )
 
     def stream(self, lines: Iterator[str], skip: int = 0, **options: Any) -> Iterator[Any]:
         for number, line in enumerate(itertools.islice(lines, skip, None), skip):
