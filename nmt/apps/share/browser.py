@@ -30,7 +30,7 @@ import torch
 from nmt.apps.share.browser_rules import rules
 from nmt.config.entries import Direction
 from nmt.config.model import model_config
-from nmt.data.languages import base_language, own_name, standard_code
+from nmt.data.languages import base_language, own_name, standard_code, sentence_space
 from nmt.data.segmenters.sentencepiece import (
     MODEL,
     UNUSED,
@@ -66,6 +66,7 @@ COMPUTED: dict[str, tuple[Any, ...]] = {
     "norm_place": ("pre", "post"),
     "positions": ("sinusoidal", "fairseq", "learned"),
     "res_scale": ("none", "ffn", "all", "scalar"),
+    "src_eos": (True,),
     **dict.fromkeys(
         """attn_dropout bias dec_layers dim dropout embed_norm enc_layers ffn_dim ffn_dropout
         ffn_norm fixnorm head_scale heads init logit_mask max_positions norm_eps out_bias
@@ -278,6 +279,7 @@ def _direction(model: Model, direction: Direction) -> dict[str, Any]:
         "tgtTag": ids(tag_piece(direction.tgt_tag)),
         "lang": lang,
         "abbreviations": list(usual.abbreviations.get(lang, ())),
+        "space": sentence_space(tgt),
     }
 
 

@@ -16,7 +16,7 @@ import sentencepiece
 from nmt.apps.share.browser_rules import to_javascript
 from nmt.data import unicode
 from nmt.data.segmenters.sentencepiece import SentencePiece, edit_model, read_scores
-from nmt.data.sentences import split_sentences
+from nmt.data.sentences import KNOWN, space_between, split_sentences
 from nmt.data.text import clean_line, is_blank
 from nmt.data.tokenizer import Moses
 from nmt.decoding.codec import TextCodec
@@ -91,10 +91,14 @@ def test_text_is_cleaned_and_split_as_in_python(tmp_path):
         expected = [unicode.normalize(line, form) for line in clean]
         calls.append(("normalize", clean, [form], expected))
     normal = calls[-1][-1]
-    for lang in ("en", "sk"):
-        parts = [split_sentences(line, lang, ABBREVIATIONS) for line in normal]
+    ends = [f"{word.lower()}." for line in normal for word in line.split() if len(word) == 3]
+    for lang, learned in (("en", ABBREVIATIONS), ("sk", [*ABBREVIATIONS, KNOWN, *ends[::2]])):
+        parts = [split_sentences(line, lang, learned) for line in normal]
         assert sum(len(sentences) > 1 for sentences in parts) > 500
-        calls.append(("splitSentences", normal, [lang, ABBREVIATIONS], parts))
+        calls.append(("splitSentences", normal, [lang, learned], parts))
+    gaps = ["", " ", "  ", "\u3000", "\n", " \u3000 ", "\t", "\u00a0"]
+    for space in ("", " "):
+        calls.append(("spaceBetween", gaps, [space], [space_between(gap, space) for gap in gaps]))
     cases = [{"name": name, "lines": given, "args": args} for name, given, args, _ in calls]
     for (name, given, args, expected), actual in zip(calls, in_node(cases, tmp_path), strict=True):
         different = [

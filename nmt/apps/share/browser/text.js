@@ -156,6 +156,7 @@ function lettersOf(text) { // one of a script without capital letters says as mu
 function* sentenceEnds(text, lang, abbreviations) {
   const {closing, quotes} = quotesOf(text);
   const cased = is("UPPER", text); // a small letter continues a sentence
+  const mixed = cased && is("LOWER", text);
   let insideTo = -1, nextQuote = 0;
   for (const mark of text.matchAll(ENDS.MARKS.everywhere)) {
     const start = mark.index, markEnd = start + mark[0].length;
@@ -181,7 +182,7 @@ function* sentenceEnds(text, lang, abbreviations) {
       const letter = ENDS.FIRST_LETTER.at(text, place)?.[1];
       isEnd = !((cased && letter && is("LOWER", letter)) ||
         (closed && !ENDS.OPENS.has(following) && is("CASELESS", following)) ||
-        (mark[1] === "." && isShort(text, start, letter, lang, abbreviations)));
+        (mark[1] === "." && isShort(text, start, letter, mixed, lang, abbreviations)));
     }
     if (isEnd) yield place;
   }
@@ -213,19 +214,32 @@ function quotesOf(text) {
 }
 
 // Whether a stop belongs to the word before it, which is shortened, or to a number.
-function isShort(text, stop, letter, lang, abbreviations) {
+function isShort(text, stop, letter, mixed, lang, abbreviations) {
   const found = ENDS.LAST_WORD.at(text, stop);
   if (!found) return false;
   const word = found[1].replace(/^['’ʼ]+|['’ʼ]+$/g, ""), small = word.toLowerCase();
-  if (is("SPACE", characterBefore(text, stop))) return abbreviations.has(small);
+  const spaced = is("SPACE", characterBefore(text, stop)), begin = stop - found[1].length - (spaced ? 1 : 0);
+  const unusual = Boolean(letter) && is("UPPER", letter) && text.charAt(begin - 1) !== "-" && // a compound
+    isUnusualEnd(word, mixed, abbreviations);
+  if (spaced) return abbreviations.has(small) || (unusual && lengthOf(word) > 1);
   if (ENDS.INITIAL.whole.test(word)) return !ENDS.UNSPACED.whole.test(word);
   if (ENDS.ORDINAL.whole.test(word)) return ENDS.ORDINALS.has(lang);
-  const length = lengthOf(word), hasLower = is("LOWER", word), hasUpper = is("UPPER", word), title = is("TITLE", word);
-  const isUpper = hasUpper && !hasLower && !title, isLower = hasLower && !hasUpper && !title;
+  const length = lengthOf(word), isUpper = isAll("UPPER", "LOWER", word), isLower = isAll("LOWER", "UPPER", word);
   return ENDS.WITH_STOPS.whole.test(word) || abbreviations.has(small) || ENDS.TITLES.has(small) ||
-    Boolean(ENDS.BEFORE_NUMBER.has(small) && letter && is("DIGIT", letter)) ||
+    Boolean(ENDS.BEFORE_NUMBER.has(small) && letter && is("DIGIT", letter)) || unusual ||
     (length >= 2 && length <= 4 && !isUpper && ENDS.NO_VOWEL.whole.test(word) &&
       !(isLower && ENDS.UNIT.at(text, stop)));
+}
+
+const isAll = (name, other, word) => is(name, word) && !is(other, word) && !is("TITLE", word);
+
+// Whether a word is short or in capitals, and not known to end sentences.
+function isUnusualEnd(word, mixed, abbreviations) {
+  if (!word || [...word].some((character) => !is("ALPHA", character))) return false;
+  const known = abbreviations.has(ENDS.KNOWN), length = lengthOf(word);
+  const inCapitals = mixed && length > 1 && isAll("UPPER", "LOWER", word);
+  return (length <= ENDS.SHORT ? known || inCapitals : known && inCapitals) &&
+    !abbreviations.has(`${word.toLowerCase()}.`);
 }
 
 function endOf(text) { // without the white space behind it
@@ -241,10 +255,15 @@ function joinInParts(sentences, fits) {
   return [...joinInParts(sentences.slice(0, middle), fits), ...joinInParts(sentences.slice(middle), fits)];
 }
 
-// Join the translations of the parts of a line, with the white space behind their sources.
-function joinTranslations(translations, sources) {
+// Join the translations of the parts of a line; `space` stands between two sentences of the target language.
+function joinTranslations(translations, sources, space) {
   return translations.reduce((text, translation, part) => {
-    const source = sources[part - 1], space = source.slice(endOf(source)) || " ";
-    return text + (ENDS.HAS_ITS_SPACE.whole.test(characterBefore(text, text.length)) ? "" : space) + translation;
+    const source = sources[part - 1], gap = source.slice(endOf(source));
+    return text + (text && translation ? spaceBetween(gap, space) : "") + translation;
   });
+}
+
+function spaceBetween(gap, space) {
+  if (gap.search(ENDS.CONTROL.everywhere) >= 0) return gap;
+  return !space || !gap || gap.includes("\u3000") ? space : gap;
 }

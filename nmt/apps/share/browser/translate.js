@@ -17,7 +17,7 @@ const RULES = RULES_TABLE;
 //= model.js
 //= search.js
 //= translator.js
-return {Translator, beamSearch, logSumExp, cleanLine, isBlank, normalize, splitSentences};
+return {Translator, beamSearch, logSumExp, cleanLine, isBlank, normalize, splitSentences, spaceBetween};
 }
 
 const KERNEL = "KERNEL_BASE64"; // kernel.wat, assembled

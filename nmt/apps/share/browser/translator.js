@@ -26,7 +26,7 @@ class Translator {
     if (!parts.length) return {text: "", score: 0, words: [], finished: true, short: false, unknown: 0};
     const sum = (name) => parts.reduce((total, part) => total + part[name], 0);
     return {
-      text: joinTranslations(parts.map(({text}) => text), sources),
+      text: joinTranslations(parts.map(({text}) => text), sources, chosen.space),
       score: sum("score"),
       words: parts.flatMap((part) => part.words),
       finished: parts.every(({finished}) => finished),
