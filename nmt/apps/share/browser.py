@@ -30,7 +30,7 @@ import torch
 from nmt.apps.share.browser_rules import rules
 from nmt.config.entries import Direction
 from nmt.config.model import model_config
-from nmt.data.languages import base_language, own_name, standard_code, sentence_space
+from nmt.data.languages import base_language, own_name, sentence_space, standard_code
 from nmt.data.segmenters.sentencepiece import (
     MODEL,
     UNUSED,
