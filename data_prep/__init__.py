@@ -15,7 +15,7 @@ from pkgutil import iter_modules
 
 _SHARED = {
     *("clean", "command", "dual", "identify", "languages", "pairs", "released", "remote", "rules"),
-    *("numbers", "splits", "tables", "write"),
+    *("numbers", "spelling", "splits", "tables", "write"),
 }
 _WITH_OPTIONS = {
     "mtdata"

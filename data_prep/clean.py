@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from data_prep.languages import check_choice
-from nmt.cli.parsers import command_parser
+from nmt.cli.parsers import command_parser, shorten_help
 from nmt.data.text import find_side, read_lines
 from nmt.errors import RunError, UserError
 from nmt.runtime.files import AGAIN, json_object, read_text, write_atomic
@@ -34,10 +34,8 @@ if TYPE_CHECKING:
 
 EXAMPLES = """\
 examples:
-  %(prog)s raw/web -o web --src-lang gl --tgt-lang en
   %(prog)s raw/web -o web --src-lang gl --tgt-lang en --held-out dev test
   %(prog)s raw/web -o web --src-lang gl --tgt-lang en --set digits=off
-  %(prog)s raw/web -o web --src-lang es --tgt-lang shp --spelling shp=table.tsv
   %(prog)s outputs.shp -o mapped.shp --spelling shp=table.tsv"""
 MANY = 0.1  # share of the pairs under one sure rule that a user should look at
 # A rule that is not sure asks before it drops more than this share of the pairs, and over two: in
@@ -95,7 +93,7 @@ def parser() -> argparse.ArgumentParser:
         nargs="+",
         default=[],
         metavar="RULE",
-        help=f"drop pairs under this rule also if they are over {FEW:.0%} of the text; without it, "
+        help=f"drop pairs under this rule also if they are over {FEW:.0%}% of the text; without it, "
         "they are kept, and shown with examples",
     )
     rules.add_argument(
@@ -125,6 +123,7 @@ def parser() -> argparse.ArgumentParser:
         metavar="X",
         help="share of the pairs that --models keeps, such as 0.8",
     )
+    shorten_help(p, "prefix", "output", "src", "tgt", "spelling", "set", "confirm", "held_out")
     return p
 
 

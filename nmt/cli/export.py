@@ -28,7 +28,6 @@ EXAMPLES = """\
 examples:
   %(prog)s runs/gl-en --quantization int8
   %(prog)s runs/gl-en --hub gl-en-model --license apache-2.0
-  %(prog)s runs/gl-en --format argos --quantization int8 -o gl-en.argosmodel
   %(prog)s runs/gl-en --format web"""
 
 

@@ -27,7 +27,6 @@ EXAMPLES = """\
 examples:
   %(prog)s runs/gl-en                          # its test set
   %(prog)s runs/layernorm runs/scalenorm       # is one of them better?
-  %(prog)s runs/gl-en --tune-length            # choose decode.length_alpha on dev
   %(prog)s --hyp a.en b.en --ref test.en --tgt-lang en"""
 
 

@@ -38,13 +38,13 @@ def add_suggest(parser: argparse.ArgumentParser) -> None:
     group.add_argument(
         "--src-lang",
         metavar="LANG",
-        help="source language; default: as MANIFEST.json next to the files says, or that of the "
-        "other file, if one of two is English",
+        help="source language; default: as MANIFEST.json says, or that of the other file, if one "
+        "of two is English",
     )
     group.add_argument(
         "--tgt-lang",
         metavar="LANG",
-        help="target language; default: as MANIFEST.json says, or English, if one of two files is",
+        help="target language; default: as MANIFEST.json says, or English",
     )
     group.add_argument(
         "--hours",

@@ -81,8 +81,8 @@ def test_codes(exports, tmp_path, capsys):
             for name in ("ara-eng_links", "eng_sentences_detailed")
         ),
         ("eng_sentences_detailed", lambda data: data[:100], "damaged or truncated"),
-        ("eng_sentences_detailed", lambda data: b"", "damaged or truncated"),
-        ("eng_sentences_detailed", lambda data: b"<html>no page</html>", "damaged or truncated"),
+        ("eng_sentences_detailed", lambda data: b"", "download it again"),
+        ("eng_sentences_detailed", lambda data: b"<html>no page</html>", "download it again"),
     ],
 )
 def test_a_file_that_is_no_export(exports, tmp_path, capsys, name, change, message):
