@@ -53,6 +53,8 @@ def parser() -> argparse.ArgumentParser:
 
     p = command_parser(
         "nmt-clean",
+        usage="%(prog)s PREFIX -o OUT --src-lang LANG --tgt-lang LANG [options]\n"
+        "       %(prog)s FILE -o OUT --spelling LANG=TABLE",
         description="Drop bad pairs of a parallel text. Each rule has a measure and a threshold. "
         "OUT.html shows how many pairs each rule drops, with examples. The input stays as it is.",
         epilog=EXAMPLES,
