@@ -95,8 +95,8 @@ def parser() -> argparse.ArgumentParser:
         nargs="+",
         default=[],
         metavar="RULE",
-        help=f"drop pairs under this rule also if they are over {FEW:.0%}% of the text; without it, "
-        "they are kept, and shown with examples",
+        help=f"drop pairs under this rule also if they are over {FEW:.0%}% of the text; without "
+        "it, they are kept, and shown with examples",
     )
     rules.add_argument(
         "--held-out",
