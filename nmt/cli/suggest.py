@@ -6,6 +6,7 @@ import argparse
 import shlex
 import sys
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
@@ -31,20 +32,20 @@ def add_suggest(parser: argparse.ArgumentParser) -> None:
     group = parser.add_argument_group("write a recipe for a corpus")
     group.add_argument(
         "--suggest",
+        nargs="+",
         metavar="PREFIX",
-        help="read the corpus PREFIX.SRC and PREFIX.TGT, measure the speed of this machine, and "
-        "write a recipe with the reason for each key and the expected training time",
+        help="read a corpus PREFIX.SRC and PREFIX.TGT, or several, measure the speed of this "
+        "machine, and write a recipe with reasons and the expected time",
     )
     group.add_argument(
         "--src-lang",
         metavar="LANG",
-        help="source language; default: as MANIFEST.json says, or that of the other file, if one "
-        "of two is English",
+        help="source language; default: as MANIFEST.json says, or that of the file next to English",
     )
     group.add_argument(
         "--tgt-lang",
         metavar="LANG",
-        help="target language; default: as MANIFEST.json says, or English",
+        help="target language; default: the other one, or English",
     )
     group.add_argument(
         "--hours",
@@ -65,12 +66,13 @@ def add_suggest(parser: argparse.ArgumentParser) -> None:
 def check_suggest(args: argparse.Namespace) -> None:
     """Raise UserError unless the arguments name either a recipe or a corpus, with its options."""
     if args.suggest is not None:
-        given = args.recipe, args.variant, args.resume, args.fresh, args.dry_run, args.verify_resume
+        given = [args.recipe, args.variant, args.resume, args.fresh, args.dry_run]
+        given += [args.verify_resume, *(w for w in args.suggest if "=" in w or w.endswith(".yaml"))]
         if any(given):
             raise UserError(
                 "--suggest writes a recipe and does not train: it takes no recipe, no key=value "
                 "and no --variant, --resume, --fresh, --dry-run or --verify-resume",
-                fix=f"run nmt-train --suggest {shlex.quote(args.suggest)} -o RECIPE, then "
+                fix=f"run nmt-train --suggest {shlex.quote(args.suggest[0])} -o RECIPE, then "
                 "nmt-train RECIPE",
             )
         return
@@ -94,7 +96,7 @@ def check_suggest(args: argparse.Namespace) -> None:
 
 
 def suggest_recipe(args: argparse.Namespace) -> None:
-    """Write a recipe for the corpus ``args.suggest``.
+    """Write a recipe for the corpora ``args.suggest``.
 
     Raises:
         UserError: the corpus is incomplete, ambiguous or wrong, the output file exists, or the
@@ -107,10 +109,11 @@ def suggest_recipe(args: argparse.Namespace) -> None:
 
     limit_onednn_cache(cached_products("bf16"))  # the largest that it measures
     output = None if args.output is None else Path(args.output)
-    paths = find_corpus(args.suggest, args.src_lang, args.tgt_lang)
+    corpora = [find_corpus(prefix, args.src_lang, args.tgt_lang) for prefix in args.suggest]
+    paths = corpora[0]
     if output is not None:
-        check_output_file(output, args.force, paths.files())
-    if args.src_lang is None and args.tgt_lang is None:
+        check_output_file(output, args.force, [file for each in corpora for file in each.files()])
+    if args.src_lang is None and args.tgt_lang is None and len(corpora) == 1:
         print(
             f"translating {paths.src} to {paths.tgt}; for the other direction, add "
             f"--src-lang {paths.tgt} --tgt-lang {paths.src}",
@@ -118,8 +121,12 @@ def suggest_recipe(args: argparse.Namespace) -> None:
         )
     from nmt.apps.suggest.text import recipe_text, too_few_hours
 
-    advise = _from_scratch if args.parent is None else _from_parent
-    facts, suggestion, expectation = advise(args, paths)
+    if args.parent is None:
+        facts, suggestion, expectation = _from_scratch(args, corpora)
+    elif len(corpora) > 1:
+        raise UserError("--parent is for one corpus", fix="name one corpus, or leave --parent out")
+    else:
+        facts, suggestion, expectation = _from_parent(args, paths)
     if note := too_few_hours(suggestion, expectation):
         print(f"note: {note[0].lower()}{note[1:]}", file=sys.stderr)
     folder = Path() if output is None else output.parent
@@ -138,12 +145,13 @@ def suggest_recipe(args: argparse.Namespace) -> None:
 Advice: TypeAlias = "tuple[CorpusFacts, Suggestion, Expectation]"
 
 
-def _from_scratch(args: argparse.Namespace, paths: CorpusPaths) -> Advice:
+def _from_scratch(args: argparse.Namespace, corpora: Sequence[CorpusPaths]) -> Advice:
     from nmt.apps.suggest.choices import suggest, with_related_text
-    from nmt.apps.suggest.facts import collect_facts
+    from nmt.apps.suggest.several import collect_all, joined, with_all_corpora
     from nmt.config.recipe import Recipe
 
-    facts = collect_facts(paths, progress=True)
+    parts = collect_all(corpora, progress=True)
+    facts, paths = joined(parts), corpora[0]
     from nmt.runtime.device import resolve_device
 
     enable_gc()
@@ -160,6 +168,8 @@ def _from_scratch(args: argparse.Namespace, paths: CorpusPaths) -> Advice:
         row = None if gpu or expectation.busy else suggestion.smaller_size
         if row is None:
             break
+    if len(corpora) > 1:
+        return facts, with_all_corpora(suggestion, corpora, parts), expectation
     return facts, with_related_text(suggestion, paths, facts), expectation
 
 

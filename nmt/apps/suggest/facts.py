@@ -75,11 +75,7 @@ def collect_facts(paths: CorpusPaths, progress: bool, in_form: bool | None = Non
     Raises:
         UserError: the files have different numbers of lines, or a check failed.
     """
-    seen = {
-        name: looks_tokenized(find_side(prefix, lang) for lang in (paths.src, paths.tgt))
-        for name, prefix in paths.splits.items()
-    }
-    forms = {name: bool(seen["train"] if form is None else form) for name, form in seen.items()}
+    forms = forms_of(paths)
     tokenized = all(forms.values()) if in_form is None else in_form
     recipe = _bare_recipe(paths, forms, tokenized)
     report, training, _ = read_corpora(recipe, RecipeFiles.of(recipe), progress)
@@ -110,6 +106,15 @@ def collect_facts(paths: CorpusPaths, progress: bool, in_form: bool | None = Non
         report=report,
         sample=sample,
     )
+
+
+def forms_of(paths: CorpusPaths) -> dict[str, bool]:
+    """Return whether the files of train, dev and test seem to be tokenized."""
+    seen = {
+        name: looks_tokenized(find_side(prefix, lang) for lang in (paths.src, paths.tgt))
+        for name, prefix in paths.splits.items()
+    }
+    return {name: bool(seen["train"] if form is None else form) for name, form in seen.items()}
 
 
 def _bare_recipe(paths: CorpusPaths, forms: Mapping[str, bool], tokenized: bool) -> Recipe:
