@@ -23,9 +23,9 @@ from torch import Tensor
 
 import nmt
 from benchmarks.foreign_models import ANNALOG, BEAM, SEARCH, START, convert_annalog, convert_aren
-from nmt.apps.share.marian import export_transformers
+from nmt.apps.transformers.marian import export_transformers
+from nmt.decoding.ctranslate2.folder import export
 from nmt.errors import UserError
-from nmt.export.folder import export
 from nmt.store.model import Model
 
 Hypotheses = list[list[tuple[list[str], float]]]  # of each input: pieces, and a log-probability

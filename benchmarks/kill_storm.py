@@ -35,7 +35,7 @@ from tqdm import tqdm
 
 from nmt.runtime.files import TEMPORARY
 from tests import final_reports
-from tests.apps.convert import folders
+from tests.apps.transformers import folders
 from tests.text_toy import text_corpus, text_recipe
 from tests.toy import lines_of_digits, toy_corpus, toy_recipe, write_lines
 

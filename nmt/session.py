@@ -21,9 +21,9 @@ from nmt.data.download import obtain_corpus
 from nmt.data.prepare import EvalSet, GivenText, Prepared, prepare
 from nmt.data.report import summary as describe_report
 from nmt.data.text import quantity
+from nmt.decoding.ctranslate2.folder import prepare_engine
 from nmt.decoding.translator import Translator
 from nmt.errors import Diverged, MachineError, NmtError, RunError, Terminated, UserError
-from nmt.export.folder import prepare_engine
 from nmt.model.base import ModelBase
 from nmt.runtime.device import emulation_note, resolve_device, resolve_precision
 from nmt.runtime.distributed import World

@@ -24,10 +24,10 @@ from fastapi.testclient import TestClient
 
 from data_prep import from_gettext, from_tmx
 from data_prep.tables import Format, read_rows
-from nmt.apps.convert.convert import convert
 from nmt.apps.documents.document import translate_bytes
 from nmt.apps.serve.app import Service
 from nmt.apps.serve.limits import Limits
+from nmt.apps.transformers.convert import convert
 from nmt.config.load import load_recipe
 from nmt.config.recipe import SentencePieceConfig
 from nmt.data.glossary import read_glossary
@@ -46,8 +46,8 @@ from nmt.store.results import read_result
 from nmt.store.tensors import empty_model
 from tests.apps.documents.samples import PO, TEXTS, all_documents
 from tests.apps.documents.translators import Reversing
+from tests.decoding.ctranslate2.cases import model_folder
 from tests.decoding.untrained import PAIRS, learned, untrained
-from tests.export.cases import model_folder
 from tests.run_cases import FILES, resign, trained
 from tests.toy import RECIPE
 
@@ -173,7 +173,7 @@ def run_folder(folder: Path, name: str) -> Target:
 
 
 def public_model(folder: Path, name: str) -> Target:
-    from tests.apps.convert.folders import marian
+    from tests.apps.transformers.folders import marian
 
     marian(folder / "hub")
     path, made = folder / "hub" / name, folder / "made"

@@ -30,8 +30,8 @@ from nmt.config.recipe import SentencePieceConfig
 from nmt.runtime.files import json_object
 from tests.apps.documents.samples import PO, all_documents
 from tests.data_prep.archives import zipped
+from tests.decoding.ctranslate2.cases import model_folder
 from tests.decoding.untrained import untrained
-from tests.export.cases import model_folder
 from tests.run_cases import trained
 from tests.toy import toy_corpus, toy_recipe
 

@@ -12,7 +12,7 @@ import pytest
 
 from nmt.config.load import as_recipe, load_recipe
 from tests import words
-from tests.apps.convert import folders
+from tests.apps.transformers import folders
 from tests.test_pages import recipes
 
 nbformat = pytest.importorskip("nbformat", reason='needs pip install -e ".[test]"')

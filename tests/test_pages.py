@@ -256,7 +256,7 @@ ELSEWHERE = {
     "docs/architecture.md": "no commands of users",
     "docs/commands.md": "tests/cli",
     "docs/data.md": "tests/data_prep",
-    "docs/howto/public-models.md": "tests/apps/convert/test_use.py",
+    "docs/howto/public-models.md": "tests/apps/transformers/test_use.py",
     "docs/howto/shared-task.md": "tests/data_prep/test_repositories.py",
     "docs/extending.md": "tests/test_extending.py",
     "docs/papers.md": "tests/test_papers.py",

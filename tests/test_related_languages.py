@@ -124,7 +124,7 @@ def test_several_sets_are_scored_and_their_mean_selects(learned, capsys):
 
 def test_an_exported_model_takes_the_tag(learned, tmp_path):
     pytest.importorskip("ctranslate2")
-    from nmt.export.folder import export
+    from nmt.decoding.ctranslate2.folder import export
     from nmt.store.model import Model
 
     translator = Translator.load(learned, "cpu")

@@ -24,13 +24,13 @@ from nmt.data.batches import collate_sources
 from nmt.data.prepare import Prepared, prepare
 from nmt.data.vocab import BOS, EOS, UNK, tag_piece
 from nmt.decoding.codec import Translation
+from nmt.decoding.ctranslate2.folder import export
 from nmt.decoding.engine import ignore
 from nmt.decoding.options import SearchOptions
 from nmt.errors import UserError
-from nmt.export.folder import export
 from nmt.model.layout import Layout
 from nmt.store.model import Model
-from tests.export.cases import model_folder
+from tests.decoding.ctranslate2.cases import model_folder
 from tests.toy import lines_of_digits, reverse, toy_recipe, write_lines, write_pairs
 
 EN, FR = "<en>", "<fr>"

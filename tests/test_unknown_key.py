@@ -12,20 +12,20 @@ from typing import Any
 
 import pytest
 
-from nmt.apps.convert.families import FAMILIES
-from nmt.apps.convert.folder import HubFolder
-from nmt.apps.convert.weights import model_keys
-from nmt.apps.share.marian import check_fits
+from nmt.apps.transformers.families import FAMILIES
+from nmt.apps.transformers.folder import HubFolder
+from nmt.apps.transformers.marian import check_fits
+from nmt.apps.transformers.weights import model_keys
 from nmt.config import model, recipe
 from nmt.config.recipe import Recipe
-from nmt.decoding.ctranslate2_engine import from_model
+from nmt.decoding.ctranslate2.engine import from_model
+from nmt.decoding.ctranslate2.spec import check_supported
 from nmt.errors import UserError
-from nmt.export.spec import check_supported
 from nmt.model.config import ModelConfig
 from nmt.store.model import Description
 from nmt.store.parent import require_same_function
-from tests.apps.convert.folders import SIZES
-from tests.export.cases import made
+from tests.apps.transformers.folders import SIZES
+from tests.decoding.ctranslate2.cases import made
 
 NAME = "unheard_of"
 PLAIN: dict[str, Any] = {"norm": "layernorm", "fixnorm": False}

@@ -62,7 +62,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def body(args: argparse.Namespace) -> None:
     """Read and check everything, then write the model."""
-    from nmt.apps.convert.convert import convert
+    from nmt.apps.transformers.convert import convert
 
     enable_gc()
     output = Path(args.output)

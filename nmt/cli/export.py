@@ -129,7 +129,7 @@ def _translators(
     from nmt.decoding.translator import Translator
 
     if args.format == "web":
-        from nmt.apps.share.browser import rounded_translator
+        from nmt.apps.export.browser import rounded_translator
 
         return {name: rounded_translator(model, name) for name in ("fp32", storage)}
     load = functools.partial(Translator.load, device="cpu", engine="ctranslate2")
@@ -160,26 +160,26 @@ def _print_dev_scores(run: str, translators: dict[str, Translator]) -> None:
 
 def _write(model: Model, output: Path, args: argparse.Namespace) -> None:
     if args.hub:
-        from nmt.apps.share.hub import export_hub
+        from nmt.apps.export.hub import export_hub
         from nmt.store.folder import RunFolder
 
         run = RunFolder(args.run) if model.path != Path(args.run) else None
         export_hub(model, run, output, args.quantization, args.force, args.license, args.example)
     elif args.format == "transformers":
-        from nmt.apps.share.marian import export_transformers
+        from nmt.apps.transformers.marian import export_transformers
 
         export_transformers(model, output, args.force)
     elif args.format == "web":
-        from nmt.apps.share.browser import export_browser
+        from nmt.apps.export.browser import export_browser
 
         storage = args.quantization or STORAGES[0]
         export_browser(model, output, storage, args.force, args.license)
     elif args.format == "argos":
-        from nmt.apps.share.argos import export_argos
+        from nmt.apps.export.argos import export_argos
 
         export_argos(model, output, args.quantization, args.force)
     else:
-        from nmt.export.folder import export
+        from nmt.decoding.ctranslate2.folder import export
 
         export(model, output, args.quantization, args.force)
 

@@ -500,8 +500,8 @@ def _load_ctranslate2(
     workers: int,
     quantization: str | None,
 ) -> Engine:
-    from nmt.export.folder import load_ctranslate2_engine
-    from nmt.export.spec import require_ctranslate2
+    from nmt.decoding.ctranslate2.folder import load_ctranslate2_engine
+    from nmt.decoding.ctranslate2.spec import require_ctranslate2
 
     count, what = require_ctranslate2().get_cuda_device_count, ""
     if len(models) > 1:

@@ -5,7 +5,7 @@ It refers to no file outside, so it can be copied, renamed and mounted read-only
     MODEL/model.json           a ``Description``, with size and SHA-256 of the files below
     MODEL/weights.safetensors  by parameter name, as trained; an export for others may lack it
     MODEL/vocab.txt, segmenter.json and the files that it names
-    MODEL/ctranslate2/         the same function for CTranslate2, see ``nmt.export.folder``
+    MODEL/ctranslate2/         the same function for CTranslate2 (``nmt.decoding.ctranslate2``)
 
 ``RUN/model`` is the best model of a run so far. A folder may come from another person, so nothing
 in it is trusted. ``nmt.store.tensors`` reads the weights; here, torch is not imported.

@@ -18,7 +18,7 @@ from nmt.data.encoded import EpochPairs
 from nmt.data.prepare import EvalSet
 from nmt.data.vocab import UNK
 from nmt.decoding.codec import TextCodec
-from nmt.decoding.ctranslate2_engine import from_model
+from nmt.decoding.ctranslate2.engine import from_model
 from nmt.decoding.engine import Engine, ModelInfo, all_cores
 from nmt.decoding.torch_engine import TorchEngine
 from nmt.decoding.translator import Translator

@@ -22,8 +22,8 @@ from nmt.data.vocab import Vocab
 from nmt.decoding.engine import ModelInfo
 from nmt.decoding.translator import Translator
 from nmt.store.model import Model
+from tests.decoding.ctranslate2.cases import made, model_folder, pairs
 from tests.decoding.untrained import learned
-from tests.export.cases import made, model_folder, pairs
 from tests.run_cases import edit_model
 
 pytest.importorskip("ctranslate2")

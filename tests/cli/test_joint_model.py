@@ -17,8 +17,8 @@ import nmt
 from nmt.apps.serve.limits import Limits
 from nmt.apps.serve.model import ServedModel
 from nmt.cli.translate import main
+from nmt.decoding.ctranslate2.folder import export
 from nmt.errors import UserError
-from nmt.export.folder import export
 from nmt.store.model import Model
 from tests.run_cases import edit_model
 from tests.toy import toy_corpus, toy_recipe

@@ -11,8 +11,8 @@ import pytest
 from nmt.cli import translate
 from nmt.data.sentences import UsualLine
 from nmt.decoding.translator import Translator
+from tests.decoding.ctranslate2.cases import model_folder
 from tests.decoding.untrained import untrained
-from tests.export.cases import model_folder
 from tests.run_cases import edit_model
 
 LINES = ["O can bebe auga.", "", "A gata vella. Hoxe non chove.  O mar, señor.", "pan"]

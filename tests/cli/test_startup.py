@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from nmt.cli.main import commands, program
-from tests.export.cases import exported, made
+from tests.decoding.ctranslate2.cases import exported, made
 
 ROOT = Path(__file__).parents[2]
 COMMANDS = [

@@ -29,7 +29,7 @@ from nmt.decoding.options import SearchOptions, as_flag
 from nmt.errors import UserError
 from nmt.store.output import locked_output
 from tests.cli.imitation import Capitals
-from tests.export.cases import exported, made
+from tests.decoding.ctranslate2.cases import exported, made
 
 # the command without torch, which takes seconds to import
 PROGRAM = """

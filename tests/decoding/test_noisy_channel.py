@@ -14,8 +14,8 @@ from nmt.config.recipe import FastBpeConfig, SentencePieceConfig
 from nmt.decoding.codec import MAX_SOURCE_PIECES
 from nmt.decoding.translator import Translator
 from nmt.errors import UserError
+from tests.decoding.ctranslate2.cases import model_folder
 from tests.decoding.untrained import LINES, PAIRS, learned, untrained
-from tests.export.cases import model_folder
 
 TAGGED = Directions("en", "gl", tuple(Direction("en", "gl", tag) for tag in ("<2gl>", "<2es>")))
 

@@ -14,8 +14,8 @@ from nmt.cli.translate import main
 from nmt.decoding.engine import SearchInput
 from nmt.decoding.translator import Translator
 from nmt.errors import Diverged, RunError, UserError
+from tests.decoding.ctranslate2.cases import made, model_folder
 from tests.decoding.untrained import LINES, untrained
-from tests.export.cases import made, model_folder
 
 
 def broken(value: float, for_inference: bool = False) -> Translator:

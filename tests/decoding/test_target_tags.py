@@ -14,9 +14,9 @@ from nmt.decoding.codec import MAX_SOURCE_PIECES
 from nmt.decoding.forced import _recorded_attention
 from nmt.decoding.translator import Translator
 from nmt.errors import UserError
+from tests.decoding.ctranslate2.cases import model_folder
 from tests.decoding.exhaustive import Prefix, slow_beam_search
 from tests.decoding.untrained import LINES, untrained
-from tests.export.cases import model_folder
 from tests.model_cases import batch_of, log_probs
 
 ES, FR, SRC = "<es>", "<fr>", "<gl>"

@@ -4,9 +4,10 @@ import importlib
 
 for name in (
     "data_prep.from_gettext", "data_prep.from_tmx", "data_prep.from_tsv", "data_prep.mtdata",
-    "nmt.apps.convert.convert", "nmt.apps.documents.formats.office", "nmt.apps.documents.model",
-    "nmt.apps.judge.sheet", "nmt.apps.report.page", "nmt.cli.score", "nmt.cli.sweep",
-    "nmt.cli.train", "nmt.cli.translate", "nmt.data.prepare", "nmt.decoding.torch_engine",
-    "nmt.export.folder", "nmt.session", "tests.faults.test_hostile_files", "torch._dynamo",
+    "nmt.apps.documents.formats.office", "nmt.apps.documents.model", "nmt.apps.judge.sheet",
+    "nmt.apps.report.page", "nmt.apps.transformers.convert", "nmt.cli.score", "nmt.cli.sweep",
+    "nmt.cli.train", "nmt.cli.translate", "nmt.data.prepare", "nmt.decoding.ctranslate2.folder",
+    "nmt.decoding.torch_engine", "nmt.session", "tests.faults.test_hostile_files",
+    "torch._dynamo",
 ):  # fmt: skip
     importlib.import_module(name)

@@ -12,8 +12,8 @@ import torch
 from nmt.errors import UserError
 from nmt.store.model import Model
 from nmt.store.tensors import read_weights
+from tests.decoding.ctranslate2.cases import model_folder
 from tests.decoding.untrained import untrained
-from tests.export.cases import model_folder
 from tests.run_cases import holds, load, resign, trained, weights
 
 

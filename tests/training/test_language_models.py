@@ -29,7 +29,7 @@ from nmt.store.metrics_log import MetricsLog
 from nmt.store.results import read_result, read_summary
 from nmt.training.tasks import make_task
 from nmt.training.trainer import Trainer
-from tests.export.cases import model_folder
+from tests.decoding.ctranslate2.cases import model_folder
 from tests.text_toy import text_corpus, text_recipe
 from tests.toy import toy_corpus, toy_recipe
 from tests.training.helpers import FakeCapture, equal, gradients, records, script_values, weights

@@ -14,8 +14,8 @@ from nmt.apps.serve.app import Service
 from nmt.apps.serve.limits import Limits
 from nmt.decoding.translator import Translator
 from tests.apps.serve.process import Process
+from tests.decoding.ctranslate2.cases import model_folder
 from tests.decoding.untrained import untrained
-from tests.export.cases import model_folder
 
 KEY = "0123456789abcdef"
 LOCAL, ELSEWHERE = "http://localhost:8000", "http://nmt.example.org"

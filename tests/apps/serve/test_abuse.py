@@ -21,8 +21,8 @@ import pytest
 import tests.apps.serve.conftest  # noqa: F401, skips without the extra
 from nmt.apps.serve.server import SECONDS_TO_SEND_HEADERS
 from tests.apps.serve.process import SECONDS, Process
+from tests.decoding.ctranslate2.cases import made, model_folder
 from tests.decoding.untrained import LINES, untrained
-from tests.export.cases import made, model_folder
 
 pytestmark = [
     pytest.mark.slow,

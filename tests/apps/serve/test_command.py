@@ -22,8 +22,8 @@ from nmt.decoding.translator import Translator
 from nmt.errors import UserError
 from tests.apps.serve.conftest import KEY
 from tests.apps.serve.process import SECONDS
+from tests.decoding.ctranslate2.cases import exported, model_folder
 from tests.decoding.untrained import untrained
-from tests.export.cases import exported, model_folder
 
 ROOT = Path(__file__).parents[3]
 ARABIC = "\u0645\u0631\u062d\u0628\u0627"

@@ -282,7 +282,7 @@ def test_the_license_of_a_converted_parent_is_in_the_recipe(model):
 @pytest.mark.slow
 def test_a_converted_parent_with_tags_and_learned_positions(tmp_path, monkeypatch, capsys):
     pytest.importorskip("transformers")  # makes the folder
-    folders = pytest.importorskip("tests.apps.convert.folders")
+    folders = pytest.importorskip("tests.apps.transformers.folders")
     monkeypatch.chdir(tmp_path)
     toy_corpus(Path("corpus"), {"train": 40, "dev": 2, "test": 2}, langs=("en", "sw"))
     folders.FAMILIES["mbart50"](Path("mbart50"))
