@@ -122,12 +122,11 @@ def americasnlp(data: Path, folder: Path) -> list[TestSet]:
     return sets
 
 
-def flores(src: str, tgt: str, *corpora: tuple[str, str]) -> Callable[[Path, Path], list[TestSet]]:
-    """Return what lays out the corpora (folder, new name) of a recipe, and FLORES."""
+def flores(src: str, tgt: str, corpus: str) -> Callable[[Path, Path], list[TestSet]]:
+    """Return what lays out the corpus of a recipe, and FLORES."""
 
     def lay_out(data: Path, folder: Path) -> list[TestSet]:
-        for corpus, name in corpora:
-            shutil.copytree(data / corpus, folder / name, dirs_exist_ok=True)
+        shutil.copytree(data / corpus, folder / corpus, dirs_exist_ok=True)
         stem = f"{src}-{tgt}"
         systems = {
             name: data / "flores-systems" / f"{stem}.{name.lower().replace('-', '')}.{tgt}.gz"
@@ -152,31 +151,19 @@ def in_folder(src: str, tgt: str, name: str) -> Callable[[Path], list[str]]:
 TASKS = {
     "americasnlp": Task("chrf++", "recipes/public/americasnlp.yaml", americasnlp),
     "chren": Task("bleu", "recipes/public/chren.yaml", chren),
-    "gl-en": Task(
-        "bleu",
-        "recipes/best/gl-en.yaml",
-        flores("gl", "en", ("ted-gl-en", "ted")),
-        in_folder("gl", "en", "ted"),
-    ),
-    "en-gl": Task(
-        "bleu",
-        "recipes/best/gl-en.yaml",
-        flores("en", "gl", ("ted-gl-en", "ted")),
-        in_folder("en", "gl", "ted"),
-    ),
-    "az-en": Task(
-        "bleu",
-        "recipes/best/gl-en.yaml",
-        flores("az", "en", ("ted-az-en", "ted")),
-        in_folder("az", "en", "ted"),
-    ),
-    "sk-en": Task(
-        "bleu",
-        "recipes/sk-en.yaml",
-        flores("sk", "en", ("ui-sk-en", "ui")),
-        in_folder("sk", "en", "ui"),
-    ),
 }
+for (_src, _tgt), (_recipe, _corpus) in {
+    ("gl", "en"): ("best/gl-en", "ted-gl-en"),
+    ("en", "gl"): ("best/gl-en", "ted-gl-en"),
+    ("az", "en"): ("best/gl-en", "ted-az-en"),
+    ("sk", "en"): ("quickstart", "ui-sk-en"),
+}.items():
+    TASKS[f"{_src}-{_tgt}"] = Task(
+        "bleu",
+        f"recipes/{_recipe}.yaml",
+        flores(_src, _tgt, _corpus),
+        in_folder(_src, _tgt, _corpus),
+    )
 
 
 # ---------------------------------------------------------------- train, translate, score
