@@ -44,7 +44,7 @@ MAX_DRAWS = 100
 
 Probability: TypeAlias = Annotated[float, Field(ge=0, lt=1)]
 AugmentKind: TypeAlias = Literal[
-    "case", "accents", "typos", "punctuation", "quotes", "copies", "names", "join"
+    "case", "accents", "typos", "punctuation", "quotes", "copies", "join"
 ]
 
 
@@ -102,8 +102,8 @@ class DataConfig(ConfigBase):
     versions: case = all caps, title case or lowercase on both sides; accents = stripped from the
     source; typos = in the source, by keyboard neighbors; punctuation = final mark removed from both
     sides; quotes = other quotation marks in the source; copies = the same URL, e-mail address,
-    emoji or placeholder added to both sides; names = the same invented name or number added to both
-    sides; join = concatenated with another pair; a kind without a share is off"""
+    emoji or placeholder added to both sides; join = concatenated with another pair; a kind without
+    a share is off"""
 
     @property
     def entries(self) -> dict[str, Sequence[CorpusEntry | HeldOutEntry]]:

@@ -151,20 +151,8 @@ def copies(pair: Pair, context: Context) -> Pair:
     Its place is the end or the start, or behind one of the marks inside the lines if both sides
     have as many of them.
     """
-    return _insert(TOKENS[context.draws.below(len(TOKENS))](context.draws), pair, context)
-
-
-def names(pair: Pair, context: Context) -> Pair:
-    """Insert the same invented name or number into both sides, where ``copies`` inserts.
-
-    Text of another domain has names, digits and Latin letters that the training text lacks. So all
-    of them get embeddings, and the model learns to copy what it does not know.
-    """
-    return _insert(_invented(context.draws), pair, context)
-
-
-def _insert(token: str, pair: Pair, context: Context) -> Pair:
     draws = context.draws
+    token = TOKENS[draws.below(len(TOKENS))](draws)
     inside = [[m.end() for m in _INNER_MARK.finditer(line)] for line in pair]
     places = [(len(pair[0]), len(pair[1]))] * 2 + [(0, 0)]
     if len(inside[0]) == len(inside[1]):
@@ -182,7 +170,7 @@ def _insert(token: str, pair: Pair, context: Context) -> Pair:
 # in the order in which several change a pair; the names are those of data.augment
 KINDS: dict[str, Kind] = {
     function.__name__: function
-    for function in (join, case, accents, typos, punctuation, quotes, copies, names)
+    for function in (join, case, accents, typos, punctuation, quotes, copies)
 }
 
 
@@ -306,7 +294,6 @@ def _styles_in(line: str) -> set[str]:
 
 
 _CONSONANTS, _VOWELS = "bcdfghjklmnprstvz", "aeiou"
-_FINALS = ("", "", "", "l", "n", "r", "s", "y")
 EMOJI = (
     *"😀😁😂🤣😃😄😅😆😉😊😋😎😍😘🙂🤗🤔😐🙄😏😮😴😌😛😒😓😔😕🙃😢😭😤😱😡🤒🤓👍👎👌👏🙏💪👋"
     "🎉🎁🎂🔥⭐✨💯💔💕📷📞📅📌🔔🎵☀☔⚡⏰✅❌❗❓➡⬅⚠",
@@ -333,27 +320,6 @@ def _url(draws: Draws) -> str:
 
 def _mail(draws: Draws) -> str:
     return f"{_name(draws)}@{_name(draws)}.{draws.choice(['com', 'org', 'net'])}"
-
-
-def _proper_name(draws: Draws) -> str:
-    letters = [chr(ord("a") + draws.below(26)) for _ in range(2 + draws.below(3))]
-    if draws.happens(0.2):
-        return "".join(letters).upper()  # an acronym
-    parts = (letter + draws.choice(_VOWELS) + draws.choice(_FINALS) for letter in letters)
-    return "".join(parts).capitalize()
-
-
-def _digits(draws: Draws) -> str:
-    return "".join(str(draws.below(10)) for _ in range(1 + draws.below(4)))
-
-
-_NAMES = ("{}", "{}", "{} {}", "({})", '"{}"', "{}-{}", "{}'s")
-_NUMBERS = ("{}", "{}", "{}.{}", "{},{}", "{}:{}", "{}-{}", "{}%", "${}", "{}/{}", "({})", "+{}")
-
-
-def _invented(draws: Draws) -> str:
-    forms, part = ((_NAMES, _proper_name), (_NUMBERS, _digits))[draws.below(2)]
-    return re.sub(r"\{\}", lambda _: part(draws), draws.choice(forms))
 
 
 TOKENS: tuple[Callable[[Draws], str], ...] = (
