@@ -223,8 +223,8 @@ def memory(folder: Path, name: str) -> Target:
     module, example = (from_gettext, PO) if name.endswith(".po") else (from_tmx, TEXTS[name])
 
     def read(path: Path) -> None:
-        given = argparse.Namespace(files=[path], src="en", tgt="it", msgid_lang=None)
-        list(module.read(given, Drops()))
+        given = argparse.Namespace(src="en", tgt="it", msgid_lang=None)
+        list(module.read([path], given, Drops()))
 
     return in_file(folder / name, read, example)
 

@@ -93,6 +93,7 @@ PAGES = {
             "nmt-train --suggest": SUGGEST,
             "nmt-serve": SERVER,
             "nmt-translate runs/gl-en letter.docx": "docs/howto/documents.md",
+            "nmt-export runs/gl-en --format web": "tests/apps/export; it needs SentencePiece",
         },
     ),
     "docs/index.md": Page(
@@ -189,6 +190,8 @@ PAGES = {
             "pip install": NETWORK,
             "nmt-train --suggest": SUGGEST,
             "nmt-clean raw/web -o clean/by-glotlid": NETWORK,
+            "nmt-clean raw/train -o clean/train": "tests/data_prep/test_spelling.py",
+            "nmt-clean raw/dev.shp": "tests/data_prep/test_spelling.py",
         },
     ),
     "docs/howto/gpus.md": Page(

@@ -32,9 +32,9 @@ def named_lines(first: Sequence[int], count: int = 0) -> str:
         count: of all lines; 0 = ``first`` has all.
     """
     count = count or len(first)
-    numbers = ", ".join(map(str, first[:MAX_NAMED_LINES]))
-    more = f" and {count - MAX_NAMED_LINES:,} more" if count > MAX_NAMED_LINES else ""
-    return f"{'line' if count == 1 else 'lines'} {numbers}{more}"
+    shown = first[:MAX_NAMED_LINES]
+    more = f" and {count - len(shown):,} more" if count > len(shown) else ""
+    return f"{'line' if count == 1 else 'lines'} {', '.join(map(str, shown))}{more}"
 
 
 class LineChecks:
