@@ -9,7 +9,7 @@ import time
 
 import pytest
 
-from nmt.apps.documents import job as job_module
+from nmt.apps.documents import messages as messages_module
 from nmt.apps.documents.document import count_segments
 from nmt.apps.documents.job import Report
 from nmt.apps.documents.lines import from_function
@@ -291,7 +291,9 @@ STARTS = {
 
 def seconds(name: str, text: str, monkeypatch: pytest.MonkeyPatch) -> float:
     """Return the processor time of reading; protected parts of its text have tests of their own."""
-    monkeypatch.setattr(job_module, "has_words", lambda text, *_, **__: any(map(str.isalpha, text)))
+    monkeypatch.setattr(
+        messages_module, "has_words", lambda text, *_, **__: any(map(str.isalpha, text))
+    )
     start = time.process_time()
     try:
         count_segments(io.BytesIO(text.encode()), name, LANGS)
