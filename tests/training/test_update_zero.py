@@ -172,7 +172,7 @@ def test_killed_after_the_validation_at_update_0(parent, tmp_path, monkeypatch):
 
 
 def test_what_the_entry_at_0_decides(parent, tmp_path):
-    """It is no validation of the limits, of patience and of the schedule."""
+    """Limits, patience and the schedule do not count it."""
     recipe = load_recipe(
         parent / "toy.yaml", [f"init.from={parent / 'run'}", "train.stop_patience=2"]
     )
