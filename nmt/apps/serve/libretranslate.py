@@ -164,7 +164,8 @@ async def _values(service: Service, fields: dict[str, Any], request: Request) ->
     asked = read(LibreTranslateRequest, fields)
     chosen = find_direction(service.models, asked.source, asked.target)
     texts = asked.q if isinstance(asked.q, list) else [asked.q]
-    if len(texts) > (most := service.limits.lines):
+    # pages of HTML have a limit of time for all of them
+    if asked.format != "html" and len(texts) > (most := service.limits.lines):
         what = f"Invalid request: q has {len(texts):,} texts, at most {most:,} are allowed"
         raise Refused(400, "too_many_lines", what, "send the texts in several requests")
     values: dict[str, Any] = {}
