@@ -76,6 +76,9 @@ def convert(source: BinaryIO, target: BinaryIO, job: Job) -> None:
 def _lines(text: str, job: Job) -> Iterator[Item]:
     for number, line in enumerate(lines_of(text), 1):
         content = line.rstrip("\r\n")
+        if not content.strip():  # a file may consist of blank lines
+            yield line
+            continue
         yield text_unit(content, tokens_of(content), f"line {number}", written)
         yield line[len(content) :]
 
