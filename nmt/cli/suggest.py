@@ -147,6 +147,7 @@ Advice: TypeAlias = "tuple[CorpusFacts, Suggestion, Expectation]"
 
 def _from_scratch(args: argparse.Namespace, corpora: Sequence[CorpusPaths]) -> Advice:
     from nmt.apps.suggest.choices import suggest, with_related_text
+    from nmt.apps.suggest.monolingual import with_copied_text
     from nmt.apps.suggest.several import collect_all, joined, with_all_corpora
     from nmt.config.recipe import Recipe
 
@@ -170,7 +171,8 @@ def _from_scratch(args: argparse.Namespace, corpora: Sequence[CorpusPaths]) -> A
             break
     if len(corpora) > 1:
         return facts, with_all_corpora(suggestion, corpora, parts), expectation
-    return facts, with_related_text(suggestion, paths, facts), expectation
+    suggestion = with_related_text(suggestion, paths, facts)
+    return facts, with_copied_text(suggestion, paths, facts), expectation
 
 
 def _from_parent(args: argparse.Namespace, paths: CorpusPaths) -> Advice:

@@ -408,6 +408,7 @@ def advice(paths: CorpusPaths, facts: CorpusFacts, parent: bool = False) -> list
             "dev is like train, so its scores do not show how well the model translates other "
             "text: also score a set of the text that you will translate (data.test, or nmt-score)."
         )
+    sentences += map(str, facts.lacking)
     for side in (facts.src, facts.tgt):
         if side.spaced or facts.tokenized:
             continue

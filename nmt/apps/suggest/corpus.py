@@ -1,4 +1,4 @@
-"""Find the files of a corpus: its languages, and the dev and test sets next to it."""
+"""Find the files of a corpus: its languages, and the sets and monolingual text next to it."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ from nmt.runtime.files import require_usable
 
 # names of a validation and of a test set next to train, the first that exists counts
 HELD_OUT = {"dev": ("dev", "valid", "validation", "val"), "test": ("test",)}
+MONOLINGUAL = "mono"  # name of a text of one language next to train
 HELD_OUT_SIZE = 1000  # pairs that data_prep holds out for dev, and again for test
 MIN_HELD_OUT = 10  # as data_prep refuses fewer
 
@@ -32,6 +33,7 @@ class CorpusPaths:
     train: str
     dev: str
     test: str | None  # None = there is no test set next to the training text
+    mono: str | None = None  # text of the target language alone, mono.TGT; None = there is none
 
     @property
     def splits(self) -> dict[str, str]:
@@ -42,7 +44,8 @@ class CorpusPaths:
     def files(self) -> list[str]:
         """List the files of the corpus."""
         langs = self.src, self.tgt
-        return [str(find_side(path, lang)) for path in self.splits.values() for lang in langs]
+        files = [str(find_side(path, lang)) for path in self.splits.values() for lang in langs]
+        return files if self.mono is None else [*files, str(find_side(self.mono, self.tgt))]
 
 
 def find_corpus(prefix: str, src: str | None, tgt: str | None) -> CorpusPaths:
@@ -62,7 +65,8 @@ def find_corpus(prefix: str, src: str | None, tgt: str | None) -> CorpusPaths:
     dev, test = (_held_out(prefix, split, src, tgt) for split in ("dev", "test"))
     if dev is None:
         raise _no_dev(prefix, src, tgt)
-    return CorpusPaths(src, tgt, prefix, dev, test)
+    mono = _next_to(prefix, MONOLINGUAL)
+    return CorpusPaths(src, tgt, prefix, dev, test, mono if has_side(mono, tgt) else None)
 
 
 def _languages(prefix: str, src: str | None, tgt: str | None) -> tuple[str, str]:

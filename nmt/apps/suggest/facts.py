@@ -14,6 +14,7 @@ from pathlib import Path
 
 import numpy as np
 
+from nmt.apps.suggest.characters import LackingCharacters, lacking_characters
 from nmt.apps.suggest.corpus import CorpusPaths
 from nmt.config.entries import Direction
 from nmt.config.recipe import Recipe, SegmentConfig, SentencePieceConfig
@@ -60,6 +61,7 @@ class CorpusFacts:
     tokenized: bool  # ``data.tokenized`` of the recipe
     forms: Mapping[str, bool]  # train, dev and test -> whether the files seem to be tokenized
     characters: int  # different ones in the sample
+    lacking: Sequence[LackingCharacters]  # of dev and test, where train lacks many
     report: CorpusReport
     sample: list[tuple[str, str]]  # evenly spaced pairs of train
 
@@ -85,10 +87,13 @@ def collect_facts(paths: CorpusPaths, progress: bool, in_form: bool | None = Non
     step = -(-pairs // SAMPLE)
     lengths = np.zeros((2, pairs), np.int32)
     target_characters = 0
+    seen: tuple[set[str], set[str]] = (set(), set())
     sample: list[tuple[str, str]] = []
     for row, (source, target) in enumerate(pair for _, pair in training.sample("counting", 1)):
         lengths[:, row] = len(source.split()), len(target.split())
         target_characters += len(target)
+        seen[0].update(source)
+        seen[1].update(target)
         if not row % step:
             sample.append((source, target))
     src, tgt = (
@@ -103,6 +108,7 @@ def collect_facts(paths: CorpusPaths, progress: bool, in_form: bool | None = Non
         tokenized=tokenized,
         forms=forms,
         characters=len({character for pair in sample for line in pair for character in line}),
+        lacking=list(lacking_characters(paths, *seen)),
         report=report,
         sample=sample,
     )

@@ -16,6 +16,7 @@ from nmt.apps.suggest.corpus import CorpusPaths
 from nmt.apps.suggest.facts import CorpusFacts, SideFacts, script_name
 from nmt.apps.suggest.scoreboard import nearest
 from nmt.apps.suggest.speed import Setting
+from nmt.config.sizes import most_passes
 from nmt.data.checks import HeldOutPairs
 from nmt.data.report import describe
 from nmt.data.text import quantity
@@ -143,6 +144,13 @@ def _time_lines(suggestion: Suggestion, expectation: Expectation) -> Iterator[st
         f"{'all ' * (suggestion.updates > 1)}{quantity(suggestion.updates, 'update')}"
         + (", validations not included" if not suggestion.evaluation_tokens else "")
     )
+    if suggestion.size is not None and suggestion.evaluation_tokens:
+        most = most_passes(suggestion.size)
+        longest = expectation.seconds(most * suggestion.tokens_per_pass)
+        yield (
+            f"at most {duration(longest)} are of use at this size: {most} passes over the data; "
+            "measured for gl-en (docs/results.md)"
+        )
     if suggestion.evaluation_tokens:
         yield (
             f"about {duration(expectation.seconds(suggestion.evaluation_tokens))} for "

@@ -44,6 +44,7 @@ def facts_of(words: int = 240_000, pairs: int | None = None, **changes) -> Corpu
         tokenized=False,
         forms={"train": False, "dev": False, "test": False},
         characters=11,
+        lacking=[],
         report=report,
         sample=[(line, reverse(line)) for line in LINES],
     )
