@@ -588,8 +588,8 @@ class Recipe(ConfigBase):
     )
     """where to train; auto = a GPU if torch finds one, otherwise the CPU"""
     precision: Literal["auto", "fp32", "bf16", "fp16"] = key("auto", "O")
-    """precision of matrix products; auto = bf16 if the GPU or CPU has instructions for it, fp16
-    on V100 and T4, otherwise fp32"""
+    """precision of matrix products; auto = bf16 if the GPU or CPU computes it fast, fp16 on
+    V100 and T4, otherwise fp32"""
     graphs: Literal["auto", "off"] = key("auto", "O")
     """auto = on a GPU, record updates as CUDA graphs; off = launch each kernel"""
     time_limit: float | None = key(None, "O", gt=0)

@@ -1,10 +1,11 @@
-"""Count the CPUs that this process may use, and limit the processes that it starts."""
+"""The CPUs that this process may use: their number and maker, and limits for its processes."""
 
 from __future__ import annotations
 
 import contextlib
 import math
 import os
+import platform
 import sys
 from collections.abc import Iterator
 from contextvars import ContextVar
@@ -55,6 +56,17 @@ def num_threads() -> int:
         return torch.get_num_threads()
     limit = os.environ.get("OMP_NUM_THREADS", "").partition(",")[0]
     return int(limit) if limit.isdecimal() and int(limit) else available_cpus()
+
+
+def is_amd(info: Path = Path("/proc/cpuinfo")) -> bool:
+    """Return whether the CPU is one of AMD.
+
+    Args:
+        info: Linux' description of the processors.
+    """
+    with contextlib.suppress(OSError):
+        return "AuthenticAMD" in info.read_text(encoding="utf-8")
+    return "AuthenticAMD" in platform.processor()  # Windows
 
 
 def _quotas(groups: Path, mount: Path) -> Iterator[float]:

@@ -8,6 +8,7 @@ from typing import Any
 import torch
 
 from nmt.errors import MachineError
+from nmt.runtime.cpus import is_amd
 from nmt.runtime.device_names import parse_device
 
 DTYPES = {"fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}
@@ -37,7 +38,7 @@ def resolve_precision(name: str, device: torch.device) -> str:
     | GPU of compute capability 8.0 or more (A100, RTX 30) | bf16 |
     | GPU of capability 7.0 to 7.5 (V100, T4) | fp16 |
     | older GPU (P100, GTX 10) | fp32 |
-    | CPU with AVX512-BF16 or AMX | bf16 |
+    | CPU with AMX, CPU of AMD with AVX512-BF16 | bf16 |
     | other CPU | fp32 |
 
     Raises:
@@ -68,7 +69,9 @@ def emulation_note(precision: str, device: torch.device) -> str | None:
 
 def _fastest(device: torch.device) -> str:
     if device.type == "cpu":
-        return "bf16" if _cpu_has_bf16() else "fp32"
+        # Intel's AVX512-BF16 multiplies no faster than fp32, and the conversions come on top
+        fast = torch.cpu._is_amx_tile_supported() or (_cpu_has_bf16() and is_amd())
+        return "bf16" if fast else "fp32"
     if _gpu_has_bf16(device):
         return "bf16"
     # fp16 is faster on tensor cores, which start at 7.0. A P100 computes fp16 fast without them,

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import os
+import platform
 from pathlib import Path
 
 import pytest
 
-from nmt.runtime.cpus import available_cpus
+from nmt.runtime.cpus import available_cpus, is_amd
 
 
 @pytest.fixture(autouse=True)
@@ -60,3 +61,15 @@ def test_affinity_is_respected(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) 
     monkeypatch.delattr(os, "sched_getaffinity")
     monkeypatch.setattr(os, "cpu_count", lambda: 4)
     assert available_cpus(tmp_path / "none", tmp_path) == 4
+
+
+@pytest.mark.parametrize(("vendor", "amd"), [("AuthenticAMD", True), ("GenuineIntel", False)])
+def test_the_maker_of_the_processor(tmp_path, vendor, amd):
+    info = tmp_path / "cpuinfo"
+    info.write_text(f"processor\t: 0\nvendor_id\t: {vendor}\n", encoding="utf-8")
+    assert is_amd(info) is amd
+
+
+def test_without_a_description_the_platform_tells_the_maker(tmp_path, monkeypatch):
+    monkeypatch.setattr(platform, "processor", lambda: "AMD64 Family 25 Model 97, AuthenticAMD")
+    assert is_amd(tmp_path / "missing")

@@ -106,15 +106,21 @@ def test_precision_depends_on_the_selected_gpu(monkeypatch):
         resolve_precision("bf16", torch.device("cuda", 1))
 
 
-@pytest.mark.parametrize("instruction", ["_is_avx512_bf16_supported", "_is_amx_tile_supported"])
-def test_auto_on_a_cpu_with_bf16(instruction, monkeypatch):
-    monkeypatch.setattr(torch.cpu, instruction, lambda: True)
-    assert resolve_precision("auto", CPU) == "bf16"
+@pytest.mark.parametrize(
+    ("amx", "amd", "fastest"),
+    [(True, False, "bf16"), (False, True, "bf16"), (False, False, "fp32")],
+)
+def test_auto_on_a_cpu_with_bf16(amx, amd, fastest, monkeypatch):
+    monkeypatch.setattr(torch.cpu, "_is_avx512_bf16_supported", lambda: True)
+    monkeypatch.setattr(torch.cpu, "_is_amx_tile_supported", lambda: amx)
+    monkeypatch.setattr(module, "is_amd", lambda: amd)
+    assert resolve_precision("auto", CPU) == fastest
     assert emulation_note("bf16", CPU) is None
 
 
 def test_a_cpu_without_bf16_notes_the_emulation(monkeypatch):
-    monkeypatch.setattr(module, "_cpu_has_bf16", lambda: False)
+    monkeypatch.setattr(torch.cpu, "_is_avx512_bf16_supported", lambda: False)
+    monkeypatch.setattr(torch.cpu, "_is_amx_tile_supported", lambda: False)
     assert resolve_precision("auto", CPU) == "fp32"
     assert resolve_precision("bf16", CPU) == "bf16"
     note = emulation_note("bf16", CPU)
