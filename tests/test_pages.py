@@ -168,7 +168,7 @@ PAGES = {
     ),
     "docs/howto/glossary.md": Page(
         recipes=GL_EN,
-        texts={"in.gl": "gl", "ours.en": "en", "theirs.en": "en", "ref.en": "en"},
+        texts={"in.gl": "gl", "ref.en": "en"},
         runs=("runs/gl-en",),
         not_run={"nmt-serve": SERVER, "curl": SERVER},
     ),
