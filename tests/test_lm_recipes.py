@@ -15,16 +15,18 @@ from nmt.model.base import ModelBase
 from nmt.runtime.memory import parameter_count
 from nmt.training.tasks import model_without_memory
 
-FOLDER = Path(__file__).parents[1] / "recipes" / "lm"
-TABLES = sorted(FOLDER.glob("table*.yaml"))
+RECIPES = Path(__file__).parents[1] / "recipes"
+FOLDER = RECIPES / "papers" / "normformer"
+SMALL = RECIPES / "laboratory"
+TABLES = [*sorted(FOLDER.glob("n-table?.yaml")), SMALL / "n-table4-small.yaml"]
 WORDS = 51_202  # in the release's models: 768 x 51,202 is what the layers of 125M leave
 
 
-def variants(name: str) -> dict[str, Variant]:
-    return {v.name: v for v in load_sweep(FOLDER / f"{name}.yaml").variants}
+def variants(name: str, folder: Path = FOLDER) -> dict[str, Variant]:
+    return {v.name: v for v in load_sweep(folder / f"{name}.yaml").variants}
 
 
-TABLE_2 = variants("table2")
+TABLE_2 = variants("n-table2")
 # millions of parameters that N prints in table 2
 PRINTED = {
     "125m": 124.4,
@@ -112,9 +114,9 @@ def test_learning_rates_are_those_of_table_1(size: str, gpt3: float, found: floa
     assert list(rates.values()) == [gpt3, found, found]
 
 
-@pytest.mark.parametrize("name", variants("table4"))
+@pytest.mark.parametrize("name", variants("n-table4"))
 def test_ablations_have_the_settings_of_table_7(name: str):
-    recipe = variants("table4")[name].recipe
+    recipe = variants("n-table4")[name].recipe
     model, schedule = recipe.model, recipe.schedule
     assert (model.dim, model.dec_layers, model.dropout) == (768, 12, 0)
     assert (recipe.data.block, recipe.data.batch_tokens * recipe.optim.accumulate * 8) == (
@@ -127,12 +129,13 @@ def test_ablations_have_the_settings_of_table_7(name: str):
 
 
 def test_the_small_ablation_changes_the_same_keys():
-    def changed(name: str) -> list[dict[str, object]]:
-        rows = [v.recipe.model.model_dump() for v in load_sweep(FOLDER / f"{name}.yaml").variants]
+    def changed(table: dict[str, Variant]) -> list[dict[str, object]]:
+        rows = [variant.recipe.model.model_dump() for variant in table.values()]
         return [{k: row[k] for k in row if row[k] != rows[0][k]} for row in rows]
 
-    assert changed("table4-small") == changed("table4")
-    assert list(variants("table4-small")) == list(variants("table4"))
+    small, table = variants("n-table4-small", SMALL), variants("n-table4")
+    assert changed(small) == changed(table)
+    assert list(small) == list(table)
 
 
 @pytest.mark.parametrize("path", TABLES, ids=lambda path: path.stem)
@@ -143,9 +146,16 @@ def test_figures_of_variants_are_in_the_comment_of_the_file(path: Path):
             assert ("diverged" if figure == "fails" else f"{figure:.2f}") in head, variant.name
 
 
-@pytest.mark.parametrize("name", ["causal", "masked", "small", "wikitext-103"])
-def test_bases_load_and_leave_nothing_at_a_default_of_translation(name: str):
-    recipe = load_recipe(FOLDER / f"{name}.yaml")
+@pytest.mark.parametrize(
+    "path",
+    [
+        *(FOLDER / f"{name}.yaml" for name in ("causal", "masked", "wikitext-103")),
+        SMALL / "small-lm.yaml",
+    ],
+    ids=lambda path: path.stem,
+)
+def test_bases_load_and_leave_nothing_at_a_default_of_translation(path: Path):
+    recipe = load_recipe(path)
     assert recipe.optim.label_smoothing == recipe.model.word_dropout == 0
     assert not recipe.model.logit_mask
     validations = recipe.train.max_validations * recipe.train.validate_every
@@ -154,7 +164,7 @@ def test_bases_load_and_leave_nothing_at_a_default_of_translation(name: str):
 
 
 def test_a_masked_model_of_table_3_has_no_more_than_roberta():
-    counts = [parameter_count(model_of(v.recipe)) for v in variants("table3").values()]
+    counts = [parameter_count(model_of(v.recipe)) for v in variants("n-table3").values()]
     assert counts[1] - counts[0] == 12 * (10 * 768 + 12)
     assert counts[2] - counts[1] == 12 * 768
     # RoBERTa's parts that ours lacks: 514 positions, norm of embeddings, linear layer and norm

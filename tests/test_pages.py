@@ -126,13 +126,13 @@ PAGES = {
             f"recipes/{name}.yaml": {
                 **RECIPE,
                 "src": "sk",
-                "data": {split: f"../data/ui-sk-en/{split}" for split in words.SIZES},
+                "data": {split: f"{root}/data/ui-sk-en/{split}" for split in words.SIZES},
                 "model": {"norm": "layernorm", "fixnorm": False},  # base of the variants
                 "analysis": {"every": 1, "observe": ["grad_total", "grad_l1"]},
             }
-            for name in ("quickstart", "small")
+            for name, root in (("quickstart", ".."), ("laboratory/small", "../.."))
         },
-        copies=("recipes/ablations/small.yaml",),
+        copies=("recipes/laboratory/claims.yaml",),
     ),
     "docs/howto/back-translation.md": Page(
         recipes={"gl-en.yaml": {**RECIPE, "data": {s: f"data/gl-en/{s}" for s in words.SIZES}}},
@@ -168,7 +168,7 @@ PAGES = {
     ),
     "docs/howto/glossary.md": Page(
         recipes=GL_EN,
-        texts={"in.gl": "gl", "ours.en": "en", "theirs.en": "en", "ref.en": "en"},
+        texts={"in.gl": "gl", "ref.en": "en"},
         runs=("runs/gl-en",),
         not_run={"nmt-serve": SERVER, "curl": SERVER},
     ),

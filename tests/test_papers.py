@@ -19,6 +19,10 @@ from nmt.config.variants import load_sweep
 
 ROOT = Path(__file__).parents[1]
 TEXT = (ROOT / "docs/papers.md").read_text(encoding="utf-8")
+FOLDERS = [
+    f"recipes/{name}"
+    for name in ("papers/transformers-without-tears", "papers/normformer", "laboratory")
+]
 QUOTED = sorted(set(re.findall(r"`([^`\n]+)`", TEXT)))
 PLACES = [q for q in QUOTED if re.fullmatch(r"[\w/]+\.py:[\w.]+", q)]
 FILES = [q for q in QUOTED if re.fullmatch(r"[\w/-]+\.yaml( [\w/.-]+)?", q)]
@@ -53,8 +57,7 @@ def test_referenced_code_exists():
 def test_referenced_recipes_and_variants_load():
     for named in FILES:
         name, _, variant = named.partition(" ")
-        folder = ROOT if "/" in name else ROOT / "recipes"
-        path = folder / ("ablations" if re.match("[tn]-", name) else "") / name
+        path = next(path for folder in FOLDERS if (path := ROOT / folder / name).is_file())
         if "\nbase:" not in path.read_text(encoding="utf-8"):
             load_recipe(path)
         elif variant:
@@ -85,10 +88,9 @@ def test_referenced_figures_are_those_of_nmt_plot():
 
 
 def test_every_recipe_of_the_papers_is_listed():
-    for path in (ROOT / "recipes/ablations").glob("[tn]-*.yaml"):
-        assert path.name in TEXT
-    for path in (ROOT / "recipes/lm").glob("table*.yaml"):
-        assert f"recipes/lm/{path.name}" in TEXT
+    for folder in FOLDERS:
+        for path in (ROOT / folder).glob("[tn]-*.yaml"):
+            assert f"`{path.name}" in TEXT
     for name in ("gl-en", "sk-en", "en-vi", "en-he", "ar-en", "wmt14-en-de"):
         assert f"`{name}.yaml`" in TEXT
 

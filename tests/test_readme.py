@@ -18,6 +18,7 @@ from tests.toy import toy_corpus
 from tests.words import COMMANDS
 
 ROOT = Path(__file__).resolve().parents[1]
+PAPER = ROOT / "recipes" / "papers" / "transformers-without-tears"
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 RESULTS = (ROOT / "docs" / "results.md").read_text(encoding="utf-8")
 WHICH_RECIPE = (ROOT / "docs" / "howto" / "which-recipe.md").read_text(encoding="utf-8")
@@ -89,8 +90,8 @@ def test_everything_else_is_the_papers_strongest_setting(own_recipe):
 
 
 def test_sizes_and_length_are_the_papers_for_10k_pairs(own_recipe):
-    """Those of recipes/gl-en.yaml, and the end is the paper's."""
-    own, paper = load_recipe(own_recipe), load_recipe(ROOT / "recipes" / "gl-en.yaml")
+    """Those of recipes/papers/transformers-without-tears/gl-en.yaml, and the end is the paper's."""
+    own, paper = load_recipe(own_recipe), load_recipe(PAPER / "gl-en.yaml")
     assert own.model == paper.model
     assert own.train == paper.train
     assert own.train.validate_every * own.train.max_validations == 100_000

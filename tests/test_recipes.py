@@ -25,9 +25,28 @@ from tests.toy import toy_corpus, toy_recipe
 pytestmark = pytest.mark.slow
 
 FOLDER = Path(__file__).parents[1] / "recipes"
-RECIPES = sorted([*FOLDER.glob("*.yaml"), *FOLDER.glob("best/*.yaml")])
+PAPER = FOLDER / "papers" / "transformers-without-tears"
+
+
+def has_variants(path: Path) -> bool:
+    return "\nvariants:" in path.read_text(encoding="utf-8")
+
+
+SWEEPS = [path for path in sorted(FOLDER.rglob("*.yaml")) if has_variants(path)]
+RECIPES = [  # of translation, from random weights
+    path
+    for path in sorted(FOLDER.rglob("*.yaml"))
+    if path not in SWEEPS
+    and path.parent.name not in ("finetune", "public")
+    and "\ntask:" not in path.read_text(encoding="utf-8")
+]
 PUBLIC = sorted(FOLDER.glob("public/*.yaml"))  # benchmarks.public writes their corpora
-ABLATIONS = sorted((FOLDER / "ablations").glob("*.yaml"))
+LANGUAGE_MODELS = {"n-table1", "n-table2", "n-table3", "n-table4", "n-table5", "n-table6"}
+ABLATIONS = [  # of translation
+    path
+    for path in SWEEPS
+    if path.parent.name != "sweeps" and path.stem not in {*LANGUAGE_MODELS, "n-table4-small"}
+]
 SMALL = {
     "fastbpe": ["segment.merges=5"],
     "sentencepiece": ["segment.vocab_size=20"],
@@ -124,7 +143,7 @@ ar-en  6 8 0.3 8000 2000  200 20
 def test_recipe_has_the_settings_of_table_1_and_appendix_a(row):
     """Layers, heads, dropout, BPE merges, updates per epoch, epochs and patience of T."""
     pair, *expected = row.split()
-    r = load_recipe(FOLDER / f"{pair}.yaml")
+    r = load_recipe(PAPER / f"{pair}.yaml")
     m, o, t = r.model, r.optim, r.train
     assert m.enc_layers == m.dec_layers
     found = (m.dec_layers, m.heads, m.dropout, r.segment.merges)
@@ -140,7 +159,7 @@ def test_recipe_has_the_settings_of_table_1_and_appendix_a(row):
 
 
 def test_wmt14_has_the_settings_of_appendix_c():
-    r = load_recipe(RECIPES[0].parent / "wmt14-en-de.yaml")
+    r = load_recipe(PAPER / "wmt14-en-de.yaml")
     m, o = r.model, r.optim
     base = (m.dim, m.ffn_dim, m.heads, m.enc_layers, m.dec_layers)
     assert base == (512, 2048, 8, 6, 6)
@@ -155,9 +174,10 @@ def test_wmt14_has_the_settings_of_appendix_c():
 
 
 def test_every_table_of_both_papers_has_a_file_of_variants():
-    tables = {f"t-table{n}" for n in (2, 3, 4, 5, 6, 7)} | {f"n-table{n}" for n in (1, 2, 4, 5)}
+    tables = {f"t-table{n}" for n in (2, 3, 4, 5, 6, 7)} | LANGUAGE_MODELS
+    translation = {f"n-table{n}-translation" for n in (1, 2, 4, 5)}
     figures = {"t-figure4", "n-figure3", "n-figure5"}
-    assert {path.stem for path in ABLATIONS} >= tables | figures
+    assert {path.stem for path in SWEEPS} >= tables | translation | figures
 
 
 @pytest.mark.parametrize("path", ABLATIONS, ids=lambda path: path.stem)
@@ -224,12 +244,12 @@ def test_losses_of_twenty_updates(name, tmp_path):
     assert losses == pytest.approx([float(loss) for loss in expected.split()], rel=1e-4)
 
 
-PUBLIC = [
+FINETUNE = [
     path for path in sorted(FOLDER.glob("finetune/*.yaml")) if "nmt-convert" in path.read_text()
 ]
 
 
-@pytest.mark.parametrize("path", PUBLIC, ids=lambda path: path.stem)
+@pytest.mark.parametrize("path", FINETUNE, ids=lambda path: path.stem)
 def test_a_recipe_for_a_public_model_starts_from_a_converted_run(path: Path):
     recipe = load_recipe(path)
     assert recipe.init.parent is not None
@@ -237,14 +257,6 @@ def test_a_recipe_for_a_public_model_starts_from_a_converted_run(path: Path):
     text = path.read_text(encoding="utf-8")
     [run] = re.findall(r"^#   nmt-convert \S+ -o (\S+)", text, flags=re.MULTILINE)
     assert recipe.init.parent.endswith(run)
-
-
-SWEEPS = sorted(
-    path
-    for folder in ("ablations", "lm", "sweeps")
-    for path in (RECIPES[0].parent / folder).glob("*.yaml")
-    if "\nvariants:" in path.read_text(encoding="utf-8")
-)
 
 
 @pytest.mark.parametrize("path", SWEEPS, ids=lambda path: path.stem)

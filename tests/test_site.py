@@ -41,8 +41,8 @@ def test_pages_load_nothing_from_other_servers(site):
 @pytest.mark.slow
 def test_files_outside_docs_are_a_part_of_the_site(site):
     tutorial = (site / "howto" / "back-translation.html").read_text(encoding="utf-8")
-    assert 'href="../project/recipes/gl-en.yaml"' in tutorial
-    assert (site / "project" / "recipes" / "gl-en.yaml").is_file()
+    assert 'href="../project/recipes/papers/transformers-without-tears/gl-en.yaml"' in tutorial
+    assert (site / "project" / "recipes" / "papers/transformers-without-tears/gl-en.yaml").is_file()
     readme = (site / "project" / "index.html").read_text(encoding="utf-8")
     assert 'href="../tutorial.html"' in readme
     assert (site / "search" / "search_index.json").is_file()

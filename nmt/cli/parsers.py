@@ -10,7 +10,6 @@ from __future__ import annotations
 import argparse
 import difflib
 import os
-import re
 import stat
 import sys
 import textwrap
@@ -189,8 +188,6 @@ def _hint(parser: argparse.ArgumentParser, unknown: Sequence[str]) -> str:
     first = next((word for word in unknown if word.startswith("--")), None)
     if first is None:
         return ""
-    from nmt.config.other_toolkits import our_name
-
     name, _, value = first.partition("=")
     if any(action.dest == "overrides" for action in parser._actions):
         from nmt.config.recipe import Recipe
@@ -198,11 +195,7 @@ def _hint(parser: argparse.ArgumentParser, unknown: Sequence[str]) -> str:
         key = name.removeprefix("--")
         if key.partition(".")[0] in Recipe.model_fields:
             return f"\n  -> recipe keys have no dashes: {key}={value or 'VALUE'}"
-        if meant := our_name(key):
-            return f"\n  -> use {meant}; an argument KEY=VALUE sets a recipe key"
     options = [option for action in parser._actions for option in action.option_strings]
     longer = [option for option in options if option.startswith(name)]
-    words = re.findall(r"[\w-]+", re.split(r",| \(", our_name(name) or "")[0])
-    same = {f"--{word.strip('-').replace('_', '-')}" for word in words} & {*options}
-    close = sorted(same) or longer or difflib.get_close_matches(name, options, n=1)
+    close = longer or difflib.get_close_matches(name, options, n=1)
     return f"; did you mean {' or '.join(close)}?" if close else ""

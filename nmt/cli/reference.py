@@ -32,8 +32,9 @@ ENTRIES: dict[type[BaseModel], str] = {
 VARIANTS = """\
 ## Files of variants
 
-A file of variants lists changes to one or several recipes. Examples are in recipes/ablations/.
-`nmt-sweep` trains all variants of a file. The keys after `variants` are for `nmt-sweep` only."""
+A file of variants lists changes to one or several recipes. Examples are in recipes/sweeps/ and
+recipes/papers/. `nmt-sweep` trains all variants of a file. The keys after `variants` are for
+`nmt-sweep` only."""
 VARIANT_TABLES: dict[str, type[BaseModel]] = {
     "A file of variants": VariantsKeys,
     "Each entry of `variants`, in addition to recipe keys": VariantKeys,

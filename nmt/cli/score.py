@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from nmt.store.folder import RunFolder
 
 NOT_FOR_CALIBRATION = (
-    "ref", "src", "tgt_lang", "tokenized", "sentences", "glossary", "metric", "buckets",
+    "ref", "src", "tgt_lang", "tokenized", "sentences", "metric",
 )  # fmt: skip
 
 EXAMPLES = """\
@@ -67,7 +67,7 @@ def parser() -> argparse.ArgumentParser:
     p.add_argument(
         "--src",
         metavar="F",
-        help="source, for external metrics, --glossary, and to count hypotheses that copy it",
+        help="source, for external metrics and --sentences, and to count hypotheses that copy it",
     )
     p.add_argument(
         "--tgt-lang",
@@ -98,17 +98,6 @@ def parser() -> argparse.ArgumentParser:
         metavar="N",
         help="bootstrap resamples, at least 100; 0 = no intervals, only for one system; default: "
         "%(default)s",
-    )
-    p.add_argument(
-        "--buckets",
-        action="store_true",
-        help="also score by length of the reference",
-    )
-    p.add_argument(
-        "--glossary",
-        metavar="F",
-        help="file with terms, as for nmt-translate: also count the translations that have them; "
-        "runs are translated again with it",
     )
     p.add_argument("--sentences", metavar="F", help="write the scores of each line as a TSV file")
     p.add_argument("--force", action="store_true", help="replace an existing file of --sentences")
@@ -147,8 +136,6 @@ def main(argv: Sequence[str] | None = None) -> int:
 def body(args: argparse.Namespace) -> None:
     """Read the systems, print notes on their text, then score and print."""
     from nmt.apps.evaluate.report import report
-    from nmt.apps.evaluate.terms import count_terms, with_glossary
-    from nmt.data.glossary import read_glossary
     from nmt.scoring.metrics import METRICS, use_spbleu_model
 
     enable_gc()
@@ -159,37 +146,24 @@ def body(args: argparse.Namespace) -> None:
     if args.sentences:
         from nmt.store.output import check_output_file
 
-        inputs = [*(args.hyp or []), *(args.ref or []), args.src, args.glossary]
+        inputs = [*(args.hyp or []), *(args.ref or []), args.src]
         check_output_file(Path(args.sentences), args.force, inputs)
     external = _external_metrics(args)
     if args.spbleu_model is not None:
         use_spbleu_model(Path(args.spbleu_model))
     for name in args.metrics:
         METRICS[name].create("")  # the model of spBLEU may be missing
-    glossary = [] if args.glossary is None else read_glossary(Path(args.glossary))
     systems = _read_systems(args)
     if tuned:
         from nmt.apps.evaluate.tuning import with_lengths
 
         systems = with_lengths(systems, tuned, args.split)
-    if glossary and args.runs:
-        systems = with_glossary(systems, args.split or "test", args.glossary, glossary)
     for note in systems.notes():
         print(f"note: {note}", file=sys.stderr)
     if external and systems.other_refs:
         names = ", ".join(metric.name for metric in external)
         print(f"note: {names}: the command gets the first reference only", file=sys.stderr)
-    terms = count_terms(systems, glossary)
-    if glossary and not terms:
-        print(f"note: no term of {args.glossary} occurs in the source", file=sys.stderr)
-    result = report(
-        systems,
-        args.metrics,
-        args.resamples,
-        buckets=args.buckets,
-        terms=terms,
-        progress=True,
-    )
+    result = report(systems, args.metrics, args.resamples, progress=True)
     failure = None
     for metric in external:
         try:
@@ -223,10 +197,10 @@ def _run_to_tune(args: argparse.Namespace) -> RunFolder | None:
     from nmt.store.folder import RunFolder
 
     args.split = args.split or "dev"
-    if len(args.runs) != 1 or args.hyp or args.glossary or args.split.partition(".")[0] != "dev":
+    if len(args.runs) != 1 or args.hyp or args.split.partition(".")[0] != "dev":
         raise UserError(
             "--tune-length takes one run, and its dev set",
-            fix="pass one run folder, without --hyp and --glossary; with several dev sets, choose "
+            fix="pass one run folder, without --hyp; with several dev sets, choose "
             "one with --split dev.NAME",
         )
     return RunFolder.open(args.runs[0])
@@ -247,9 +221,7 @@ def _calibrate(args: argparse.Namespace) -> None:
         "tgt_lang",
         "tokenized",
         "sentences",
-        "glossary",
         "metric",
-        "buckets",
     ):
         if getattr(args, name):
             flag = f"--{name.replace('_', '-')}"
@@ -313,12 +285,11 @@ def _read_systems(args: argparse.Namespace) -> Systems:
             args.runs,
             args.split or "test",
             refs,
-            sources=any((args.metric, args.sentences, args.glossary)),
+            sources=bool(args.metric or args.sentences),
         )
     for wrong, what, fix in (
         (args.split, "--split is only for run folders", "leave out --split, or pass a run folder"),
         (not refs, "--hyp requires --ref", "add --ref FILE"),
-        (args.glossary and not args.src, "--glossary requires --src with --hyp", "add --src FILE"),
     ):
         if wrong:
             raise UserError(what, fix=fix)

@@ -10,7 +10,6 @@ from typing import Any, NamedTuple
 
 from pydantic import BaseModel, ValidationError
 
-from nmt.config.other_toolkits import our_name
 from nmt.config.recipe import Recipe, default_kind, groups
 from nmt.config.schema import keys_of, models_of
 from nmt.config.yaml import KEY_LIST, Document, KeyPath, Location, Place, Problem, key_name
@@ -216,8 +215,6 @@ def _unknown_key(wrong: _Wrong, document: Document) -> str:
     if having := [kind for kind, model in kinds.items() if key in keys_of(model)]:
         present = kind_of(group, document)
         return f'"{name}" is a key of kind: {join_or(having)}, but {group}.kind is {present}'
-    if ours := our_name(key):
-        return f"{unknown}; use {ours}"
     if key in keys_of(Recipe):
         return f'{unknown}; "{key}" belongs at the top level'
     if elsewhere := [f'"{other}"' for other, k in _all_keys() if k == key]:

@@ -49,7 +49,9 @@ class Size:
 CPU = (
     Size(20_000, 128, 4, 3, 0.3, 1000, 512, 40, "smaller than any size measured here", 1000, 0.1),
     Size(90_000, 192, 4, 3, 0.2, 4000, 1024, 20, "between measured sizes", 3000),
-    Size(400_000, 256, 4, 3, 0.1, 8000, 2048, 16, "as recipes/gl-en-cpu.yaml, measured", 5000),
+    Size(
+        400_000, 256, 4, 3, 0.1, 8000, 2048, 16, "as recipes/pairs/gl-en-cpu.yaml, measured", 5000
+    ),
     Size(2_000_000, 256, 4, 3, 0.1, 8000, 2048, 6, "as for 10k pairs, fewer passes", 6000),
     Size(10_000_000, 384, 6, 4, 0.1, 8000, 4096, 3, "larger than any size measured here", 8000),
     Size(math.inf, 512, 8, 6, 0.1, 16000, 4096, 2, "Transformer base", 16000),
@@ -72,7 +74,7 @@ TOO_LARGE = 200
 
 
 # Of a row of CPU, in multiples of its passes. recipes/best/gl-en.yaml has the settings of
-# lengthened() and 44 passes, 2.75 times those of recipes/gl-en-cpu.yaml. On that corpus, the
+# lengthened() and 44 passes, 2.75 times those of recipes/pairs/gl-en-cpu.yaml. On that corpus, the
 # settings of a short training are hardly better with twice the passes, and 78 passes with more
 # noise are not better (docs/results.md). Other corpora were not measured.
 LONG, LONGEST = 2, 2.75
@@ -129,7 +131,8 @@ def advice_on_size(model: ModelConfig, parameters: int, pieces: int) -> str | No
         return None
     return (
         f"the model is very large for this corpus: {parameters:,} parameters, {ratio:,.0f} for "
-        f"each target subword of the training text (recipes/gl-en.yaml has 89); with over "
-        f"{TOO_LARGE}, a smaller one usually translates better: lower model.dim, model.ffn_dim, "
-        "model.enc_layers and model.dec_layers, or see what nmt-train --suggest chooses"
+        f"each target subword of the training text (the paper's gl-en recipe has 89); with "
+        f"over {TOO_LARGE}, a smaller one usually translates better: lower model.dim, "
+        "model.ffn_dim, model.enc_layers and model.dec_layers, or see what "
+        "nmt-train --suggest chooses"
     )

@@ -171,17 +171,6 @@ def glossary_of(
     return Glossary(terms, langs, tokenized)
 
 
-def has_form(line: str, forms: Iterable[str], lang: str = "") -> bool:
-    """Return whether a translation has one of some forms, as complete words."""
-    words = [word.text for word in split_words(line, lang)]
-    for form in forms:
-        wanted = [word.text for word in split_words(form, lang)]
-        size = len(wanted)
-        if any(words[start : start + size] == wanted for start in range(len(words) - size + 1)):
-            return True
-    return False
-
-
 def split_words(text: str, lang: str, tokenized: bool = False) -> list[Word]:
     """Split a text into words and signs; in scripts without spaces, into letters.
 

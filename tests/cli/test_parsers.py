@@ -57,17 +57,12 @@ TRAIN = (
     ("r.yaml --out x", "recipe keys have no dashes: out=VALUE\n"),
     ("--sugest x", "arguments: --sugest; did you mean --suggest?\n"),
     ("r.yaml --zzz", "arguments: --zzz\n"),
-    # names of other toolkits
-    ("r.yaml --learning-rate 3e-4", "-> use schedule.lr, or schedule.scale"),
-    ("r.yaml --max-epoch=9", "-> use train.max_validations (epochs x"),
-    ("r.yaml --fp16", "-> use precision; an argument KEY=VALUE sets a recipe key\n"),
 )
 TRANSLATE = (
     ("run --model.dim 64", "arguments: --model.dim"),  # Python 3.14 takes 64 as a file
     ("run --beem=4", "arguments: --beem=4; did you mean --beam?\n"),
     ("run --src gl", "did you mean --src-lang?\n"),
-    ("run --num-beams 5", "did you mean --beam?\n"),  # names of other toolkits
-    ("run --lenpen 1", "did you mean --length-alpha?\n"),
+    ("run --length 1", "did you mean --length-alpha or --length-penalty?\n"),
 )
 
 

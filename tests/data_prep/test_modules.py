@@ -18,8 +18,9 @@ GENERIC = sorted(path.stem for path in (FOLDER / "data_prep").glob("from_*.py"))
 
 
 def test_recipes_download_registered_corpora():
-    recipes = [yaml.safe_load(p.read_text("utf-8")) for p in (FOLDER / "recipes").glob("*.yaml")]
-    named = {recipe["data"]["download"] for recipe in recipes if "download" in recipe["data"]}
+    recipes = [yaml.safe_load(p.read_text("utf-8")) for p in (FOLDER / "recipes").rglob("*.yaml")]
+    groups = [recipe["data"] for recipe in recipes if "data" in recipe]
+    named = {group["download"] for group in groups if "download" in group}
     assert named
     assert named <= set(CORPORA)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import itertools
 import unicodedata
+from collections.abc import Iterable
 from typing import Any
 
 import pytest
@@ -15,11 +16,23 @@ from nmt.config.recipe import SentencePieceConfig, WhitespaceConfig
 from nmt.data.sentences import UsualLine
 from nmt.data.tokenizer import Moses
 from nmt.decoding.constraints import LineConstraints
-from nmt.decoding.glossary import Glossary, has_form
+from nmt.decoding.glossary import Glossary, split_words
 from nmt.decoding.options import SearchOptions
 from nmt.decoding.translator import Translator
 from nmt.errors import UserError
 from tests.decoding.untrained import LINES, untrained
+
+
+def has_form(line: str, forms: Iterable[str], lang: str = "") -> bool:
+    """Return whether a translation has one of some forms, as complete words."""
+    words = [word.text for word in split_words(line, lang)]
+    for form in forms:
+        phrase = [word.text for word in split_words(form, lang)]
+        size = len(phrase)
+        if any(words[start : start + size] == phrase for start in range(len(words) - size + 1)):
+            return True
+    return False
+
 
 FIND = [
     # terms, line, what is found

@@ -24,9 +24,9 @@ FAULTS = {
     "unknown key": {
         "model: {nrom: pre}": '4:9: unknown key "model.nrom"; did you mean "norm"?',
         "model: {Norm: pre}": '4:9: unknown key "model.Norm"; did you mean "norm"?',
-        "warmup_steps: 3": '4:1: unknown key "warmup_steps"; use schedule.warmup_updates',
+        "warmup_steps: 3": '4:1: unknown key "warmup_steps"; did you mean "schedule.warmup_updates"?',
         "optim: {zzz: 1}": '4:9: unknown key "optim.zzz"; optim has kind, betas, eps, weight_decay, clip_norm, label_smoothing, accumulate',
-        "schedule: {warmup: 3}": '4:12: unknown key "schedule.warmup"; use schedule.warmup_updates',
+        "schedule: {warmup: 3}": '4:12: unknown key "schedule.warmup"; did you mean "warmup_updates"?',
         "train: {'': 3}": '4:9: unknown key "train."; train has validate_every, max_validations, min_lr, stop_patience, keep, average, max_bad_updates, log_every, recompute, shard, tensorboard, wandb',
         "data.batch_tokens: 5": '4:1: unknown key "data.batch_tokens"; in a recipe, write "batch_tokens" under "data"',
     },

@@ -6,9 +6,7 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from nmt.apps.evaluate.buckets import LengthBucket, length_buckets
 from nmt.apps.evaluate.external import ExternalMetric
-from nmt.apps.evaluate.terms import TermCount
 from nmt.data.text import quantity
 from nmt.errors import UserError
 from nmt.runtime.progress import progress_bar
@@ -19,7 +17,7 @@ from nmt.scoring.metrics import (
     sentence_scores,
     with_tokenizer,
 )
-from nmt.scoring.results import SIGNIFICANCE_LEVEL, Cell, Score, aligned, tsv
+from nmt.scoring.results import SIGNIFICANCE_LEVEL, Cell, Score, tsv
 from nmt.scoring.significance import interval, mean_scores, mean_statistics, paired_tests
 from nmt.scoring.systems import Systems
 
@@ -48,8 +46,6 @@ class Report:
     scores: dict[str, list[Score]]
     # external metric -> system -> score of each line, if the command printed them
     segments: dict[str, dict[str, list[float]]] = field(default_factory=dict)
-    lengths: dict[str, list[LengthBucket]] = field(default_factory=dict)
-    terms: Sequence[TermCount] = ()  # of a glossary, those that occur
 
     @property
     def baseline(self) -> str | None:
@@ -101,7 +97,7 @@ class Report:
             digits = 2 if entries[0].name in METRICS else 4
             for system, entry in zip(self.scores, entries, strict=True):
                 lines.append(f"  {system:<{width}}  {entry.cells(digits)}")
-        lines += [*self._length_lines(), *self._term_lines(), ""]
+        lines.append("")
         if any(entry.low is not None for entries in self.scores.values() for entry in entries):
             lines.append("[low, high]: 95 % bootstrap interval")
         if self.baseline:
@@ -111,41 +107,9 @@ class Report:
             )
         return "\n".join(lines)
 
-    def _length_lines(self) -> Iterator[str]:
-        first = next(iter(self.lengths.values()), [])
-        for place, result in enumerate(first[0].scores if first else ()):
-            yield from ("", f"{_title(result.name)}, by words of the reference")
-            yield f"  {result.signature}"
-            rows = {
-                "words": [str(bucket.words) for bucket in first],
-                "lines": [f"{bucket.lines:,}" for bucket in first],
-            }
-            for system, buckets in self.lengths.items():
-                rows[system] = [f"{bucket.scores[place].value:.2f}" for bucket in buckets]
-            yield from _rows(rows)
-
-    def _term_lines(self) -> Iterator[str]:
-        if not self.terms:
-            return
-        names = list(self.terms[0].kept)
-        lines = sum(term.lines for term in self.terms)
-        kept = [sum(term.kept[name] for term in self.terms) for name in names]
-        rows = {"term": ["lines", *names]}
-        for term in self.terms:
-            counts = [term.lines, *term.kept.values()]
-            rows[f"{term.term} = {', '.join(term.targets)}"] = [f"{n:,}" for n in counts]
-        rows["all"] = [f"{n:,}" for n in (lines, *kept)]
-        rows["share"] = ["", *(f"{count / lines:.1%}" for count in kept)]
-        yield from ("", "lines that have a term, and those whose translation keeps it")
-        yield from _rows(rows)
-
     def tsv(self) -> str:
-        """Return tab-separated lines for cut and awk: a header, then one per system and metric.
-
-        A score of a part of the lines has the metric ``bleu:words=10-19``, the share of the lines
-        with a term whose translation has it ``kept:term=TERM``.
-        """
-        return tsv([COLUMNS, *self._rows(), *self._part_rows()])
+        """Return tab-separated lines for cut and awk: a header, then one per system and metric."""
+        return tsv([COLUMNS, *self._rows()])
 
     def json(self) -> str:
         """Return a JSON object for programs, in full precision."""
@@ -160,20 +124,6 @@ class Report:
                 {"name": name, "empty": systems.count_empty(name)} for name in systems.texts
             ],
             "scores": [dict(zip(COLUMNS, row, strict=True)) for row in self._rows()],
-            "by_length": [
-                {
-                    "system": system,
-                    "words": [bucket.words.low, bucket.words.high],
-                    "lines": bucket.lines,
-                    "metric": result.name,
-                    "score": result.value,
-                    "signature": result.signature,
-                }
-                for system, buckets in self.lengths.items()
-                for bucket in buckets
-                for result in bucket.scores
-            ],
-            "terms": list(map(vars, self.terms)),
         }
         return json.dumps(content, indent=1, ensure_ascii=False)
 
@@ -183,24 +133,12 @@ class Report:
                 results = x.value, x.low, x.high, x.difference, x.p_value, x.p_two_sided
                 yield system, x.name, *results, x.signature
 
-    def _part_rows(self) -> Iterator[tuple[Cell, ...]]:
-        nothing = (None,) * 5
-        for system, lengths in self.lengths.items():
-            for part in lengths:
-                for x in part.scores:
-                    yield system, f"{x.name}:words={part.words}", x.value, *nothing, x.signature
-        for term in self.terms:
-            for system, kept in term.kept.items():
-                yield system, f"kept:term={term.term}", kept / term.lines, *nothing, None
-
 
 def report(
     systems: Systems,
     metrics: Sequence[str],
     resamples: int,
     *,
-    buckets: bool = False,
-    terms: Sequence[TermCount] = (),
     progress: bool = False,
 ) -> Report:
     """Score every system; compare several with the first by paired bootstrap.
@@ -208,7 +146,6 @@ def report(
     Args:
         metrics: keys of METRICS. Those on words come last in the report.
         resamples: of the bootstrap; 0 = no intervals, for one system only.
-        buckets: score by length too.
 
     Raises:
         UserError: the resamples do not fit in memory, or several systems without resamples.
@@ -223,10 +160,7 @@ def report(
     by_words = _compare(systems.words, ref_words, on_words, systems.words_lang, resamples, progress)
     for system, entries in by_words.items():
         scores[system] += [with_tokenizer(entry, systems.tokenizer) for entry in entries]
-    lengths: dict[str, list[LengthBucket]] = {}
-    if buckets:
-        lengths = {system: length_buckets(systems, system, on_text) for system in texts}
-    return Report(systems, scores, lengths=lengths, terms=terms)
+    return Report(systems, scores)
 
 
 def _check_resamples(systems: Systems, resamples: int) -> None:
@@ -302,7 +236,3 @@ def _title(name: str) -> str:
     if metric is None:
         return f"{name}, by an external command"
     return f"{metric.label}, {metric.remark}" if metric.remark else metric.label
-
-
-def _rows(rows: dict[str, list[str]]) -> list[str]:
-    return [f"  {line}" for line in aligned([[title, *cells] for title, cells in rows.items()])]

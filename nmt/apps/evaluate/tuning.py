@@ -6,8 +6,11 @@ import shlex
 from dataclasses import replace
 
 from nmt.apps.evaluate.report import Report
-from nmt.apps.evaluate.terms import translate_set
-from nmt.scoring.systems import Systems
+from nmt.data.bitext import read_in_form
+from nmt.data.text import find_side
+from nmt.decoding.translator import Translator
+from nmt.runtime.progress import progress_bar
+from nmt.scoring.systems import Systems, find_set
 from nmt.store.folder import RunFolder
 from nmt.store.results import as_score
 
@@ -28,8 +31,26 @@ def with_lengths(systems: Systems, run: RunFolder, split: str) -> Systems:
     texts, words = {}, {}
     for alpha in dict.fromkeys([own, *ALPHAS]):
         name = f"{KEY}={alpha:g}"
-        texts[name], words[name] = translate_set(run, split, length_alpha=alpha)
+        texts[name], words[name] = _translate(run, split, alpha)
     return replace(systems, texts=texts, words=words)
+
+
+def _translate(run: RunFolder, split: str, length_alpha: float) -> tuple[list[str], list[str]]:
+    """Translate a set again; return the translations as text to score and as words."""
+    recipe, (_, entry) = run.recipe(), find_set(run, split)
+    src, tgt = entry.langs(recipe)
+    file, tokenized = find_side(entry.path, src), recipe.data.tokenized
+    lines = read_in_form(file, src, entry.is_tokenized(recipe.data), tokenized)
+    translator = Translator.load(run.path)
+    segmenter = translator.codec.segmenter
+    moses, texts, words = segmenter.moses, [], []
+    options = {"split": "line", **recipe.options_for(entry), KEY: length_alpha}
+    with progress_bar("translating", "lines", len(lines)) as bar:
+        for best, *_ in translator.stream(lines, progress=bar.update, **options):
+            tokens = segmenter.decode_tokenized(best.pieces, tgt)
+            words.append(moses.words_to_score(best.text, tokens, tgt))
+            texts.append(moses.text_to_score(best.text, words[-1], tgt))
+    return texts, words
 
 
 def choice(result: Report, run: RunFolder) -> str:

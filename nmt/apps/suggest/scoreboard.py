@@ -25,7 +25,7 @@ class Row(NamedTuple):
 
 ROWS = (
     Row(
-        "gl-en", "TED talks", 11_233, 237_317, "recipes/gl-en-cpu.yaml", 0.7,
+        "gl-en", "TED talks", 11_233, 237_317, "recipes/pairs/gl-en-cpu.yaml", 0.7,
         "one core of an EPYC", "15.81 [14.99, 16.63]",
     ),
     Row(
@@ -45,7 +45,7 @@ ROWS = (
         "two cores of a Xeon", "21.50 [19.65, 23.35]",
     ),
     Row(
-        "sw-en", "news", 30_780, 563_100, "recipes/sw-en-cpu.yaml", 0.3,
+        "sw-en", "news", 30_780, 563_100, "recipes/pairs/sw-en-cpu.yaml", 0.3,
         "one core of a Xeon", "7.29 [6.82, 7.76]",
     ),
     Row(

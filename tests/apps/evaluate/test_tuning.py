@@ -35,9 +35,8 @@ def test_each_value_is_scored_and_the_best_is_named(short_run, capsys):
 
 
 @pytest.mark.parametrize(
-    "words", [["RUN", "RUN"], ["RUN", "--split", "test"], ["--hyp", "a", "--ref", "a"],
-              ["RUN", "--glossary", "g"]],
-)  # fmt: skip
+    "words", [["RUN", "RUN"], ["RUN", "--split", "test"], ["--hyp", "a", "--ref", "a"]]
+)
 def test_only_dev_of_one_run(words, capsys):
     assert main([*words, "--tune-length"]) == 2
     assert "--tune-length" in capsys.readouterr().err

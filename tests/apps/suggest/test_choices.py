@@ -199,7 +199,13 @@ def test_learning_rates_are_those_that_were_measured():
 
 def test_a_gpu_gets_the_papers_training():
     recipe = values(facts_of(1_200_000), gpu=True)
-    paper = load_recipe(Path(__file__).parents[3] / "recipes" / "sk-en.yaml")
+    paper = load_recipe(
+        Path(__file__).parents[3]
+        / "recipes"
+        / "papers"
+        / "transformers-without-tears"
+        / "sk-en.yaml"
+    )
     assert recipe.model == paper.model
     assert (recipe.optim, recipe.schedule) == (paper.optim, paper.schedule)
     train = recipe.train

@@ -29,6 +29,7 @@ from nmt.runtime.memory import parameter_count
 
 PIECES_PER_WORD = 1.4  # gl-en: 347k pieces, 237k words
 RECIPES = Path(__file__).parents[3] / "recipes"
+PAPER = "papers/transformers-without-tears"
 
 
 @pytest.mark.parametrize("sizes", [CPU, GPU], ids=["cpu", "gpu"])
@@ -53,7 +54,11 @@ def test_the_row_of_a_corpus_is_the_first_that_is_large_enough():
 
 @pytest.mark.parametrize(
     ("words", "sizes", "name"),
-    [(237_317, CPU, "gl-en-cpu"), (237_317, GPU, "gl-en"), (1_200_000, GPU, "sk-en")],
+    [
+        (237_317, CPU, "pairs/gl-en-cpu"),
+        (237_317, GPU, f"{PAPER}/gl-en"),
+        (1_200_000, GPU, f"{PAPER}/sk-en"),
+    ],
 )
 def test_rows_are_those_of_the_recipes_that_they_name(words, sizes, name):
     size, recipe = size_for(words, sizes), load_recipe(RECIPES / f"{name}.yaml")
@@ -106,7 +111,7 @@ def test_no_advice_for_a_model_that_suggest_chooses(words, sizes):
 
 def test_advice_for_transformer_base_on_5000_pairs_but_not_for_what_the_paper_trains():
     """T's gl-en: 31.0M parameters and 0.35M pieces; az-en has 6k pairs and 0.2M pieces."""
-    model = load_recipe(RECIPES / "gl-en.yaml").model
+    model = load_recipe(RECIPES / PAPER / "gl-en.yaml").model
     assert advice_on_size(model, 31_030_390, 347_000) is None
     assert advice_on_size(model, 31_030_390, 202_000) is None
     base = ModelConfig(dim=512, ffn_dim=2048, heads=8, enc_layers=6, dec_layers=6)
