@@ -112,7 +112,7 @@ def americasnlp(data: Path, folder: Path) -> list[TestSet]:
         for name in ("train", "dev", "extra", "synthetic") if table.is_file() else ():
             if (file := raw / f"{name}.{lang}").is_file():
                 mapping = ["--spelling", f"{lang}={table}", "--force"]
-                command("data_prep.clean", file, "-o", pair / file.name, *mapping)
+                command("nmt.cli.clean", file, "-o", pair / file.name, *mapping)
         systems = {
             name: source / f"es-{lang}.dev.{name.lower()}.{lang}.gz"
             for name in ("Helsinki", "Sheffield")

@@ -6,7 +6,6 @@ Corpora name Swahili sw, swa, swh or swh_Latn. Codes are compared by ISO 639-3. 
 
 from __future__ import annotations
 
-import argparse
 import functools
 from collections.abc import Iterable
 from difflib import get_close_matches
@@ -52,18 +51,6 @@ def _to_iso639_3(code: str, of_group: bool) -> str:
         return language.to_alpha3()
     except (LookupError, ValueError):
         return code
-
-
-def add_languages(parser: argparse.ArgumentParser) -> None:
-    """Add the options for the two languages of a parallel text."""
-    for side, name, code in (("src", "source", "gl"), ("tgt", "target", "en")):
-        parser.add_argument(
-            f"--{side}-lang",
-            dest=side,
-            required=True,
-            metavar="LANG",
-            help=f"{name} language, such as {code}",
-        )
 
 
 def check_choice(value: str, choices: Iterable[str], what: str, at: str) -> str:

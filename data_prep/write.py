@@ -6,6 +6,7 @@ import json
 import os
 import re
 import sys
+from argparse import Namespace
 from collections.abc import Iterable, Mapping, Sequence, Sized
 from contextlib import ExitStack
 from dataclasses import dataclass, field
@@ -14,6 +15,7 @@ from typing import BinaryIO, NamedTuple
 
 from data_prep.pairs import Pair
 from data_prep.remote import RemoteFile
+from nmt.data.corpus_manifest import MANIFEST
 from nmt.data.report import Drops
 from nmt.data.text import quantity
 from nmt.errors import UserError
@@ -31,7 +33,7 @@ class Request:
             empty ``tgt`` stands for monolingual text, without translations.
         force: replace ``out`` if it exists.
         local: file or folder to read; None downloads.
-        options: further words of the command, for corpora that have some.
+        options: values of the options that the module declares.
     """
 
     out: Path
@@ -39,7 +41,7 @@ class Request:
     tgt: str
     force: bool = False
     local: Path | None = None
-    options: tuple[str, ...] = ()
+    options: Namespace = field(default_factory=Namespace)
 
     @property
     def langs(self) -> tuple[str, ...]:
@@ -137,14 +139,14 @@ def write_corpus(corpus: Corpus, request: Request) -> None:
             }
             text = json.dumps(manifest, ensure_ascii=False, indent=2) + "\n"
             # names of files may have bytes that are not UTF-8, which JSON can only escape
-            (folder / "MANIFEST.json").write_text(text, "utf-8", "backslashreplace")
+            (folder / MANIFEST).write_text(text, "utf-8", "backslashreplace")
     unit = "line" if corpus.monolingual else "pair"
     *others, (last, part) = written.items()
     counts = [f"{split} {other.pairs:,}" for split, other in others]
     counts.append(f"{last} {quantity(part.pairs, unit)}")
     lines = [f"{corpus.name} ({'-'.join(request.langs)}): {', '.join(counts)} in {request.out}"]
     lines += [f"  dropped {p.count:>9,}  {reason}" for reason, p in corpus.drops.items()]
-    print("\n".join([*lines, f"  details: {request.out / 'MANIFEST.json'}"]), file=sys.stderr)
+    print("\n".join([*lines, f"  details: {request.out / MANIFEST}"]), file=sys.stderr)
 
 
 def _write_split(

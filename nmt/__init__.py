@@ -82,6 +82,7 @@ def train(
         KeyboardInterrupt: Ctrl-C; the state is saved.
         Terminated: SIGTERM or SIGHUP; the state is saved.
     """
+    from data_prep.download import obtain_corpus
     from nmt.apps.report.final import write_final_report, write_missing_report
     from nmt.config.load import as_recipe
     from nmt.runtime.cpus import limit_processes
@@ -91,6 +92,7 @@ def train(
     resolved = as_recipe(recipe, overrides, variant)
     keep_freed_memory()
     with limit_processes(workers):
+        obtain_corpus(resolved)
         run = open_run(resolved, resume=resume, fresh=fresh)
         if run.finished:
             write_missing_report(run, quiet)

@@ -17,7 +17,6 @@ import torch
 from nmt.config.recipe import Recipe
 from nmt.config.sizes import advice_on_size
 from nmt.data.bitext import held_out_entries
-from nmt.data.download import obtain_corpus
 from nmt.data.prepare import EvalSet, GivenText, Prepared, prepare
 from nmt.data.report import summary as describe_report
 from nmt.data.text import quantity
@@ -138,7 +137,7 @@ def open_run(
 ) -> TrainingFolder:
     """Check the machine and the run folder of a training; see ``nmt.train`` for arguments, errors.
 
-    Nothing is written, except a corpus that the recipe downloads.
+    Nothing is written.
 
     Args:
         world: the processes that train together; this is the main one.
@@ -146,7 +145,6 @@ def open_run(
     require_trackers(recipe.train)
     _resolve_machine(recipe, world)
     recipe = with_keys_of_parent(recipe, resume)
-    obtain_corpus(recipe)
     return TrainingFolder(recipe.out, recipe, resume=resume, fresh=fresh)
 
 

@@ -22,8 +22,9 @@ from typing import NamedTuple
 import torch
 from fastapi.testclient import TestClient
 
-from data_prep import from_gettext, from_tmx
+from data_prep.importers import gettext, tmx
 from data_prep.tables import Format, read_rows
+from data_prep.write import Request
 from nmt.apps.documents.document import translate_bytes
 from nmt.apps.serve.app import Service
 from nmt.apps.serve.limits import Limits
@@ -220,11 +221,11 @@ def table(folder: Path, name: str) -> Target:
 
 def memory(folder: Path, name: str) -> Target:
     """Give a file of two languages to its importer."""
-    module, example = (from_gettext, PO) if name.endswith(".po") else (from_tmx, TEXTS[name])
+    module, example = (gettext, PO) if name.endswith(".po") else (tmx, TEXTS[name])
 
     def read(path: Path) -> None:
-        given = argparse.Namespace(src="en", tgt="it", msgid_lang=None)
-        list(module.read([path], given, Drops()))
+        options = argparse.Namespace(msgid_lang=None)
+        list(module.read([path], Request(folder, "en", "it", options=options), Drops()))
 
     return in_file(folder / name, read, example)
 

@@ -132,9 +132,12 @@ def _answer(connection: socket.socket) -> None:
 
 
 def _run(name: str) -> int:
+    words = sys.argv[1:]
+    if name == "nmt" and words[0] == "import":
+        name = f"nmt-{words.pop(0)}"
+    if name == "nmt-import" and stand_in_corpus(words):
+        return 0
     if name == "nmt":
-        if sys.argv[1] == "import" and stand_in_corpus(sys.argv[2], sys.argv[3:]):
-            return 0
         return importlib.import_module("nmt.cli.main").main()
     if name in COMMANDS:
         return importlib.import_module(COMMANDS[name]).main()
@@ -142,10 +145,7 @@ def _run(name: str) -> int:
         exec(sys.argv[2], {})
     elif sys.argv[1] == "-m":
         module = sys.argv[2]
-        del sys.argv[1:2]
-        if stand_in_corpus(module, sys.argv[2:]):
-            return 0
-        del sys.argv[1]
+        del sys.argv[1:3]
         runpy.run_module(module, run_name="__main__", alter_sys=True)
     else:
         del sys.argv[0]

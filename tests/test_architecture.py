@@ -16,7 +16,8 @@ from nmt.config.schema import keys_of
 from nmt.config.variants import Budget, Paper, VariantKeys, VariantsKeys
 
 ROOT = Path(__file__).parents[1]
-FILES = sorted((ROOT / "nmt").rglob("*.py"))
+ROOTS = ("nmt", "data_prep")
+FILES = sorted(path for name in ROOTS for path in (ROOT / name).rglob("*.py"))
 # package -> floor; no two packages share one
 FLOORS = {
     "nmt.version": 0,
@@ -31,9 +32,10 @@ FLOORS = {
     "nmt.training": 9,
     "nmt.session": 10,
     "nmt.apps": 11,
-    "nmt.cli": 12,
-    "nmt": 13,
-    "nmt.__main__": 14,
+    "data_prep": 12,
+    "nmt.cli": 13,
+    "nmt": 14,
+    "nmt.__main__": 15,
 }
 NO_TORCH = [
     "nmt.cli.common", "nmt.cli.prepare", "nmt.config.load", "nmt.data.prepare",
@@ -75,15 +77,15 @@ def statements(node: ast.AST) -> Iterator[ast.AST]:
 
 @functools.cache
 def imports(path: Path) -> set[str]:
-    """Return the modules of nmt that a file imports, also in its functions."""
+    """Return the modules of the project that a file imports, also in its functions."""
     found = set()
     for node in statements(tree_of(path)):
         assert not (isinstance(node, ast.ImportFrom) and node.level), f"{path}: a relative import"
-        if isinstance(node, ast.ImportFrom) and node.module and node.module.startswith("nmt"):
+        if isinstance(node, ast.ImportFrom) and (node.module or "").split(".")[0] in ROOTS:
             deeper = {f"{node.module}.{alias.name}" for alias in node.names} & MODULES.keys()
             found |= deeper or {node.module}
         elif isinstance(node, ast.Import):
-            found |= {a.name for a in node.names if a.name.split(".")[0] == "nmt"}
+            found |= {a.name for a in node.names if a.name.split(".")[0] in ROOTS}
     return found
 
 
@@ -121,9 +123,11 @@ def test_the_model_imports_torch_and_itself_only():
     assert others == set()
 
 
-def test_data_prep_is_only_looked_up_by_name():
-    imports = re.compile(r"^ *(import|from) data_prep", re.MULTILINE)
-    assert [p.name for p in FILES if imports.search(p.read_text("utf-8"))] == []
+def test_no_package_is_imported_by_its_name():
+    """So that the floors of all imports are checked; a module of a package may be looked up."""
+    by_name = re.compile(r"""import_module\(f?["'](nmt|data_prep)""")
+    found = {module(p) for p in FILES if by_name.search(p.read_text("utf-8"))}
+    assert found == set()
 
 
 @pytest.mark.parametrize("name", NO_TORCH)
@@ -207,6 +211,8 @@ variant.paper.ppl
 def test_the_page_has_a_row_for_each_package_and_program():
     page = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
     packages = {path.parent for path in (ROOT / "nmt").glob("*/__init__.py")}
-    missing = [path for path in packages if f"\n| `nmt/{path.name}/` |" not in page]
+    packages.add(ROOT / "data_prep")
+    names = [path.relative_to(ROOT) for path in packages]
+    missing = [path for path in names if f"\n| `{path}/` |" not in page]
     programs = {path.parent for path in (ROOT / "nmt" / "apps").glob("*/__init__.py")}
     assert missing + [path for path in programs if f"`{path.name}`" not in page] == []

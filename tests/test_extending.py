@@ -148,9 +148,11 @@ def test_a_corpus(extended: Path):
         "--output",
         extended / "out",
     )
-    run(extended, "data_prep.example", *command)
+    run(extended, "nmt.cli.import_corpus", "example", *command)
     assert (extended / "out" / "test.gl").read_text().startswith("sentence 0 of test in gl\n")
-    names = run(extended, "timeit", "-n1", "-r1", "import data_prep; print(data_prep.CORPORA)")
+    names = run(
+        extended, "timeit", "-n1", "-r1", "from data_prep import formats; print(formats.CORPORA)"
+    )
     assert "'example'" in names
 
 

@@ -21,7 +21,8 @@ from typing import Any, NamedTuple
 import pytest
 import yaml
 
-from nmt.cli.main import importers, program
+from nmt.cli.import_corpus import format_parser
+from nmt.cli.main import commands, program
 from nmt.config.load import load_recipe
 from tests import words
 from tests.shell import Shell, shell
@@ -368,12 +369,12 @@ def test_a_page_with_blocks_has_an_entry(page):
 
 def parser_of(name: str, arguments: list[str]) -> ArgumentParser | None:
     """Return the parser of a command and take its name from the arguments of nmt, else None."""
-    if name in words.COMMANDS:
-        return program(words.COMMANDS[name]).parser()
     if name == "nmt":
-        name = arguments.pop(0)
-        return program(importers()[arguments.pop(0)] if name == "import" else name).parser()
-    return None
+        name = f"nmt-{arguments.pop(0)}"
+    if name == "nmt-import":
+        return format_parser(arguments.pop(0))
+    name = name.removeprefix("nmt-")
+    return program(commands()[name]).parser() if name in commands() else None
 
 
 @pytest.mark.parametrize("page", PAGES)

@@ -10,7 +10,7 @@ from typing import Any
 
 import yaml
 
-from data_prep import CORPORA
+from data_prep.formats import CORPORA
 from tests.text_toy import LAYERS
 from tests.toy import lines_of_digits, write_lines
 
@@ -103,13 +103,13 @@ def small(values: dict[str, Any], updates: int) -> dict[str, Any]:
     return changed
 
 
-def stand_in_corpus(module: str, argv: Sequence[str]) -> bool:
-    """Write a toy corpus in place of one that a module of data_prep would download.
+def stand_in_corpus(argv: Sequence[str]) -> bool:
+    """Write a toy corpus in place of one that nmt-import would download.
 
     Returns:
-        False if the module downloads nothing.
+        False if it downloads nothing.
     """
-    name = module.removeprefix("data_prep.")
+    name = argv[0]
     if name not in CORPORA:
         return False
     src, tgt = ONE_PAIR.get(name, (None, None))
@@ -117,7 +117,7 @@ def stand_in_corpus(module: str, argv: Sequence[str]) -> bool:
     parser.add_argument("-o", "--output", type=Path)
     parser.add_argument("--src-lang", dest="src", required=src is None, default=src)
     parser.add_argument("--tgt-lang", dest="tgt", required=tgt is None, default=tgt)
-    args, _ = parser.parse_known_args(argv)  # mtdata has further options
+    args, _ = parser.parse_known_args(argv[1:])  # mtdata has further options
     if args.output is not None:
         corpus(args.output, (args.src, args.tgt), seed=2)
     return True

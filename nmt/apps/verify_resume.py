@@ -27,7 +27,6 @@ from torch.distributed.run import main as torchrun
 from nmt.config.load import changed_keys, dump_recipe, load_recipe, recipe_from_text
 from nmt.config.recipe import Recipe
 from nmt.data import bitext, workers
-from nmt.data.download import obtain_corpus
 from nmt.data.text import quantity, read_lines
 from nmt.errors import MachineError, NmtError, RunError, UserError
 from nmt.runtime.cpus import available_cpus, limit_processes
@@ -74,7 +73,6 @@ def verify_resume(recipe: Recipe) -> None:
         RunError: a training failed, or its results differ.
     """
     recipe = with_keys_of_parent(recipe, resume=False)
-    obtain_corpus(recipe)
     device = resolve_device(recipe.device)
     gpu = device.type == "cuda"
     shared = not gpu or (device.index is None and torch.cuda.device_count() > 1)

@@ -167,6 +167,18 @@ def count(text: str) -> int:
     raise argparse.ArgumentTypeError(f"{text} is not an integer of at least 1")
 
 
+def add_languages(parser: argparse.ArgumentParser, required: bool) -> None:
+    """Add the options for the two languages of a parallel text."""
+    for side, name, code in (("src", "source", "gl"), ("tgt", "target", "en")):
+        parser.add_argument(
+            f"--{side}-lang",
+            dest=side,
+            required=required,
+            metavar="LANG",
+            help=f"{name} language, such as {code}",
+        )
+
+
 def add_model_options(group: argparse._ArgumentGroup) -> None:
     """Add the options that say where models are loaded, in which format and for which engine."""
     group.add_argument(

@@ -43,7 +43,9 @@ def body(args: argparse.Namespace) -> None:
 
 def whole_parser() -> argparse.ArgumentParser:
     """Return one parser with all commands."""
-    from nmt.cli.main import COMMANDS, commands, first_line, importers
+    from data_prep.formats import CORPORA, IMPORTERS, first_line
+    from nmt.cli.import_corpus import format_parser
+    from nmt.cli.main import COMMANDS, commands, program
 
     root = argparse.ArgumentParser(prog="nmt", allow_abbrev=False)
     root.add_argument("--version", action="store_true", help="show the version")
@@ -52,27 +54,27 @@ def whole_parser() -> argparse.ArgumentParser:
         meaning = COMMANDS[name]
         if name == "import":
             formats = parsers.add_parser(name, help=meaning, allow_abbrev=False).add_subparsers()
-            for short, importer in importers().items():
-                _add(formats, short, importer, first_line(importer))
+            for short in (*IMPORTERS, *CORPORA):
+                _add(formats, short, format_parser(short), first_line(short))
         else:
-            _add(parsers, name, module, meaning)
+            _add(parsers, name, program(module).parser(), meaning)
     return root
 
 
 def _add(
-    commands: argparse._SubParsersAction[argparse.ArgumentParser], name: str, module: str, help: str
+    commands: argparse._SubParsersAction[argparse.ArgumentParser],
+    name: str,
+    parser: argparse.ArgumentParser,
+    help: str,
 ) -> None:
     """Add a command, and say which of its arguments are files or folders."""
     import shtab
 
-    from nmt.cli.main import program
-
-    found = program(module).parser()
-    for action in found._actions:
+    for action in parser._actions:
         if action.metavar in (*FOLDERS, *FILES):
             is_folder = action.metavar in FOLDERS
             action.complete = shtab.DIRECTORY if is_folder else shtab.FILE  # type: ignore[attr-defined]
-    commands.add_parser(name, parents=[found], add_help=False, allow_abbrev=False, help=help)
+    commands.add_parser(name, parents=[parser], add_help=False, allow_abbrev=False, help=help)
 
 
 if __name__ == "__main__":

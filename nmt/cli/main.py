@@ -5,13 +5,10 @@ A command is a module with ``parser`` and ``main``. It is imported when it is ca
 
 from __future__ import annotations
 
-import ast
 import difflib
 import importlib
-import importlib.util
 import sys
 from collections.abc import Callable, Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from nmt.cli.parsers import table
@@ -61,21 +58,6 @@ exit codes:
   141  the reader of the output closed it
   143  terminated (SIGTERM)
 """
-IMPORT_HELP = """\
-usage: nmt import FORMAT [arguments]
-
-Write a corpus: train, dev and test, one sentence per line, for nmt train.
-
-your own files:
-{own}
-
-public corpora, downloaded:
-{public}
-
-Each of them has --help.
-"""
-CLEAN = "data_prep.clean"  # by its name, as the importers: data_prep imports nmt
-OWN = "from_"  # how the modules for the user's own files begin
 
 
 class Program(NamedTuple):
@@ -88,67 +70,34 @@ class Program(NamedTuple):
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command that the first argument names; return its exit code."""
     words = list(sys.argv[1:] if argv is None else argv)
-    path = ["nmt"]
-    choices, overview = commands(), _overview
-    if words[:1] == ["import"]:
-        path.append(words.pop(0))
-        choices, overview = importers(), _import_overview
     name = words.pop(0) if words else "--help"
     if name in ("--help", "-h"):
-        print(overview(), end="")
+        print(HELP.format(commands=table(COMMANDS)), end="")
         return 0
-    if name == "--version" and path == ["nmt"]:
+    if name == "--version":
         print(f"nmt {__version__}")
         return 0
-    if name not in choices:
-        near = difflib.get_close_matches(name, choices, n=1, cutoff=0.5)
+    modules = commands()
+    if name not in modules:
+        near = difflib.get_close_matches(name, modules, n=1, cutoff=0.5)
         hint = f"; did you mean {near[0]}?" if near else ""
-        called = " ".join(path)
-        message = f"{called}: no command {name!r}{hint}\n  -> {called} lists all of them"
+        message = f"nmt: no command {name!r}{hint}\n  -> nmt lists all of them"
         print(message, file=sys.stderr)
         return 2
-    sys.argv = [" ".join([*path, name]), *words]  # the name of the command in its messages
-    return program(choices[name]).main()
+    sys.argv = [f"nmt {name}", *words]  # the name of the command in its messages
+    return program(modules[name]).main()
 
 
 def program(module: str) -> Program:
     """Import the command that a module has."""
     command = importlib.import_module(module)
-    entry = command.main
-    return Program(entry, getattr(entry, "parser", None) or command.parser)
+    return Program(command.main, command.parser)
 
 
 def commands() -> dict[str, str]:
     """Return the module of each command."""
-    return {name: f"nmt.cli.{name}" for name in COMMANDS} | {"clean": CLEAN}
-
-
-def importers() -> dict[str, str]:
-    """Return the modules that make corpora, by their names in ``nmt import``."""
-    package = importlib.import_module("data_prep")
-    folder = Path(package.__path__[0])
-    own = sorted(file.stem for file in folder.glob(f"{OWN}*.py"))
-    names = [*own, *package.CORPORA]
-    return {name.removeprefix(OWN): f"data_prep.{name}" for name in names}
-
-
-def _overview() -> str:
-    return HELP.format(commands=table(COMMANDS))
-
-
-def _import_overview() -> str:
-    lines = {name: first_line(module) for name, module in importers().items()}
-    public = {name: lines.pop(name) for name in importlib.import_module("data_prep").CORPORA}
-    return IMPORT_HELP.format(own=table(lines), public=table(public))
-
-
-def first_line(module: str) -> str:
-    """Return the first line of a module's docstring, without an import."""
-    spec = importlib.util.find_spec(module)
-    assert spec is not None
-    assert spec.origin is not None
-    tree = ast.parse(Path(spec.origin).read_text(encoding="utf-8"))
-    return (ast.get_docstring(tree) or "").partition("\n")[0].rstrip(".")
+    modules = {name: f"nmt.cli.{name}" for name in COMMANDS}
+    return modules | {"import": "nmt.cli.import_corpus"}  # import is a keyword of Python
 
 
 if __name__ == "__main__":

@@ -7,9 +7,9 @@ import shlex
 import sys
 from collections.abc import Sequence
 
+from data_prep.download import obtain_corpus
 from nmt.cli.common import enable_gc, run_command
 from nmt.cli.parsers import add_recipe, command_parser, recipe_of, recipe_words
-from nmt.data.download import obtain_corpus
 from nmt.data.text import quantity
 from nmt.runtime.signals import raise_terminated
 

@@ -147,9 +147,9 @@ def body(args: argparse.Namespace) -> None:
 
 def _grid(args: argparse.Namespace, sweep: Sweep, out: Path) -> list[str]:
     """Train each variant with each seed; return the names of the runs that failed or diverged."""
+    from data_prep.download import obtain_corpus
     from nmt.apps.sweep.plan import grid
     from nmt.apps.sweep.results import collect
-    from nmt.data.download import obtain_corpus
     from nmt.store.results import read_result
 
     runs = grid(args.file, sweep, out, args.overrides)

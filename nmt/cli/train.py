@@ -92,9 +92,11 @@ def verify(args: argparse.Namespace) -> None:
             fix=f"run {train_command(args, 1, '--verify-resume')}",
         )
     recipe = recipe_of(args)
+    from data_prep.download import obtain_corpus
     from nmt.apps.verify_resume import verify_resume
 
     enable_gc()
+    obtain_corpus(recipe)
     verify_resume(recipe)
 
 
@@ -111,10 +113,12 @@ def run_main_process(args: argparse.Namespace, world: World) -> None:
             fix="add --resume at the end of the command; without a run, it starts one",
         )
     recipe = recipe_of(args)
+    from data_prep.download import obtain_corpus
     from nmt.apps.report.final import write_final_report, write_missing_report
     from nmt.session import Training, open_run
 
     enable_gc()
+    obtain_corpus(recipe)
     run = open_run(recipe, resume=args.resume, fresh=args.fresh, world=world)
     if reason := run.finished:
         if not args.dry_run:

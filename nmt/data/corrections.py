@@ -44,7 +44,7 @@ def read_corrections(path: Path, langs: tuple[str, str]) -> Iterator[Pair]:
                     raise UserError(
                         f"the first line has no column {', '.join(missing)}",
                         at=f"{path}:1",
-                        fix="use a file of nmt-serve --corrections; nmt import tsv reads others",
+                        fix="use a file of nmt-serve --corrections; nmt-import tsv reads others",
                     )
             elif any(row):
                 if len(row) != len(header):

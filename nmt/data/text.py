@@ -379,7 +379,7 @@ def _damaged(path: Path, lines: int, error: Exception) -> UserError:
 
 
 _AS_TEXT = "save it as plain text in UTF-8, with one sentence per line"
-_AS_TABLE = "import its pairs with nmt import tsv (name: .xlsx), or save a column as text"
+_AS_TABLE = "import its pairs with nmt-import tsv (name: .xlsx), or save a column as text"
 _MAGIC = {
     b"\x28\xb5\x2f\xfd": "this is a zstd file, which is not supported: unpack it with zstd -d",
     b"\x1f\x8b": "this is a gzip file: rename it so that its name ends in .gz",
@@ -400,7 +400,7 @@ _ZIPPED = {
     "ppt/presentation.xml": f"this is a PowerPoint file (.pptx): {_AS_TEXT}",
     "application/vnd.oasis.opendocument.text": f"this is an OpenDocument text (.odt): {_AS_TEXT}",
     "application/vnd.oasis.opendocument.spreadsheet": "this is an OpenDocument spreadsheet (.ods): "
-    "save it as .xlsx and import its pairs with nmt import tsv FILE.xlsx",
+    "save it as .xlsx and import its pairs with nmt-import tsv FILE.xlsx",
     "application/epub+zip": f"this is an e-book (.epub): {_AS_TEXT}",
 }
 

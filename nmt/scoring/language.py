@@ -13,7 +13,7 @@ from pathlib import Path
 
 from sacrebleu.metrics import BLEU
 
-from nmt.data.download import languages_of
+from nmt.data.corpus_manifest import languages_of
 from nmt.data.languages import UNSPACED, base_language, script_of, scripts_of
 from nmt.data.text import OPENERS
 

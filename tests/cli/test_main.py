@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 import nmt
-from data_prep import CORPORA
+from data_prep.formats import CORPORA, IMPORTERS
 from nmt.cli import completion
-from nmt.cli.main import commands, importers, main, program
+from nmt.cli.main import commands, main, program
 from nmt.cli.parsers import _Help
 from tests import words
 from tests.cli.test_startup import run
@@ -44,7 +44,7 @@ def test_nmt_lists_all_commands_and_the_exit_codes(capsys: pytest.CaptureFixture
     assert capsys.readouterr().out == f"nmt {nmt.__version__}\n"
 
 
-@pytest.mark.parametrize("name", [name for name in ALL if name != "import"])
+@pytest.mark.parametrize("name", ALL)
 def test_the_help_of_a_command_fits_a_screen_and_has_examples(name, capsys):
     out = helped(name, "--help", capsys=capsys)
     assert out.startswith(f"usage: nmt {name} ")
@@ -62,12 +62,12 @@ def test_the_help_of_a_command_fits_a_screen_and_has_examples(name, capsys):
 def test_every_importer_has_a_line_and_a_help(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["import"]) == 0
     out = capsys.readouterr().out
-    assert {"tsv", "tmx", "gettext", "moses", "noise", *CORPORA} == importers().keys()
-    for name in importers():
+    assert IMPORTERS == ("gettext", "moses", "noise", "tmx", "tsv")
+    for name in (*IMPORTERS, *CORPORA):
         assert f"\n  {name} " in out
         shown = helped("import", name, "--help", capsys=capsys)
         assert shown.startswith(f"usage: nmt import {name} ")
-        assert f"nmt import {name} " in shown.partition("\n\n")[2]
+        assert f"nmt-import {name} " in shown.partition("\n\n")[2]
         assert max(map(len, shown.splitlines())) <= 100
 
 
@@ -76,7 +76,7 @@ def test_every_importer_has_a_line_and_a_help(capsys: pytest.CaptureFixture[str]
     [
         (["trian"], "nmt: no command 'trian'; did you mean train?\n  -> nmt lists all of them\n"),
         (["zzz"], "nmt: no command 'zzz'\n  -> nmt lists all of them\n"),
-        (["import", "tvs"], "nmt import: no command 'tvs'; did you mean tsv?\n"),
+        (["import", "tvs"], "nmt import tvs: unknown format 'tvs'; did you mean tsv?\n"),
         (["score"], "nmt score: nothing to score\n"),
     ],
 )
@@ -126,11 +126,10 @@ def test_zsh_gets_a_completion(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_a_shortened_help_names_existing_options() -> None:
-    for name, module in ALL.items():
-        if name != "import":
-            parser = program(module).parser()
-            names = {action.dest for action in parser._actions}
-            for action in parser._actions:
-                if isinstance(action, _Help):
-                    assert names.issuperset(action.shown)
+    for module in ALL.values():
+        parser = program(module).parser()
+        names = {action.dest for action in parser._actions}
+        for action in parser._actions:
+            if isinstance(action, _Help):
+                assert names.issuperset(action.shown)
     assert completion.whole_parser().prog == "nmt"

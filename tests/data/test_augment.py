@@ -13,7 +13,7 @@ from typing import get_args
 import numpy as np
 import pytest
 
-from data_prep import from_noise
+from nmt.cli.import_corpus import main
 from nmt.config.load import recipe_from_text
 from nmt.config.recipe import AugmentKind, SentencePieceConfig
 from nmt.data import augment
@@ -345,7 +345,7 @@ def test_nmt_import_noise_writes_a_set_for_each_kind(tmp_path: Path, capsys):
         (tmp_path / f"test.{lang}").write_text("".join(f"{pair[side]}\n" for pair in LINES))
     command = [str(tmp_path / "test"), "--src-lang", "sk", "--tgt-lang", "en"]
     for out in ("one", "two"):
-        assert from_noise.main([*command, "-o", str(tmp_path / out)]) == 0
+        assert main(["noise", *command, "-o", str(tmp_path / out)]) == 0
     assert "accents: 60 pairs of 60 changed" in capsys.readouterr().err
     for kind in KINDS:
         for lang in ("sk", "en"):

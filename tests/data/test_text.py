@@ -19,8 +19,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from data_prep import from_gettext, from_tmx, from_tsv
 from data_prep.tables import Format, read_rows
+from nmt.cli.import_corpus import main
 from nmt.cli.input import StreamLines, read_input
 from nmt.config.load import load_recipe, recipe_from_text
 from nmt.data.glossary import read_glossary
@@ -156,7 +156,7 @@ KINDS = {
     "docx": "a Word document (.docx): save it as plain text",
     "odt": "an OpenDocument text (.odt): save it as plain text",
     "ods": "an OpenDocument spreadsheet (.ods): save it as .xlsx",
-    "xlsx": "an Excel workbook (.xlsx): import its pairs with nmt import tsv",
+    "xlsx": "an Excel workbook (.xlsx): import its pairs with nmt-import tsv",
     "pdf": "a PDF file: extract its text with pdftotext",
     "rtf": "a document in Rich Text Format: save it as plain text",
     "doc": "an old Microsoft Office file (.doc, .xls, .ppt): open it",
@@ -181,16 +181,16 @@ def test_a_document_is_called_what_it_is(tmp_path, kind):
 def test_the_importer_of_memories_names_a_document(tmp_path, capsys):
     path = document(tmp_path, "docx")
     options = ["--src-lang", "xx", "--tgt-lang", "yy", "-o", str(tmp_path / "out")]
-    for main in (from_tmx.main, from_tsv.main):
-        assert main([str(path), *options]) == 2
+    for form in ("tmx", "tsv"):
+        assert main([form, str(path), *options]) == 2
         assert "a Word document (.docx)" in capsys.readouterr().err
-    for main in (from_tmx.main, from_tsv.main, from_gettext.main):
-        assert main(["https://example.org/a/b.tmx", *options]) == 2
+    for form in ("tmx", "tsv", "gettext"):
+        assert main([form, "https://example.org/a/b.tmx", *options]) == 2
         assert "this is a URL: download the file, for" in capsys.readouterr().err
-        assert main([str(tmp_path / "txet.docx"), *options]) == 2
+        assert main([form, str(tmp_path / "txet.docx"), *options]) == 2
         assert f"did you mean {path}?" in capsys.readouterr().err
-        os.mkfifo(pipe := tmp_path / f"{id(main)}.mo")
-        assert main([str(pipe), *options]) == 2
+        os.mkfifo(pipe := tmp_path / f"{form}.mo")
+        assert main([form, str(pipe), *options]) == 2
         assert "is not a regular file" in capsys.readouterr().err
 
 

@@ -6,7 +6,7 @@ import itertools
 import json
 import zipfile
 
-from data_prep import bible_ny_en
+from data_prep.corpora import bible_ny_en
 from data_prep.write import Request
 
 ENGLISH = """# generated

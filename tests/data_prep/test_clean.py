@@ -1,4 +1,4 @@
-"""nmt clean: each rule drops what it says, and nothing goes without a count."""
+"""nmt-clean: each rule drops what it says, and nothing goes without a count."""
 
 from __future__ import annotations
 
@@ -13,10 +13,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from data_prep import clean, dual
-from data_prep.clean import chosen_rules
-from data_prep.identify import by_fasttext, by_lingua
-from data_prep.rules import RULES
+from data_prep.cleaning import dual
+from data_prep.cleaning.identify import by_fasttext, by_lingua
+from data_prep.cleaning.rules import RULES
+from nmt.cli import clean
+from nmt.cli.clean import chosen_rules
 from nmt.errors import UserError
 from tests.toy import lines_of_digits, reverse
 

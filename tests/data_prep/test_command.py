@@ -9,7 +9,8 @@ import sys
 import polib
 import pytest
 
-from data_prep import from_gettext, from_moses, from_tmx, from_tsv
+from data_prep.importers import gettext
+from nmt.cli.import_corpus import main
 
 SIZES = ["--dev-size", "20", "--test-size", "20"]
 
@@ -46,7 +47,7 @@ def test_tsv_columns_header_and_filters(tmp_path):
     path = tmp_path / "pairs.tsv.gz"
     path.write_bytes(gzip.compress("\n".join(rows).encode("utf-8-sig")))
     out = tmp_path / "out"
-    assert from_tsv.main([str(path), "--columns", "3,2", "--header", *langs(out)]) == 0
+    assert main(["tsv", str(path), "--columns", "3,2", "--header", *langs(out)]) == 0
     assert read_back(out) == sorted(good)
     assert manifest(out)["pairs"] == {"train": 60, "dev": 20, "test": 20}
     assert manifest(out)["dropped"] == {
@@ -62,7 +63,7 @@ def test_tsv_groups_are_not_divided(tmp_path):
     path.write_text("".join(f"{s}\t{t}\t{i // 2}\n" for i, (s, t) in enumerate(texts(200))))
     out = tmp_path / "out"
     argv = [str(path), "--group-column", "3", "--split", "group", *langs(out)]
-    assert from_tsv.main(argv) == 0
+    assert main(["tsv", *argv]) == 0
     place = {source: i // 2 for i, (source, _) in enumerate(texts(200))}
     groups = [
         {place[line] for line in (out / f"{split}.xx").read_text().splitlines()}
@@ -80,21 +81,21 @@ def test_the_advice_about_long_documents_can_be_followed(tmp_path, capsys, docum
     rows = [f"{s}\t{t}\t{i // 5}\n" for i, (s, t) in enumerate(texts(5 * documents))]
     path.write_text("".join(rows))
     argv = [str(path), "--group-column", "3", "--split", "group", *langs(out)]
-    assert from_tsv.main(argv) == 2
+    assert main(["tsv", *argv]) == 2
     assert (
         "--dev-size, --test-size: the smallest group has 5 pairs, over a tenth of the split\n  -> "
         + fix
     ) in capsys.readouterr().err
-    assert from_tsv.main([*argv, "--dev-size", "50", "--test-size", "50"]) == 2 * (documents < 40)
+    assert main(["tsv", *argv, "--dev-size", "50", "--test-size", "50"]) == 2 * (documents < 40)
 
 
 def test_nothing_to_hold_out_needs_no_groups_and_one_pair_is_enough(tmp_path, capsys):
     path, out = tmp_path / "pairs.tsv", tmp_path / "out"
     path.write_text("one source\tanother target\n")
-    assert from_tsv.main([str(path), *langs(out)]) == 2
+    assert main(["tsv", str(path), *langs(out)]) == 2
     assert "1 pair is too few for 20 and 20 in dev and test" in capsys.readouterr().err
     none = ["--dev-size", "0", "--test-size", "0", "--split", "group"]
-    assert from_tsv.main([str(path), *langs(out), *none]) == 0
+    assert main(["tsv", str(path), *langs(out), *none]) == 0
     assert "out (xx-yy): train 1 pair in" in capsys.readouterr().err
     assert manifest(out)["pairs"] == {"train": 1}
     assert "Dev and test" not in json.dumps(manifest(out))
@@ -113,7 +114,7 @@ def test_nothing_to_hold_out_needs_no_groups_and_one_pair_is_enough(tmp_path, ca
 )
 def test_numbers_out_of_range_are_refused(tmp_path, capsys, option, value, allowed):
     with pytest.raises(SystemExit) as caught:
-        from_tsv.main(["pairs.tsv", *langs(tmp_path / "out", option, value)])
+        main(["tsv", "pairs.tsv", *langs(tmp_path / "out", option, value)])
     assert caught.value.code == 2
     error = capsys.readouterr().err
     assert f"argument {option}: " in error
@@ -126,7 +127,7 @@ def test_names_of_files_may_have_any_bytes(tmp_path):
     for i, path in enumerate(files):
         path.write_text("".join([*rows[2 * i : 2 * i + 2], "same\tsame\n"]))
     out = tmp_path / "out"
-    assert from_tsv.main([*map(str, files), "--split", "group", *langs(out)]) == 0
+    assert main(["tsv", *map(str, files), "--split", "group", *langs(out)]) == 0
     assert manifest(out)["pairs"] == {"train": 60, "dev": 20, "test": 20}
     assert f"{files[7].name}:3" in manifest(out)["dropped"]["identical sides"]["first"]
 
@@ -148,7 +149,7 @@ def test_bad_input_is_an_error_and_nothing_is_written(tmp_path, monkeypatch, cap
     monkeypatch.chdir(tmp_path)
     (tmp_path / "pairs.tsv").write_text("".join(f"{s}\t{t}\n" for s, t in texts(100)))
     path = "pairs.tsv" if argv else "none.tsv"
-    assert from_tsv.main([path, *langs("out"), *argv]) == 2
+    assert main(["tsv", path, *langs("out"), *argv]) == 2
     error = capsys.readouterr().err
     assert all(part in error for part in parts)
     assert [path.name for path in tmp_path.iterdir()] == ["pairs.tsv"]
@@ -168,7 +169,7 @@ def test_moses_keeps_given_splits(tmp_path):
     moses(tmp_path, "test", good[9:])
     out = tmp_path / "out"
     argv = [str(tmp_path / "train"), "--dev", str(tmp_path / "dev"), "--test"]
-    assert from_moses.main([*argv, str(tmp_path / "test"), *langs(out)]) == 0
+    assert main(["moses", *argv, str(tmp_path / "test"), *langs(out)]) == 0
     assert read_back(out) == sorted([*good, ("same", "same"), ("y\u00a0 ", "")])
     assert manifest(out)["pairs"] == {"train": 8, "dev": 3, "test": 3}
     assert manifest(out)["dropped"]["empty side"] == {"count": 1, "first": "train:11"}
@@ -178,10 +179,10 @@ def test_moses_without_files_is_an_error_and_splits_one_corpus(tmp_path, monkeyp
     monkeypatch.chdir(tmp_path)
     good = moses(tmp_path, "all", texts(100))
     for argv, part in ((["none"], "none.xx: no such file"), ([], "PREFIX")):
-        assert from_moses.main([*argv, *langs("out")]) == 2
+        assert main(["moses", *argv, *langs("out")]) == 2
         assert part in capsys.readouterr().err
         assert not (tmp_path / "out").exists()
-    assert from_moses.main(["all", *langs("out")]) == 0
+    assert main(["moses", "all", *langs("out")]) == 0
     assert read_back(tmp_path / "out") == sorted(good)
 
 
@@ -208,8 +209,7 @@ def test_what_does_not_exist_is_cut_from_train(tmp_path, importer, names):
             path.write_text(text, "utf-8")
         options += [*([] if name == "train" else [f"--{name}"]), str(path)]
     out = tmp_path / "out"
-    modules = {"moses": from_moses, "tsv": from_tsv, "tmx": from_tmx, "gettext": from_gettext}
-    assert modules[importer].main([*options, *langs(out)]) == 0
+    assert main([importer, *options, *langs(out)]) == 0
     sizes = {name: len(parts[name]) for name in names}
     if "train" in names:
         for name in {"dev", "test"} - set(names):
@@ -230,7 +230,7 @@ def test_a_cut_set_has_no_near_duplicate_of_an_existing_one_and_both_have_all_pa
     moses(tmp_path, "test", test)
     out = tmp_path / "out"
     argv = [str(tmp_path / "train"), "--test", str(tmp_path / "test"), *langs(out)]
-    assert from_moses.main(argv) == 0
+    assert main(["moses", *argv]) == 0
     assert manifest(out)["pairs"] == {"train": 180, "dev": 20, "test": 90}
     assert not set((out / "dev.xx").read_text().splitlines()) & {s for s, _ in good[:90]}
 
@@ -241,7 +241,7 @@ def test_a_size_that_cannot_be_met_is_said(tmp_path, capsys):
     rows = [f"{s}\t{t}\n" for s, t in texts(25)]
     rows += [f"chapter {i} of a b\tkapitel {i} von c d\n" for i in range(75)]
     path.write_text("".join(rows), "utf-8")
-    assert from_tsv.main([str(path), *langs(out)]) == 0
+    assert main(["tsv", str(path), *langs(out)]) == 0
     assert "note: test has 5 pairs instead of 20" in capsys.readouterr().err
     assert manifest(out)["pairs"] == {"train": 75, "dev": 20, "test": 5}
 
@@ -258,7 +258,7 @@ def test_the_long_glosses_of_a_dictionary_stay_and_misaligned_pairs_go(tmp_path)
         moses(tmp_path, name, [*pairs, *wrong])
         out = tmp_path / "out"
         none = ["--dev-size", "0", "--test-size", "0", "--force", *max_ratio]
-        assert from_moses.main([str(tmp_path / name), *langs(out, *none)]) == 0
+        assert main(["moses", str(tmp_path / name), *langs(out, *none)]) == 0
         assert manifest(out)["pairs"] == {"train": 200}
     ratio = next(name for name in manifest(out)["dropped"] if "ratio" in name)
     assert ratio == "length ratio over 1.5 times the median"
@@ -274,9 +274,8 @@ def test_carriage_returns_as_line_ends_are_an_error(tmp_path, capsys):
     moses(tmp_path, "one-side", texts(9))
     path = tmp_path / "one-side.xx"
     path.write_bytes(path.read_bytes().replace(b"\n", b"\r"))
-    given = ((from_tsv.main, "a.tsv"), (from_moses.main, "all"), (from_moses.main, "one-side"))
-    for main, name in given:
-        assert main([str(tmp_path / name), *options]) == 2
+    for form, name in (("tsv", "a.tsv"), ("moses", "all"), ("moses", "one-side")):
+        assert main([form, str(tmp_path / name), *options]) == 2
         assert " inside: its lines end with CR" in capsys.readouterr().err
         assert not (tmp_path / "out").exists()
 
@@ -294,7 +293,7 @@ def test_files_of_one_name_are_groups_of_their_own(tmp_path):
         paths[-1].parent.mkdir()
         paths[-1].write_text(tmx(list(texts(200))[2 * i : 2 * i + 2]), "utf-8")
     argv = [*map(str, paths), "--split", "group", *langs(tmp_path / "out")]
-    assert from_tmx.main(argv) == 0
+    assert main(["tmx", *argv]) == 0
 
 
 @pytest.mark.parametrize("suffix", ["po", "mo"])
@@ -315,7 +314,7 @@ def test_gettext(tmp_path, suffix, msgid_lang):
     path = tmp_path / "po" / f"app.{suffix}"
     catalog.save(str(path)) if suffix == "po" else catalog.save_as_mofile(str(path))
     out = tmp_path / "out"
-    assert from_gettext.main([str(tmp_path / "po"), *langs(out, "--msgid-lang", msgid_lang)]) == 0
+    assert main(["gettext", str(tmp_path / "po"), *langs(out, "--msgid-lang", msgid_lang)]) == 0
     expected = [*good, ("Open the door", "Tür öffnen"), ("set file_name", "stelle file_name")]
     if msgid_lang == "yy":
         expected = [pair[::-1] for pair in expected]
@@ -326,17 +325,17 @@ def test_a_compiled_catalog_next_to_its_source_is_not_read(tmp_path):
     """The same messages would be in two groups."""
     for name in ("a.po", "a.mo", "b.mo"):
         (tmp_path / name).touch()
-    assert from_gettext._catalogs(tmp_path) == [tmp_path / "a.po", tmp_path / "b.mo"]
+    assert gettext._catalogs(tmp_path) == [tmp_path / "a.po", tmp_path / "b.mo"]
 
 
 def test_gettext_needs_polib_and_whole_catalogs(tmp_path, capsys, monkeypatch):
     (tmp_path / "bad.po").write_text('msgid "x"\nrubbish\n', "utf-8")
     (tmp_path / "bad.mo").write_bytes(b"\xde\x12\x04\x95\x00")
     for name in ("bad.po", "bad.mo"):
-        assert from_gettext.main([str(tmp_path / name), *langs(tmp_path / "out")]) == 2
+        assert main(["gettext", str(tmp_path / name), *langs(tmp_path / "out")]) == 2
         assert f"{name}: cannot be read" in capsys.readouterr().err
     monkeypatch.setitem(sys.modules, "polib", None)
-    assert from_gettext.main([str(tmp_path / "bad.po"), *langs(tmp_path / "out")]) == 2
+    assert main(["gettext", str(tmp_path / "bad.po"), *langs(tmp_path / "out")]) == 2
     assert '-e ".[gettext]"\n' in capsys.readouterr().err
 
 
@@ -357,8 +356,8 @@ def test_a_string_without_closing_quote_is_an_error_with_its_line(tmp_path, caps
     path.write_text(f'{good}# a comment with a "\n{damaged}\n', "utf-8")
     lines = path.read_text("utf-8").splitlines()
     (line,) = [i for i, text in enumerate(lines, 1) if "no closing" in text]
-    assert from_gettext.main([str(path), *langs(tmp_path / "out")]) == 2
+    assert main(["gettext", str(path), *langs(tmp_path / "out")]) == 2
     assert f"{path}:{line}: this string has no closing quote" in capsys.readouterr().err
     path.write_text(good, "utf-8")
-    assert from_gettext.main([str(path), *langs(tmp_path / "out")]) == 0
+    assert main(["gettext", str(path), *langs(tmp_path / "out")]) == 0
     assert read_back(tmp_path / "out") == sorted((s, f'{t} "\\') for s, t in texts(100))

@@ -9,9 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from data_prep import mtdata
+from data_prep.corpora import mtdata
+from data_prep.download import obtain_corpus
+from nmt.cli.import_corpus import main
 from nmt.config.load import load_recipe
-from nmt.data.download import licenses_of, obtain_corpus
+from nmt.data.corpus_manifest import licenses_of
 from nmt.errors import MachineError, UserError
 from nmt.runtime.files import human_bytes
 from tests.data_prep.archives import tarred, zipped
@@ -79,7 +81,7 @@ def index(server, monkeypatch, tmp_path):
 
 
 def test_without_an_id_the_corpora_of_the_languages_are_listed(index, capsys):
-    assert mtdata.main([*LANGS]) == 0
+    assert main(["mtdata", *LANGS]) == 0
     out = capsys.readouterr().out.splitlines()
     assert out[0].split() == ["ID", "CITE"]
     assert [line.split()[0] for line in out[1:]] == [
@@ -92,7 +94,7 @@ def test_without_an_id_the_corpora_of_the_languages_are_listed(index, capsys):
 def test_the_servers_say_the_sizes(index, capsys):
     index.add("/x.tsv.gz", (404, b"", 9))
     index.add("/e.tmx.gz", (200, b"", 2_500_000))
-    assert mtdata.main([*LANGS, "--sizes"]) == 0
+    assert main(["mtdata", *LANGS, "--sizes"]) == 0
     rows = [line.split() for line in capsys.readouterr().out.splitlines()]
     assert rows[0] == ["ID", "DOWNLOAD", "CITE"]
     assert ["Facebook-wikimatrix-1-eng-glg", "?"] in rows
@@ -104,7 +106,7 @@ def test_train_comes_from_moses_files_and_dev_and_test_from_other_ids(index, tmp
     flores = "Flores-flores200_dev-1-eng_Latn-glg_Latn"
     words = ["OPUS-tatoeba-v2-glg-eng", "--dev", flores, "--test", "Statmt-news-1-eng-glg"]
     out = tmp_path / "out"
-    assert mtdata.main([*words, *LANGS, "-o", str(out)]) == 0
+    assert main(["mtdata", *words, *LANGS, "-o", str(out)]) == 0
     assert (out / "train.gl").read_bytes() == lines("gl", 90)
     assert (out / "train.en").read_bytes() == lines("en", 90)
     assert (out / "dev.gl").read_bytes() == lines("gl", 4, 200)
@@ -118,7 +120,7 @@ def test_train_comes_from_moses_files_and_dev_and_test_from_other_ids(index, tmp
     assert licenses_of(out)[0] == "CC BY 2.0 France"
     assert any("Parallel Data, Tools and Interfaces in OPUS" in note for note in manifest["notes"])
     asked = list(index.asked)
-    assert mtdata.main([*words, *LANGS, "-o", str(out), "--force"]) == 0
+    assert main(["mtdata", *words, *LANGS, "-o", str(out), "--force"]) == 0
     assert index.asked == asked  # from the cache
 
 
@@ -126,7 +128,7 @@ def test_tables_and_translation_memories_lose_no_line_without_a_count(index, tmp
     out = tmp_path / "out"
     ids = ["Facebook-wikimatrix-1-eng-glg", "Tilde-eesc-1-eng-glg"]
     sizes = ["--dev-size", "0", "--test-size", "0"]
-    assert mtdata.main([*ids, *sizes, *LANGS, "-o", str(out)]) == 0
+    assert main(["mtdata", *ids, *sizes, *LANGS, "-o", str(out)]) == 0
     assert (out / "train.gl").read_text() == "un\ntres\nun e dous\n"
     assert (out / "train.en").read_text() == "one\nthree\none & two\n"
     dropped = json.loads((out / "MANIFEST.json").read_text())["dropped"]
@@ -145,7 +147,7 @@ def test_tables_and_translation_memories_lose_no_line_without_a_count(index, tmp
     ],
 )
 def test_a_wrong_id_has_a_next_step_and_loads_nothing(index, tmp_path, capsys, words, part):
-    assert mtdata.main([*LANGS, "-o", str(tmp_path / "out"), *words]) == 2
+    assert main(["mtdata", *LANGS, "-o", str(tmp_path / "out"), *words]) == 2
     assert part in capsys.readouterr().err
     assert index.asked == []
     assert not (tmp_path / "out").exists()
@@ -162,7 +164,7 @@ def test_a_wrong_id_has_a_next_step_and_loads_nothing(index, tmp_path, capsys, w
 )
 def test_a_file_that_is_not_as_the_index_says(index, tmp_path, capsys, body, part):
     index.add("/moses/en-gl.txt.zip", body)
-    assert mtdata.main(["OPUS-tatoeba-v2-eng-glg", *LANGS, "-o", str(tmp_path / "out")]) == 2
+    assert main(["mtdata", "OPUS-tatoeba-v2-eng-glg", *LANGS, "-o", str(tmp_path / "out")]) == 2
     err = capsys.readouterr().err
     assert part in err
     assert "en-gl.txt.zip" in err
@@ -188,9 +190,9 @@ def test_a_recipe_names_the_words_of_the_command(index, tmp_path):
 @pytest.mark.parametrize(
     ("words", "part"),
     [
-        ("mtdata", "needs an ID"),
-        ("mtdata OPUS-tatoeba-v2-eng-glg --force", "no --force"),
-        ("mtdata OPUS-tatoeba-v2-eng-glg --nope", "--nope is not allowed"),
+        ("mtdata", "no ID is given"),
+        ("mtdata OPUS-tatoeba-v2-eng-glg --force", "unrecognized arguments: --force"),
+        ("mtdata OPUS-tatoeba-v2-eng-glg --nope", "unrecognized arguments: --nope"),
         ("mtdata OPUS-tatoeba-v2-eng-glg --dev-size x", "x is not an integer"),
         ("ted_talks --dev-size 9", "ted_talks takes no options"),
     ],
@@ -199,7 +201,7 @@ def test_wrong_words_in_a_recipe(index, tmp_path, words, part):
     with pytest.raises(UserError) as caught:
         obtain_corpus(recipe(tmp_path, words))
     assert part in str(caught.value)
-    assert caught.value.at.startswith("data.download")
+    assert caught.value.at.startswith(("data.download", "mtdata"))
     assert index.asked == []
 
 

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from data_prep.numbers import conflicting_digits
+from data_prep.cleaning.numbers import conflicting_digits
 
 
 @pytest.mark.parametrize(

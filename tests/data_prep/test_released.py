@@ -5,7 +5,7 @@ import json
 
 import pytest
 
-from data_prep import iwslt15_en_vi, wmt14_en_de
+from data_prep.corpora import iwslt15_en_vi, wmt14_en_de
 from data_prep.remote import RemoteFile
 from data_prep.write import Request
 from nmt.errors import UserError

@@ -4,7 +4,8 @@ import json
 
 import pytest
 
-from data_prep import americasnlp, lafand
+from data_prep.corpora import americasnlp, lafand
+from nmt.cli.import_corpus import main
 
 
 def write(folder, files):
@@ -29,9 +30,9 @@ def splits(prefix, langs, names=("train", "dev", "test")):
     }
 
 
-def run(module, checkout, out, src, tgt):
-    return module.main(
-        ["--src-lang", src, "--tgt-lang", tgt, "--from", str(checkout), "--output", str(out)]
+def run(name, checkout, out, src, tgt):
+    return main(
+        [name, "--src-lang", src, "--tgt-lang", tgt, "--from", str(checkout), "--output", str(out)]
     )
 
 
@@ -39,7 +40,7 @@ def run(module, checkout, out, src, tgt):
 def test_lafand(tmp_path, unpinned, langs):
     checkout = write(tmp_path / "lafand-mt", splits("data/text_files/en-swa", ("en", "swa")))
     out = tmp_path / "out"
-    assert run(lafand, checkout, out, *langs) == 0
+    assert run("lafand", checkout, out, *langs) == 0
     for lang in langs:
         own = "en" if lang == "en" else "swa"
         assert (out / f"dev.{lang}").read_text() == f"dev {own} 1\ndev  {own} 2\n"  # as released
@@ -52,27 +53,27 @@ def test_lafand_without_train_and_with_an_underscore(tmp_path, unpinned):
         splits("data/text_files/en-amh", ("en", "amh"), ("dev", "test"))
         | splits("data/text_files/en_luo", ("en", "luo")),
     )
-    assert run(lafand, checkout, tmp_path / "am", "en", "am") == 0
+    assert run("lafand", checkout, tmp_path / "am", "en", "am") == 0
     assert not (tmp_path / "am/train.am").exists()
     assert (tmp_path / "am/test.am").exists()
-    assert run(lafand, checkout, tmp_path / "luo", "luo", "en") == 0
+    assert run("lafand", checkout, tmp_path / "luo", "luo", "en") == 0
     assert lafand.release("en_luo").files["dev"]["luo"].filename.endswith("en_luo/dev.luo")
     url = americasnlp.release("oto").files["train"]["es"].url
     assert url.endswith("/data/h%C3%B1%C3%A4h%C3%B1u-spanish/train.es")
 
 
 @pytest.mark.parametrize(
-    ("module", "langs", "message"),
+    ("name", "langs", "message"),
     [
-        (lafand, ("fr", "sw"), "no text in fr with sw"),
-        (lafand, ("en", "swx"), "unknown language 'swx'; did you mean swa?"),
-        (americasnlp, ("es", "quz"), "unknown language 'quz'; did you mean quy?"),
-        (americasnlp, ("quy", "gn"), "one of --src-lang and --tgt-lang must be es"),
+        ("lafand", ("fr", "sw"), "no text in fr with sw"),
+        ("lafand", ("en", "swx"), "unknown language 'swx'; did you mean swa?"),
+        ("americasnlp", ("es", "quz"), "unknown language 'quz'; did you mean quy?"),
+        ("americasnlp", ("quy", "gn"), "one of --src-lang and --tgt-lang must be es"),
     ],
 )
-def test_missing_pairs(tmp_path, capsys, module, langs, message):
+def test_missing_pairs(tmp_path, capsys, name, langs, message):
     (tmp_path / "test_data").mkdir()  # as in the release of 2021
-    assert run(module, tmp_path, tmp_path / "out", *langs) == 2
+    assert run(name, tmp_path, tmp_path / "out", *langs) == 2
     assert message in capsys.readouterr().err
 
 
@@ -83,7 +84,7 @@ def test_americasnlp(tmp_path, unpinned, code, folder):
         splits(f"data/{folder}-spanish", (code, "es"), ("train", "dev"))
         | splits("test_data", (code, "es"), ("test",)),
     )
-    assert run(americasnlp, checkout, tmp_path / "out", "es", code) == 0
+    assert run("americasnlp", checkout, tmp_path / "out", "es", code) == 0
     assert (tmp_path / f"out/test.{code}").read_text() == f"test {code} 1\ntest  {code} 2\n"
     assert (tmp_path / "out/train.es").read_text() == "train es 1\ntrain es 2\n"
 
@@ -127,7 +128,7 @@ def test_the_dev_set_of_a_task_is_the_test_set_and_dev_is_cut_from_train(tmp_pat
         write(checkout, task(YEARS[year].replace("shipibo_konibo", "hñähñu"), "oto"))
     out = tmp_path / "out"
     words = ["--src-lang", langs[0], "--tgt-lang", langs[1], "--from", str(checkout)]
-    assert americasnlp.main([*words, "-o", str(out), "--dev-size", "20", "--extra"]) == 0
+    assert main(["americasnlp", *words, "-o", str(out), "--dev-size", "20", "--extra"]) == 0
     spanish = next(lang for lang in langs if lang != "shp")
     assert (out / "test.shp").read_text() == lines("shp", 50, 110)
     assert (out / f"test.{spanish}").read_text() == lines("es", 50, 110)
@@ -147,7 +148,7 @@ def test_further_text_loses_what_resembles_dev_or_test(tmp_path):
     files["data/x-spanish/extra.tsv"] = "".join(f"all\t{s}!\t{t} 7\n" for s, t in rows)
     checkout, out = write(tmp_path / "release", files), tmp_path / "out"
     words = ["--src-lang", "es", "--tgt-lang", "shp", "--from", str(checkout), "-o", str(out)]
-    assert americasnlp.main([*words, "--dev-size", "20", "--extra"]) == 0
+    assert main(["americasnlp", *words, "--dev-size", "20", "--extra"]) == 0
     dropped = json.loads((out / "MANIFEST.json").read_text())["dropped"]
     assert dropped["extra: near-duplicate in dev or test"]["count"] == 20 + 50
 
@@ -157,7 +158,7 @@ def test_the_text_that_is_not_tokenized_is_preferred(tmp_path):
     tokenized = {f"data/raramuri-spanish/train.{lang}": "a , b\n" for lang in ("es", "tar")}
     checkout, out = write(tmp_path / "release", files | tokenized), tmp_path / "out"
     words = ["--src-lang", "es", "--tgt-lang", "tar", "--from", str(checkout), "-o", str(out)]
-    assert americasnlp.main([*words, "--dev-size", "20"]) == 0
+    assert main(["americasnlp", *words, "--dev-size", "20"]) == 0
     assert (out / "train.tar").read_text().count("\n") == 80
     names = [file.filename for file in americasnlp.release("tar").files["train"].values()]
     assert all("nontok" in name for name in names)
@@ -176,13 +177,13 @@ def test_the_text_that_is_not_tokenized_is_preferred(tmp_path):
 def test_what_a_release_lacks_is_named(tmp_path, capsys, files, words, part):
     checkout, out = write(tmp_path / "release", files), tmp_path / "out"
     argv = ["--src-lang", "es", *words, "--from", str(checkout), "-o", str(out)]
-    assert americasnlp.main(argv) == 2
+    assert main(["americasnlp", *argv]) == 2
     assert part in capsys.readouterr().err
     assert not out.exists()
 
 
 def test_a_wrong_checkout_is_refused_and_nothing_is_written(tmp_path, capsys):
     checkout = write(tmp_path / "lafand-mt", splits("data/text_files/en-swa", ("en", "swa")))
-    assert run(lafand, checkout, tmp_path / "out", "en", "sw") == 2
+    assert run("lafand", checkout, tmp_path / "out", "en", "sw") == 2
     assert "not the expected files of LAFAND-MT: git tree" in capsys.readouterr().err
     assert not (tmp_path / "out").exists()

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from data_prep import clean
-from data_prep.spelling import Spelling, spellings
+from data_prep.cleaning.spelling import Spelling, spellings
+from nmt.cli import clean
 from nmt.errors import UserError
 
 

@@ -5,7 +5,8 @@ import json
 
 import pytest
 
-from data_prep import tatoeba
+from data_prep.corpora import tatoeba
+from nmt.cli.import_corpus import main
 
 
 @pytest.fixture
@@ -34,9 +35,8 @@ def exports(tmp_path, monkeypatch):
 
 
 def run(exports, out, src="ar", tgt="en"):
-    return tatoeba.main(
-        ["--src-lang", src, "--tgt-lang", tgt, "--from", str(exports), "--output", str(out)]
-    )
+    langs = ["--src-lang", src, "--tgt-lang", tgt]
+    return main(["tatoeba", *langs, "--from", str(exports), "--output", str(out)])
 
 
 def lines(path):

@@ -5,7 +5,7 @@ import json
 
 import pytest
 
-from data_prep import ted_talks
+from data_prep.corpora import ted_talks
 from data_prep.write import Request
 from nmt.errors import UserError
 from tests.data_prep.archives import tarred

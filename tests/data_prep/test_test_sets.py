@@ -7,8 +7,10 @@ import json
 import pytest
 import requests
 
-from data_prep import flores, flores_plus, ntrex, remote
+from data_prep import remote
+from data_prep.corpora import flores, flores_plus, ntrex
 from data_prep.remote import _git_id
+from nmt.cli.import_corpus import main
 from tests.data_prep.archives import tarred
 
 TEXTS = {
@@ -38,28 +40,28 @@ def local(tmp_path, monkeypatch):
     return archive(tmp_path / "ntrex.tar.gz", TEXTS)
 
 
-def get(module, local, out, src="gl", tgt="en"):
-    return module.main(["--src-lang", src, "--tgt-lang", tgt, "--from", str(local), "-o", str(out)])
+def get(name, local, out, src="gl", tgt="en"):
+    return main([name, "--src-lang", src, "--tgt-lang", tgt, "--from", str(local), "-o", str(out)])
 
 
 def test_lines_and_documents_of_ntrex_are_as_released(local, tmp_path):
     out = tmp_path / "out"
-    assert get(ntrex, local, out) == 0
+    assert get("ntrex", local, out) == 0
     assert (out / "test.en").read_text() == TEXTS["newstest2019-src.eng.txt"]
     assert (out / "test.gl").read_text() == TEXTS["newstest2019-ref.glg.txt"]
     assert (out / "test.credits").read_text() == "bbc.1\ncnn.2\n"
-    assert get(ntrex, local, tmp_path / "br", "por-BR", "gl") == 0
+    assert get("ntrex", local, tmp_path / "br", "por-BR", "gl") == 0
     assert (tmp_path / "br/test.por-BR").read_text() == TEXTS["newstest2019-ref.por-BR.txt"]
 
 
 def test_a_language_of_ntrex_in_two_scripts_needs_the_script(local, tmp_path, capsys):
-    assert get(ntrex, local, tmp_path / "out", "sr") == 2
+    assert get("ntrex", local, tmp_path / "out", "sr") == 2
     assert "use one of: srp_Cyrl srp_Latn" in capsys.readouterr().err
 
 
 def test_a_changed_file_of_ntrex_is_not_used(local, tmp_path, capsys):
     archive(local, {**TEXTS, "newstest2019-ref.glg.txt": "Unha cousa.\nDuas.\n"})
-    assert get(ntrex, local, tmp_path / "out") == 2
+    assert get("ntrex", local, tmp_path / "out") == 2
     assert "not the expected files of NTREX-128" in capsys.readouterr().err
 
 
@@ -78,7 +80,7 @@ def flores_archive(tmp_path, monkeypatch):
 
 def test_dev_and_devtest_of_flores_are_written_aligned(flores_archive, tmp_path):
     out = tmp_path / "out"
-    assert get(flores, flores_archive, out) == 0
+    assert get("flores", flores_archive, out) == 0
     assert (out / "dev.gl").read_text() == "glg_Latn dev\u00a0 1\nglg_Latn dev 2\n"
     assert (out / "test.en").read_text() == "eng_Latn devtest\u00a0 1\neng_Latn devtest 2\n"
     assert not (out / "train.gl").exists()
@@ -103,7 +105,7 @@ def dataset(tmp_path):
 
 def test_sentences_of_flores_plus_are_joined_by_number(dataset, tmp_path):
     out = tmp_path / "out"
-    assert get(flores_plus, dataset, out) == 0
+    assert get("flores_plus", dataset, out) == 0
     assert (out / "dev.gl").read_text() == "glg_Latn dev 1\nglg_Latn dev 2\n"
     assert (out / "test.en").read_text() == "eng_Latn devtest 1\neng_Latn devtest 2\n"
     manifest = json.loads((out / "MANIFEST.json").read_text())
@@ -111,11 +113,11 @@ def test_sentences_of_flores_plus_are_joined_by_number(dataset, tmp_path):
 
 
 def test_bad_files_of_flores_plus(dataset, tmp_path, capsys):
-    assert get(flores_plus, dataset, tmp_path / "out", "zh") == 2
+    assert get("flores_plus", dataset, tmp_path / "out", "zh") == 2
     assert "use one of: cmn_Hans cmn_Hant" in capsys.readouterr().err
     with (dataset / "dev" / "eng_Latn.jsonl").open("a") as file:
         file.write("<html>\n")
-    assert get(flores_plus, dataset, tmp_path / "out") == 2
+    assert get("flores_plus", dataset, tmp_path / "out") == 2
     assert "dev/eng_Latn.jsonl:4: is not a JSON object" in capsys.readouterr().err
 
 
@@ -136,13 +138,13 @@ def test_the_hub_is_asked_with_the_token_and_its_refusal_is_explained(
     )
     monkeypatch.setenv("HF_TOKEN", "hf_secret")
     argv = ["--src-lang", "gl", "--tgt-lang", "en", "-o", str(tmp_path / "out")]
-    assert flores_plus.main(argv) == 0
+    assert main(["flores_plus", *argv]) == 0
     assert (tmp_path / "out/dev.gl").read_text() == "glg_Latn dev 1\nglg_Latn dev 2\n"
     assert not any("Authorization" in headers for headers in sent)  # this is not the hub
     monkeypatch.setattr(remote, "HUB", "127.0.0.1")
     server.add("/page/resolve/main/dev/cmn_Hans.jsonl", (401, b"no", 2))
     argv[1] = "cmn_Hans"
-    assert flores_plus.main([*argv, "--force"]) == 2
+    assert main(["flores_plus", *argv, "--force"]) == 2
     err = capsys.readouterr().err
     assert "accept the conditions" in err
     assert "HF_TOKEN" in err

@@ -6,7 +6,8 @@ import lzma
 
 import pytest
 
-from data_prep import from_tmx
+from data_prep import tmx as translation_memory
+from nmt.cli.import_corpus import main
 from tests.data_prep.test_command import langs, manifest, read_back, texts, tmx
 
 GOOD = list(texts(100))
@@ -16,12 +17,12 @@ MEMORY = tmx(GOOD).replace("</tu>", "</tu>\n")  # unit n in line n
 def import_memory(folder, content, *options, name="memory.tmx"):
     path = folder / name
     path.write_bytes(content.encode() if isinstance(content, str) else content)
-    return from_tmx.main([str(path), *langs(folder / "out", *options)])
+    return main(["tmx", str(path), *langs(folder / "out", *options)])
 
 
 def text_of(segment):
     pairs = [(f'<hi>"{segment}"</hi>', "yes")]
-    unit = from_tmx._unit(tmx(pairs).partition("<body>")[2].partition("</body>")[0], "")
+    unit = translation_memory._unit(tmx(pairs).partition("<body>")[2].partition("</body>")[0], "")
     return unit["xx"][1:-1]
 
 
@@ -69,7 +70,7 @@ def test_a_code_between_words_is_a_space(segment, text):
 )  # fmt: skip
 @pytest.mark.parametrize("block", [7, 1 << 20])
 def test_any_form_of_xml_is_read(tmp_path, monkeypatch, content, block):
-    monkeypatch.setattr(from_tmx, "_BLOCK", block)
+    monkeypatch.setattr(translation_memory, "_BLOCK", block)
     if block == 7 and b"</tu> -->" in (content if isinstance(content, bytes) else content.encode()):
         content = content.replace("<tu><!-- </tu> -->", "<tu>")
     assert import_memory(tmp_path, content) == 0
@@ -146,7 +147,7 @@ def test_damage_is_an_error_with_its_place(tmp_path, capsys, damage, message):
 
 
 def test_text_in_which_no_unit_ends_is_not_kept_in_memory(tmp_path, monkeypatch, capsys):
-    monkeypatch.setattr(from_tmx, "_BLOCK", 100)
-    monkeypatch.setattr(from_tmx, "_MAX_UNIT", 1000)
+    monkeypatch.setattr(translation_memory, "_BLOCK", 100)
+    monkeypatch.setattr(translation_memory, "_MAX_UNIT", 1000)
     assert import_memory(tmp_path, MEMORY.replace("</tu>", "")) == 2
     assert "memory.tmx:1: no translation unit ends in 1,000 characters" in capsys.readouterr().err

@@ -7,7 +7,8 @@ import json
 
 import pytest
 
-from data_prep import released, ui_sk_en
+from data_prep import released
+from data_prep.corpora import ui_sk_en
 from data_prep.write import Request
 from nmt.data.near_duplicates import normalized
 from nmt.data.report import Drops

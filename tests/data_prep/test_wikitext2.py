@@ -5,8 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from data_prep import wikitext2
+from data_prep.corpora import wikitext2
 from data_prep.write import Request
+from nmt.cli.import_corpus import main
 from nmt.errors import UserError
 
 TEXTS = {
@@ -24,7 +25,7 @@ def write(folder: Path) -> None:
 def test_every_line_is_written(tmp_path, monkeypatch, capsys):
     write(tmp_path)
     monkeypatch.setattr(wikitext2, "TREE", "")
-    assert wikitext2.main(["--output", str(tmp_path / "out"), "--from", str(tmp_path)]) == 0
+    assert main(["wikitext2", "--output", str(tmp_path / "out"), "--from", str(tmp_path)]) == 0
     out = tmp_path / "out"
     assert sorted(path.name for path in out.iterdir()) == [
         "MANIFEST.json", "dev.en", "test.en", "train.en",

@@ -3,7 +3,8 @@
 import importlib
 
 for name in (
-    "data_prep.from_gettext", "data_prep.from_tmx", "data_prep.from_tsv", "data_prep.mtdata",
+    "data_prep.corpora.mtdata", "data_prep.importers.gettext", "data_prep.importers.tmx",
+    "data_prep.importers.tsv",
     "nmt.apps.documents.formats.office", "nmt.apps.documents.model", "nmt.apps.judge.sheet",
     "nmt.apps.report.page", "nmt.apps.transformers.convert", "nmt.cli.score", "nmt.cli.sweep",
     "nmt.cli.train", "nmt.cli.translate", "nmt.data.prepare", "nmt.decoding.ctranslate2.folder",

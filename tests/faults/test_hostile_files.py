@@ -60,8 +60,8 @@ def watch(folder: Path) -> None:
 
 
 def unpack(folder: Path) -> int:
-    """Read the texts of an archive as ``nmt import mtdata`` and the modules of corpora do."""
-    from data_prep.mtdata import _unpacked, license_of
+    """Read the texts of an archive as ``nmt-import mtdata`` and the modules of corpora do."""
+    from data_prep.corpora.mtdata import _unpacked, license_of
     from data_prep.pairs import member_lines
     from nmt.errors import NmtError
 

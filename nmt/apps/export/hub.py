@@ -19,7 +19,7 @@ from typing import Any
 from nmt.apps.export.card import Corpus, Facts, model_card
 from nmt.config.entries import Direction
 from nmt.config.model import model_config
-from nmt.data.download import licenses_of
+from nmt.data.corpus_manifest import licenses_of
 from nmt.data.text import find_side, read_lines
 from nmt.decoding.ctranslate2.folder import packages, write_export
 from nmt.decoding.ctranslate2.spec import check_supported, require_ctranslate2

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from nmt.apps.report.runs import ReportedRun
-from nmt.data.download import licenses_of
+from nmt.data.corpus_manifest import licenses_of
 from nmt.data.report import CorpusReport
 from nmt.data.text import quantity
 

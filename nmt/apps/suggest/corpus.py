@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from nmt.data.bitext import read_pairs
-from nmt.data.download import languages_of
+from nmt.data.corpus_manifest import languages_of
 from nmt.data.languages import base_language
 from nmt.data.text import OPENERS, find_side, quantity
 from nmt.errors import UserError
@@ -178,7 +178,7 @@ def _no_dev(prefix: str, src: str, tgt: str) -> UserError:
     return UserError(
         what,
         at=prefix,
-        fix=f"split the corpus: nmt import moses {shlex.quote(prefix)} "
+        fix=f"split the corpus: nmt-import moses {shlex.quote(prefix)} "
         f"--src-lang {src} --tgt-lang {tgt} -o {shlex.quote(str(out))}{sizes}\n     then run: "
         f"{command(str(out / 'train'), src, tgt)}",
     )

@@ -92,7 +92,7 @@ class RelatedCorpus:
     def commands(self) -> list[str]:
         """Return the commands that make the text; empty = it would be a second target language."""
         neighbor, folder = self.neighbor, shlex.quote(str(self.original.parent))
-        download = f"nmt import tatoeba --src-lang {neighbor.lang} --tgt-lang {self.other}"
+        download = f"nmt-import tatoeba --src-lang {neighbor.lang} --tgt-lang {self.other}"
         if not neighbor.direction:
             return [f"{download} -o {folder}"] if self.key == "src" else []
         made = shlex.quote(str(self.by_rules.parent))

@@ -119,7 +119,7 @@ def test_a_corpus_without_dev_is_split_by_data_prep(tmp_path, lines, sizes):
     prefix = write(tmp_path, "train.gl", "train.en", lines=lines)
     langs = "--src-lang gl --tgt-lang en"
     assert error(prefix).endswith(
-        f"-> split the corpus: nmt import moses {prefix} {langs} -o {tmp_path}/gl-en{sizes}\n"
+        f"-> split the corpus: nmt-import moses {prefix} {langs} -o {tmp_path}/gl-en{sizes}\n"
         f"     then run: nmt-train --suggest {tmp_path}/gl-en/train {langs}"
     )
 
@@ -135,14 +135,14 @@ def test_a_corpus_that_is_too_small_to_split_needs_another_dev_set(tmp_path):
 
 @pytest.mark.parametrize("pairs", [100, 175])
 def test_the_split_command_works(tmp_path, pairs):
-    from data_prep.from_moses import main
+    from nmt.cli.import_corpus import main
 
     words = [f"{a}{b}{c}" for a in "bcdfg" for b in "aeiou" for c in "lmnprst"]
     for lang in ("gl", "en"):  # data_prep drops pairs that are nearly the same
         lines = [" ".join(words[n * k % 175] + lang for k in (1, 3, 7, 9)) for n in range(pairs)]
         (tmp_path / f"all.{lang}").write_text("".join(f"{line}\n" for line in lines))
     message = error(str(tmp_path / "all"))
-    words = message.partition("nmt import moses ")[2].partition("\n")[0].split()
+    words = message.partition("nmt-import ")[2].partition("\n")[0].split()
     assert main(words) == 0
     found = find_corpus(message.rpartition("--suggest ")[2].split()[0], "gl", "en")
     assert Path(f"{found.dev}.gl").is_file()

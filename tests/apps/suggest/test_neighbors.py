@@ -55,7 +55,7 @@ def test_a_neighbor_of_the_pair_itself_does_not_help(tmp_path, src, tgt):
 def test_text_as_it_is_serves_the_source_side_only(tmp_path):
     (corpus,) = related_corpora(paths_in(tmp_path, "az", "en"))
     assert corpus.commands() == [
-        f"nmt import tatoeba --src-lang tr --tgt-lang en -o {tmp_path}/tr-en"
+        f"nmt-import tatoeba --src-lang tr --tgt-lang en -o {tmp_path}/tr-en"
     ]
     (corpus,) = related_corpora(paths_in(tmp_path, "en", "az"))
     assert not corpus.commands()

@@ -1,0 +1,1 @@
+"""What ``nmt-clean`` does: rules that drop pairs, and tables that map a spelling."""
