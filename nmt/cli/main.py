@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
 COMMANDS = {
     "import": "make a corpus from your files, or download a public one",
+    "suggest": "write a recipe for a corpus, with the time that it takes here",
     "prepare": "check, segment and encode a corpus in advance",
     "train": "train a model: raw text to test score",
     "translate": "translate text, or score given translations",

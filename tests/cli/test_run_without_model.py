@@ -25,7 +25,7 @@ COMMANDS = {
     "score calibrate": ["RUN", "--calibrate"],
     "average": ["RUN", "--checkpoints", "u000004", "-o", "NEW"],
     "train": ["RECIPE", "init.from=RUN", "out=NEW"],
-    "train parent": ["--suggest", "PREFIX", "--parent", "RUN"],
+    "suggest": ["PREFIX", "--parent", "RUN"],
 }
 # states of the folder, by what a training has written so far
 BEGUN = {"config only": (), "first update": ("checkpoints/text",)}
