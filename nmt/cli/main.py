@@ -31,6 +31,7 @@ COMMANDS = {
     "completion": "print the completion of these commands for bash or zsh",
     "clean": "drop bad pairs from parallel text",
     "score": "compute BLEU, chrF and TER, with intervals and significance",
+    "calibrate": "learn what chrF to expect of a translation, for its reviewers",
     "judge": "let people judge systems without knowing which is which",
     "report": "write an HTML report of one or several runs",
     "sweep": "train variants with several seeds, and compare them",

@@ -28,6 +28,7 @@ GENERAL = "general"  # title of the options that all commands have
 MOVED = {
     ("nmt-train", "--suggest"): "nmt-suggest PREFIX",
     ("nmt-train", "--verify-resume"): "nmt-train RECIPE --resume, which continues after any kill",
+    ("nmt-score", "--calibrate"): "nmt-calibrate RUN",
 }
 
 

@@ -22,7 +22,7 @@ COMMANDS = {
     "score": ["RUN"],
     "score dev": ["RUN", "--split", "dev"],
     "score several": ["TRAINED", "RUN"],
-    "score calibrate": ["RUN", "--calibrate"],
+    "calibrate": ["RUN"],
     "average": ["RUN", "--checkpoints", "u000004", "-o", "NEW"],
     "train": ["RECIPE", "init.from=RUN", "out=NEW"],
     "suggest": ["PREFIX", "--parent", "RUN"],

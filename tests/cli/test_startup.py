@@ -17,8 +17,8 @@ from tests.decoding.ctranslate2.cases import exported, made
 
 ROOT = Path(__file__).parents[2]
 COMMANDS = [
-    "average", "completion", "export", "plot", "prepare", "report", "score", "serve", "suggest",
-    "sweep", "train", "translate",
+    "average", "calibrate", "completion", "export", "plot", "prepare", "report", "score", "serve",
+    "suggest", "sweep", "train", "translate",
 ]  # fmt: skip
 SECONDS = 2.5  # CPU time; an idle machine needs a fifth of it
 PROGRAM = """
