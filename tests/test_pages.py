@@ -91,7 +91,7 @@ PAGES = {
         before="paste raw.gl raw.en > pairs.tsv\nrm -r corpus",  # the page makes it
         changed={"-o corpus": "--dev-size 10 --test-size 10 -o corpus"},
         not_run={
-            "nmt-train --suggest": SUGGEST,
+            "nmt-suggest": SUGGEST,
             "nmt-serve": SERVER,
             "nmt-translate runs/gl-en letter.docx": "docs/howto/documents.md",
             "nmt-export runs/gl-en --format web": "tests/apps/export; it needs SentencePiece",
@@ -107,7 +107,7 @@ PAGES = {
             "python -m venv": NETWORK,
             "pip install": NETWORK,
             "paste -d": "head ends before paste, which pipefail takes for a failure",
-            "nmt-train --suggest": SUGGEST,
+            "nmt-suggest": SUGGEST,
             "nmt-serve": SERVER,
             "curl": SERVER,
             "hf download": NETWORK,
@@ -189,7 +189,7 @@ PAGES = {
         changed={"-o corpus": "--dev-size 10 --test-size 10 -o corpus"},
         not_run={
             "pip install": NETWORK,
-            "nmt-train --suggest": SUGGEST,
+            "nmt-suggest": SUGGEST,
             "nmt-clean raw/web -o clean/by-glotlid": NETWORK,
             "nmt-clean raw/train -o clean/train": "tests/data_prep/test_spelling.py",
             "nmt-clean raw/dev.shp": "tests/data_prep/test_spelling.py",
@@ -252,7 +252,7 @@ PAGES = {
         apart=True,
     ),
     "docs/export.md": Page(recipes=GL_EN, runs=("runs/gl-en",)),
-    "docs/howto/which-recipe.md": Page(recipes=GL_EN, not_run={"nmt-train --suggest": SUGGEST}),
+    "docs/howto/which-recipe.md": Page(recipes=GL_EN, not_run={"nmt-suggest": SUGGEST}),
 }
 # these have tests of their own, or none of their blocks can run
 ELSEWHERE = {

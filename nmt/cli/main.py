@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
 COMMANDS = {
     "import": "make a corpus from your files, or download a public one",
+    "suggest": "write a recipe for a corpus, with the time that it takes here",
     "prepare": "check, segment and encode a corpus in advance",
     "train": "train a model: raw text to test score",
     "translate": "translate text, or score given translations",
@@ -27,6 +28,7 @@ COMMANDS = {
     "completion": "print the completion of these commands for bash or zsh",
     "clean": "drop bad pairs from parallel text",
     "score": "compute BLEU, chrF and TER, with intervals and significance",
+    "calibrate": "learn what chrF to expect of a translation, for its reviewers",
     "judge": "let people judge systems without knowing which is which",
     "report": "write an HTML report of one or several runs",
     "sweep": "train variants with several seeds, and compare them",

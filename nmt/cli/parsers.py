@@ -23,6 +23,12 @@ if TYPE_CHECKING:
     from nmt.config.recipe import Recipe
 
 GENERAL = "general"  # title of the options that all commands have
+# command, its option in an earlier version -> the command that does it now
+MOVED = {
+    ("nmt-train", "--suggest"): "nmt-suggest PREFIX",
+    ("nmt-train", "--verify-resume"): "nmt-train RECIPE --resume, which continues after any kill",
+    ("nmt-score", "--calibrate"): "nmt-calibrate RUN",
+}
 
 
 class _Format(argparse.HelpFormatter):
@@ -78,14 +84,9 @@ def command_parser(prog: str | None, **options: Any) -> argparse.ArgumentParser:
     return p
 
 
-def add_recipe(parser: argparse.ArgumentParser, example: str, required: bool = True) -> None:
-    """Add RECIPE, which may be optional, ``key=value`` (``example`` is one) and --variant."""
-    parser.add_argument(
-        "recipe",
-        nargs=None if required else "?",
-        metavar="RECIPE",
-        help="a YAML recipe, or a file of variants",
-    )
+def add_recipe(parser: argparse.ArgumentParser, example: str) -> None:
+    """Add RECIPE, ``key=value`` (``example`` is one) and --variant."""
+    parser.add_argument("recipe", metavar="RECIPE", help="a YAML recipe, or a file of variants")
     parser.add_argument(
         "overrides",
         nargs="*",
@@ -148,6 +149,10 @@ def table(rows: dict[str, str]) -> str:
 def parse(parser: argparse.ArgumentParser, argv: Sequence[str] | None) -> argparse.Namespace:
     """Return the arguments; end the process with exit code 2 and a hint if they are wrong."""
     words = sys.argv[1:] if argv is None else list(argv)
+    for word in words:
+        option = word.partition("=")[0]
+        if command := MOVED.get((parser.prog.replace(" ", "-"), option)):
+            parser.error(f"there is no {option} any more; use {command}")
     args, unknown = parser.parse_known_intermixed_args(words)
     if unknown:
         parser.error(f"unrecognized arguments: {' '.join(unknown)}{_hint(parser, unknown)}")

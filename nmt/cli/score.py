@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import json
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -18,10 +17,6 @@ if TYPE_CHECKING:
     from nmt.apps.evaluate.report import Report
     from nmt.scoring.systems import Systems
     from nmt.store.folder import RunFolder
-
-NOT_FOR_CALIBRATION = (
-    "ref", "src", "tgt_lang", "tokenized", "sentences", "metric",
-)  # fmt: skip
 
 EXAMPLES = """\
 examples:
@@ -111,12 +106,6 @@ def parser() -> argparse.ArgumentParser:
         f"{{hyp}} and {{ref}} in it are replaced by file names, as in comet='{EXAMPLE}'",
     )
     p.add_argument(
-        "--calibrate",
-        action="store_true",
-        help="instead of scoring: calibrate the expected chrF of nmt-translate --confidence on dev "
-        "of a run; writes RUN/confidence.json",
-    )
-    p.add_argument(
         "--tune-length",
         action="store_true",
         help="score dev of a run with several values of length_alpha, and name the best",
@@ -139,9 +128,6 @@ def body(args: argparse.Namespace) -> None:
     from nmt.scoring.metrics import METRICS, use_spbleu_model
 
     enable_gc()
-    if args.calibrate:
-        _calibrate(args)
-        return
     tuned = _run_to_tune(args)
     if args.sentences:
         from nmt.store.output import check_output_file
@@ -204,37 +190,6 @@ def _run_to_tune(args: argparse.Namespace) -> RunFolder | None:
             "one with --split dev.NAME",
         )
     return RunFolder.open(args.runs[0])
-
-
-def _calibrate(args: argparse.Namespace) -> None:
-    from dataclasses import asdict
-
-    from nmt.apps.evaluate.calibrate import calibrate, notes
-
-    split = args.split or "dev"
-    if len(args.runs) != 1 or args.hyp or split.partition(".")[0] != "dev":
-        fix = "pass one run folder; with several dev sets, choose one with --split dev.NAME"
-        raise UserError("--calibrate takes one run, and its dev set", fix=fix)
-    for name in (
-        "ref",
-        "src",
-        "tgt_lang",
-        "tokenized",
-        "sentences",
-        "metric",
-    ):
-        if getattr(args, name):
-            flag = f"--{name.replace('_', '-')}"
-            what = f"--calibrate takes all from the run, so {flag} has no effect"
-            raise UserError(what, at=flag, fix=f"leave out {flag}")
-    file, calibration, quality = calibrate(args.runs[0], split)
-    for note in notes(file, calibration, quality):
-        print(f"note: {note}", file=sys.stderr)
-    if args.json:
-        content = {"calibration": asdict(calibration), "quality": asdict(quality)}
-        print(json.dumps(content, indent=1), flush=True)
-    else:
-        print(quality.table() if sys.stdout.isatty() else quality.tsv(), flush=True)
 
 
 def _external_metrics(args: argparse.Namespace) -> list[ExternalMetric]:

@@ -1,4 +1,4 @@
-"""nmt-train --suggest: write a recipe for a corpus, with the time that it takes here."""
+"""nmt-suggest: write a recipe for a corpus, with the time that it takes here."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias, cast
 
-from nmt.cli.common import enable_gc, positive
-from nmt.cli.parsers import add_output
+from nmt.cli.common import enable_gc, positive, run_command
+from nmt.cli.parsers import add_output, command_parser
 from nmt.errors import UserError
 from nmt.runtime.memory import cached_products, limit_onednn_cache
 
@@ -27,76 +27,62 @@ if TYPE_CHECKING:
 SECONDS = 3.0  # of updates, for each precision and number of threads
 
 
-def add_suggest(parser: argparse.ArgumentParser) -> None:
-    """Add --suggest and its options to the parser of nmt-train."""
-    group = parser.add_argument_group("write a recipe for a corpus")
-    group.add_argument(
-        "--suggest",
+EXAMPLES = """\
+examples:
+  %(prog)s corpus/train -o gl-en.yaml             # corpus/train.gl and .en
+  %(prog)s corpus/train --hours 2.5 -o gl-en.yaml
+  %(prog)s corpus/train --parent runs/pt-en -o gl-en.yaml"""
+
+
+def parser() -> argparse.ArgumentParser:
+    """Return the command line of nmt-suggest."""
+    p = command_parser(
+        "nmt-suggest",
+        usage="%(prog)s PREFIX [PREFIX ...] [options]",
+        description="Read a corpus, measure the speed of this machine, and write a recipe with "
+        "the reason for each key and the expected time.",
+        epilog=EXAMPLES,
+    )
+    p.add_argument(
+        "prefix",
         nargs="+",
         metavar="PREFIX",
-        help="read a corpus PREFIX.SRC and PREFIX.TGT, or several, measure the speed of this "
-        "machine, and write a recipe with reasons and the expected time",
+        help="a corpus PREFIX.SRC and PREFIX.TGT, or several",
     )
-    group.add_argument(
+    p.add_argument(
         "--src-lang",
         metavar="LANG",
         help="source language; default: as MANIFEST.json says, or that of the file next to English",
     )
-    group.add_argument(
+    p.add_argument(
         "--tgt-lang",
         metavar="LANG",
         help="target language; default: the other one, or English",
     )
-    group.add_argument(
+    p.add_argument(
         "--hours",
         type=positive,
         metavar="H",
         help="hours that the run may take on this machine; default: a short run",
     )
-    group.add_argument(
+    p.add_argument(
         "--parent",
         metavar="RUN",
         help="fine-tune this run, from nmt-train or nmt-convert",
     )
     add_output(
-        group, "FILE", "where to write the recipe; default: standard output", "an existing recipe"
+        p, "FILE", "where to write the recipe; default: standard output", "an existing recipe"
     )
+    return p
 
 
-def check_suggest(args: argparse.Namespace) -> None:
-    """Raise UserError unless the arguments name either a recipe or a corpus, with its options."""
-    if args.suggest is not None:
-        given = [args.recipe, args.variant, args.resume, args.fresh, args.dry_run]
-        given += [args.verify_resume, *(w for w in args.suggest if "=" in w or w.endswith(".yaml"))]
-        if any(given):
-            raise UserError(
-                "--suggest writes a recipe and does not train: it takes no recipe, no key=value "
-                "and no --variant, --resume, --fresh, --dry-run or --verify-resume",
-                fix=f"run nmt-train --suggest {shlex.quote(args.suggest[0])} -o RECIPE, then "
-                "nmt-train RECIPE",
-            )
-        return
-    for name in ("src_lang", "tgt_lang", "hours", "parent", "output"):
-        if getattr(args, name) is not None:
-            raise UserError(
-                f"--{name.replace('_', '-')} requires --suggest",
-                fix="leave it out; the keys of a recipe are src=LANG, tgt=LANG, time_limit=HOURS, "
-                "init.from=RUN and out=PATH",
-            )
-    if args.force:
-        raise UserError(
-            "--force requires --suggest, and replaces a recipe",
-            fix="to start a run again, use --fresh, which renames its folder",
-        )
-    if args.recipe is None:
-        raise UserError(
-            "no recipe is named",
-            fix="write nmt-train RECIPE; to get a recipe for a corpus: nmt-train --suggest PREFIX",
-        )
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run the command; return its exit code."""
+    return run_command(body, parser, argv)
 
 
-def suggest_recipe(args: argparse.Namespace) -> None:
-    """Write a recipe for the corpora ``args.suggest``.
+def body(args: argparse.Namespace) -> None:
+    """Write a recipe for the corpora ``args.prefix``.
 
     Raises:
         UserError: the corpus is incomplete, ambiguous or wrong, the output file exists, or the
@@ -109,7 +95,7 @@ def suggest_recipe(args: argparse.Namespace) -> None:
 
     limit_onednn_cache(cached_products("bf16"))  # the largest that it measures
     output = None if args.output is None else Path(args.output)
-    corpora = [find_corpus(prefix, args.src_lang, args.tgt_lang) for prefix in args.suggest]
+    corpora = [find_corpus(prefix, args.src_lang, args.tgt_lang) for prefix in args.prefix]
     paths = corpora[0]
     if output is not None:
         check_output_file(output, args.force, [file for each in corpora for file in each.files()])
@@ -243,3 +229,7 @@ def _measure(
     if busy:
         print(f"note: {busy[0].lower()}{busy[1:]}", file=sys.stderr)
     return Expectation(name, parameters, speeds, threads, busy)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

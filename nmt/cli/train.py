@@ -10,29 +10,29 @@ from collections.abc import Sequence
 
 from nmt.cli.common import enable_gc, run_command
 from nmt.cli.parsers import add_recipe, command_parser, recipe_of, recipe_words
-from nmt.cli.suggest import add_suggest, check_suggest, suggest_recipe
 from nmt.errors import UserError
 from nmt.runtime.distributed import World, init_distributed
 from nmt.runtime.signals import end_with_parent, raise_terminated
 
 EXAMPLES = """\
 examples:
-  %(prog)s --suggest corpus/train -o gl-en.yaml   # writes a recipe
   %(prog)s gl-en.yaml                             # trains: runs/gl-en
-  %(prog)s gl-en.yaml seed=2 out=runs/seed-2      # with other values"""
+  %(prog)s gl-en.yaml seed=2 out=runs/seed-2      # with other values
+  %(prog)s gl-en.yaml --resume                    # continues runs/gl-en
+
+nmt-suggest writes a recipe for a corpus."""
 
 
 def parser() -> argparse.ArgumentParser:
     """Return the command line of nmt-train."""
     p = command_parser(
         "nmt-train",
-        usage="%(prog)s RECIPE [key=value ...] [options]\n"
-        "       %(prog)s --suggest PREFIX [options]",
+        usage="%(prog)s RECIPE [key=value ...] [options]",
         description="Prepare the data, train, validate, and score the test set with the best "
         "checkpoint.",
         epilog=EXAMPLES,
     )
-    add_recipe(p, "model.norm=layernorm seed=2", required=False)
+    add_recipe(p, "model.norm=layernorm seed=2")
     start = p.add_mutually_exclusive_group()
     start.add_argument(
         "--resume", action="store_true", help="continue from the newest checkpoint of the run"
@@ -42,19 +42,11 @@ def parser() -> argparse.ArgumentParser:
         action="store_true",
         help="rename an existing run folder to NAME.old-1 and start a new run",
     )
-    start.add_argument(
-        "--verify-resume",
-        action="store_true",
-        help="instead of training, kill and resume short trainings of the recipe in a temporary "
-        "folder, and print what equals a training that was never stopped; exit code 3 if anything "
-        "differs",
-    )
     p.add_argument(
         "--dry-run",
         action="store_true",
         help="check the recipe, the device, the data and the memory, without training",
     )
-    add_suggest(p)
     return p
 
 
@@ -65,14 +57,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def body(args: argparse.Namespace) -> None:
-    """Write a recipe, or train in this process alone or in those that torchrun started."""
-    check_suggest(args)
-    if args.suggest is not None:
-        suggest_recipe(args)
-        return
-    if args.verify_resume:
-        verify(args)
-        return
+    """Train in this process alone, or in those that torchrun started."""
     with init_distributed() as world:
         if world.is_main:
             run_main_process(args, world)
@@ -81,23 +66,6 @@ def body(args: argparse.Namespace) -> None:
 
             enable_gc()
             train_in_other_process(world)
-
-
-@raise_terminated()  # so that the temporary folder is removed
-def verify(args: argparse.Namespace) -> None:
-    """Verify that a killed and resumed training of the recipe loses nothing."""
-    if args.dry_run or "TORCHELASTIC_RUN_ID" in os.environ:
-        raise UserError(
-            "--verify-resume starts its own trainings: it takes no --dry-run and no torchrun",
-            fix=f"run {train_command(args, 1, '--verify-resume')}",
-        )
-    recipe = recipe_of(args)
-    from data_prep.download import obtain_corpus
-    from nmt.apps.verify_resume import verify_resume
-
-    enable_gc()
-    obtain_corpus(recipe)
-    verify_resume(recipe)
 
 
 @raise_terminated()  # where training does not save its state first

@@ -173,8 +173,8 @@ def _add_search_options(p: argparse.ArgumentParser) -> None:
     scores.add_argument(
         "--confidence",
         action="store_true",
-        help="write the expected chrF and a tab before each translation; requires nmt-score RUN "
-        "--calibrate",
+        help="write the expected chrF and a tab before each translation; requires nmt-calibrate "
+        "RUN",
     )
     scores.add_argument(
         "--score-target",

@@ -61,7 +61,7 @@ def read_file(path: Path, problems: list[Problem]) -> Document:
         raise UserError(
             f"cannot read the recipe: {error.strerror}",
             at=str(path),
-            fix=f"{missing_fix(path)}; nmt-train --suggest PREFIX -o FILE writes a recipe",
+            fix=f"{missing_fix(path)}; nmt-suggest PREFIX -o FILE writes a recipe",
         ) from error
 
 

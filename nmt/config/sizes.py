@@ -119,8 +119,8 @@ def most_passes(size: Size) -> int:
 def advice_on_size(model: ModelConfig, parameters: int, pieces: int) -> str | None:
     """Return advice if a model is far too large for its training text, else None.
 
-    A model that --suggest chooses is never too large: a text has at least as many pieces as words,
-    so the row of its pieces is not smaller than that of its words.
+    A model that nmt-suggest chooses is never too large: a text has at least as many pieces as
+    words, so the row of its pieces is not smaller than that of its words.
 
     Args:
         parameters: embeddings included.
@@ -134,5 +134,5 @@ def advice_on_size(model: ModelConfig, parameters: int, pieces: int) -> str | No
         f"each target subword of the training text (the paper's gl-en recipe has 89); with "
         f"over {TOO_LARGE}, a smaller one usually translates better: lower model.dim, "
         "model.ffn_dim, model.enc_layers and model.dec_layers, or see what "
-        "nmt-train --suggest chooses"
+        "nmt-suggest chooses"
     )

@@ -122,7 +122,7 @@ def read_calibration(runs: Sequence[str], weights_hash: str) -> Calibration:
             at=runs[-1],
             fix="pass one run folder, or leave --confidence out",
         )
-    file, command = RunFolder(runs[0]).confidence_file, f"nmt-score {runs[0]} --calibrate"
+    file, command = RunFolder(runs[0]).confidence_file, f"nmt-calibrate {runs[0]}"
     try:
         values = json_object(read_text(file))
         points = tuple((float(x), float(y)) for x, y in values.pop("points"))

@@ -11,7 +11,7 @@ No file contains the folder's own path, so a run folder can be moved. ::
     RUN/init.json            what the run took from its parent (init.from)
     RUN/checkpoints/parent/  the vocabulary of the parent, unless init.vocab: new
     RUN/report.html          the report              RUN/lock, lock.json   see lock.py
-    RUN/confidence.json      of nmt-score --calibrate, see nmt.decoding.confidence
+    RUN/confidence.json      of nmt-calibrate, see nmt.decoding.confidence
 
 RUN/model has all that translation needs, and RUN/checkpoints with config.yaml all that a resumed
 run needs.

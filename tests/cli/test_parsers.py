@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from nmt.cli import train, translate
-from nmt.cli.parsers import parse
+from nmt.cli.parsers import MOVED, parse
 from nmt.errors import UserError
 from tests.words import COMMANDS
 
@@ -55,7 +55,8 @@ TRAIN = (
     ("r.yaml --model.dim 64", "  -> recipe keys have no dashes: model.dim=VALUE\n"),
     ("r.yaml --seed=3", "arguments: --seed=3\n  -> recipe keys have no dashes: seed=3\n"),
     ("r.yaml --out x", "recipe keys have no dashes: out=VALUE\n"),
-    ("--sugest x", "arguments: --sugest; did you mean --suggest?\n"),
+    ("r.yaml --reesume", "arguments: --reesume; did you mean --resume?\n"),
+    ("r.yaml --force", "arguments: --force; did you mean --fresh?\n"),
     ("r.yaml --zzz", "arguments: --zzz\n"),
 )
 TRANSLATE = (
@@ -76,6 +77,17 @@ def test_an_unknown_option_has_a_hint(command, line, hint, capsys):
         command.main(line.split())
     assert stop.value.code == 2
     assert hint in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(("command", "option"), MOVED)
+def test_an_option_of_an_earlier_version_names_the_command_of_today(command, option, capsys):
+    with pytest.raises(SystemExit) as stop:
+        parse(PARSERS[command], ["run", f"{option}=x"])
+    assert stop.value.code == 2
+    current = MOVED[command, option]
+    assert current.split()[0] in COMMANDS
+    assert f"error: there is no {option} any more; use {current}\n" in capsys.readouterr().err
+    assert option not in options(PARSERS[command])
 
 
 @pytest.fixture

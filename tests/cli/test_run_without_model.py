@@ -22,10 +22,10 @@ COMMANDS = {
     "score": ["RUN"],
     "score dev": ["RUN", "--split", "dev"],
     "score several": ["TRAINED", "RUN"],
-    "score calibrate": ["RUN", "--calibrate"],
+    "calibrate": ["RUN"],
     "average": ["RUN", "--checkpoints", "u000004", "-o", "NEW"],
     "train": ["RECIPE", "init.from=RUN", "out=NEW"],
-    "train parent": ["--suggest", "PREFIX", "--parent", "RUN"],
+    "suggest": ["PREFIX", "--parent", "RUN"],
 }
 # states of the folder, by what a training has written so far
 BEGUN = {"config only": (), "first update": ("checkpoints/text",)}

@@ -17,8 +17,8 @@ from tests.decoding.ctranslate2.cases import exported, made
 
 ROOT = Path(__file__).parents[2]
 COMMANDS = [
-    "average", "completion", "export", "plot", "prepare", "report", "score", "serve", "sweep",
-    "train", "translate",
+    "average", "calibrate", "completion", "export", "plot", "prepare", "report", "score", "serve",
+    "suggest", "sweep", "train", "translate",
 ]  # fmt: skip
 SECONDS = 2.5  # CPU time; an idle machine needs a fifth of it
 PROGRAM = """
@@ -65,8 +65,8 @@ def test_help_needs_no_torch(command: str) -> None:
     ("argv", "message"),
     [
         (["train", "RECIPE", "--resume", "--fresh"], "not allowed with"),
-        (["train"], "no recipe is named"),
-        (["train", "--suggest", "NONE"], "there are no files PREFIX.SRC and PREFIX.TGT"),
+        (["train"], "the following arguments are required: RECIPE"),
+        (["suggest", "NONE"], "there are no files PREFIX.SRC and PREFIX.TGT"),
         (["train", "RECIPE"], 'unknown key "model.dimm"; did you mean "dim"?'),
         (["train", "RECIPE", "model.norm=layernrom"], "layernrom"),
         (["prepare", "RECIPE"], 'unknown key "model.dimm"'),

@@ -125,7 +125,7 @@ def test_licenses_are_those_of_the_manifest_or_of_the_readme(tmp_path: Path):
 
 @pytest.mark.parametrize(
     ("command", "words"),
-    [(train, []), (train, ["--dry-run"]), (train, ["--verify-resume"]), (prepare, [])],
+    [(train, []), (train, ["--dry-run"]), (prepare, [])],
 )
 def test_a_command_downloads_the_corpus_of_its_recipe_first(
     tmp_path, monkeypatch, capsys, command, words

@@ -11,7 +11,7 @@ import pytest
 
 from nmt.apps.evaluate.calibrate import Quality
 from nmt.cli.average import main as average
-from nmt.cli.score import main as score
+from nmt.cli.calibrate import main as calibrate
 from nmt.cli.translate import main as translate
 from nmt.decoding.codec import BLANK, Translation
 from nmt.decoding.confidence import Calibration, monotone_points, read_calibration
@@ -93,7 +93,7 @@ def test_a_calibrated_run_writes_what_to_expect(run, tmp_path, capsys):
     argv = [str(run), "--input", str(text), "--device", "cpu"]
     place = run / "confidence.json"
     assert f"{place}: " in refused(capsys, *argv)
-    assert score([str(run), "--calibrate", "--json"]) == 0
+    assert calibrate([str(run), "--json"]) == 0
     printed = capsys.readouterr()
     stored = json.loads(place.read_text(encoding="utf-8"))
     assert json.loads(printed.out)["calibration"] == stored
@@ -129,7 +129,7 @@ def test_a_calibrated_run_writes_what_to_expect(run, tmp_path, capsys):
     for more in (["--n-best", "2"], ["--score-target", str(text)], ["--reverse", str(run)]):
         assert f"{more[0]} cannot be combined with --confidence" in refused(capsys, *argv, *more)
     place.write_text(json.dumps({**stored, "points": 3}), encoding="utf-8")
-    assert f"{place}: is damaged\n  -> write it again: nmt-score" in refused(capsys, *argv)
+    assert f"{place}: is damaged\n  -> write it again: nmt-calibrate" in refused(capsys, *argv)
 
 
 def best_of(run: Path) -> str:
@@ -140,7 +140,7 @@ def best_of(run: Path) -> str:
 
 def test_the_dev_set_of_the_run_is_what_counts(run, capsys):
     """So few lines make one step: the mean chrF of the translations that the training wrote."""
-    assert score([str(run), "--calibrate"]) == 0
+    assert calibrate([str(run)]) == 0
     header, *rows = (line.split("\t") for line in capsys.readouterr().out.splitlines())
     assert header == ["expected", "lines", "share", "chrf", "chrf>=30", "chrf>=50", "chrf>=70"]
     assert [row[0] for row in rows] == ["90", "80", "70", "60", "50"]
@@ -149,9 +149,10 @@ def test_the_dev_set_of_the_run_is_what_counts(run, capsys):
     refs = dev_references(run)
     (scores,) = sentence_scores(hyps, refs, ["chrf"], "en")
     assert np.mean([y for _, y in stored["points"]]) == pytest.approx(np.mean(scores.values))
-    for argv in ([], [str(run), str(run)], [str(run), "--split", "test"]):
-        assert score(["--calibrate", *argv]) == 2
-        assert "--calibrate takes one run, and its dev set" in capsys.readouterr().err
+    with pytest.raises(SystemExit) as stop:
+        calibrate([str(run), "--split", "test"])
+    assert stop.value.code == 2
+    assert "--split: 'test' is not dev" in capsys.readouterr().err
 
 
 def dev_references(run: Path) -> list[str]:

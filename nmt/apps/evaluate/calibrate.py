@@ -1,4 +1,4 @@
-"""nmt-score --calibrate: learn on dev what sentence chrF to expect of a translation."""
+"""nmt-calibrate: learn on dev what sentence chrF to expect of a translation."""
 
 from __future__ import annotations
 

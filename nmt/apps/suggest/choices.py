@@ -30,7 +30,7 @@ VALIDATION_SHARE = 0.25  # of the time of a short training, at most
 LR_SCALE = 0.08  # of Muon: 5e-3 at dim 256 and 6e-3 at dim 192 were measured; lr = 0.08 / sqrt(dim)
 FEW_PAIRS = 1000
 UPDATES_SHARE = 0.9  # of the time without validations; the start and checkpoints take the rest
-LONGER = "more give a better model (--suggest ... --hours)"
+LONGER = "more give a better model (nmt-suggest ... --hours)"
 HOWTO = "docs/howto/"
 
 

@@ -110,7 +110,7 @@ def _languages(prefix: str, src: str | None, tgt: str | None) -> tuple[str, str]
 
 def command(prefix: str, src: str, tgt: str) -> str:
     """Return the command that suggests a recipe for these languages."""
-    return f"nmt-train --suggest {shlex.quote(prefix)} --src-lang {src} --tgt-lang {tgt}"
+    return f"nmt-suggest {shlex.quote(prefix)} --src-lang {src} --tgt-lang {tgt}"
 
 
 def _endings(prefix: str) -> list[str]:
@@ -131,12 +131,12 @@ def _no_files(prefix: str) -> UserError:
         return UserError(
             "is one file; a corpus has two, PREFIX.SRC and PREFIX.TGT",
             at=prefix,
-            fix=f"leave out the language: nmt-train --suggest {shlex.quote(stem)}",
+            fix=f"leave out the language: nmt-suggest {shlex.quote(stem)}",
         )
     return UserError(
         "there are no files PREFIX.SRC and PREFIX.TGT with this prefix",
         at=prefix,
-        fix="for corpus/train.gl and corpus/train.en, write nmt-train --suggest corpus/train",
+        fix="for corpus/train.gl and corpus/train.en, write nmt-suggest corpus/train",
     )
 
 

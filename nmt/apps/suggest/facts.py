@@ -81,7 +81,7 @@ def collect_facts(paths: CorpusPaths, progress: bool, in_form: bool | None = Non
     tokenized = all(forms.values()) if in_form is None else in_form
     recipe = _bare_recipe(paths, forms, tokenized)
     report, training, _ = read_corpora(recipe, RecipeFiles.of(recipe), progress)
-    # --suggest takes no key=value
+    # nmt-suggest takes no key=value
     report.judge(recipe.data, "write a recipe by hand, with data.checks: warn,")
     pairs = report.splits["train"].kept
     step = -(-pairs // SAMPLE)

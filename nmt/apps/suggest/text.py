@@ -68,7 +68,7 @@ def recipe_text(
     """Return the text of the recipe, with paths relative to its folder."""
     from_parent = bool(suggestion.parent)
     sections = {
-        f"{paths.src}-{paths.tgt}: a recipe that nmt-train --suggest wrote for this corpus": (
+        f"{paths.src}-{paths.tgt}: a recipe that nmt-suggest wrote for this corpus": (
             _corpus_lines(paths, facts)
         ),
         "Parent": suggestion.parent,
@@ -173,7 +173,7 @@ def _time_advice(suggestion: Suggestion, expectation: Expectation) -> Iterator[s
     if suggestion.budget is None and total > DAY:
         yield (
             f"The run takes up to {duration(total)} here. For a shorter one, add --hours to "
-            f"nmt-train --suggest{', or use a GPU' if expectation.threads > 0 else ''}."
+            f"nmt-suggest{', or use a GPU' if expectation.threads > 0 else ''}."
         )
     if note := too_few_hours(suggestion, expectation):
         yield note

@@ -165,7 +165,6 @@ def test_a_full_disk_is_explained_without_an_option_that_does_not_exist(
         (["--ref", "r", "s"], "'s'"),
         (["--ref", "r", "--metrics", "bleu", "chrf"], "'chrf'"),
         (["--ref", "r", "--metrics", "bleu", "chrf,ter"], "--metrics bleu,chrf,ter"),
-        (["--calibrate", "--ref", "r"], "--calibrate"),
     ],
 )
 def test_a_stray_word_is_named(options, word, tmp_path, monkeypatch, capsys):
@@ -174,9 +173,3 @@ def test_a_stray_word_is_named(options, word, tmp_path, monkeypatch, capsys):
         Path(name).write_text("a\n")
     assert main(["--hyp", "h", *options]) == 2
     assert word in capsys.readouterr().err
-
-
-@pytest.mark.parametrize("name", ["--ref", "--src", "--tgt-lang"])
-def test_calibration_refuses_what_it_does_not_use(name, capsys):
-    assert main(["run", "--calibrate", name, "x"]) == 2
-    assert f"{name} has no effect" in capsys.readouterr().err

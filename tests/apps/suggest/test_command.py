@@ -1,4 +1,4 @@
-"""nmt-train --suggest, and the advice on models that are too large."""
+"""nmt-suggest, and the advice on models that are too large."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from tests.toy import toy_corpus, toy_recipe
 def test_the_recipe_passes_the_dry_run_and_trains(corpus, tmp_path, capsys, monkeypatch):
     small = dataclasses.replace(sizes.CPU[0], dim=16, passes=8)
     monkeypatch.setattr(choices, "CPU", (small, *sizes.CPU[1:]))
-    assert train.main(["--suggest", corpus, "-o", "gl-en.yaml"]) == 0
+    assert suggest.main([corpus, "-o", "gl-en.yaml"]) == 0
     captured = capsys.readouterr()
     assert captured.out == ""
     assert captured.err.startswith(
@@ -48,8 +48,8 @@ def test_the_recipe_passes_the_dry_run_and_trains(corpus, tmp_path, capsys, monk
 
 @pytest.mark.slow
 def test_hours_make_the_training_longer(corpus, capsys):
-    assert train.main(["--suggest", corpus, "-o", "short.yaml"]) == 0
-    assert train.main(["--suggest", corpus, "--hours", "100", "-o", "long.yaml"]) == 0
+    assert suggest.main([corpus, "-o", "short.yaml"]) == 0
+    assert suggest.main([corpus, "--hours", "100", "-o", "long.yaml"]) == 0
     short, long = load_recipe("short.yaml"), load_recipe("long.yaml")
     # one batch has all 40 pairs, so a pass is one update
     passes = sizes.most_passes(sizes.CPU[0])
@@ -82,8 +82,8 @@ def test_few_hours_get_a_smaller_model_and_the_command_has_the_fastest_threads(
     for hours, dims in ((0.02, [256, 192, 128]), (100, [256])):
         measured.clear()
         reads.clear()
-        command = ["--suggest", "corpus/train", "--hours", str(hours), "-o", f"{hours}.yaml"]
-        assert train.main(command) == 0
+        command = ["corpus/train", "--hours", str(hours), "-o", f"{hours}.yaml"]
+        assert suggest.main(command) == 0
         assert measured == dims
         recipe = load_recipe(f"{hours}.yaml")
         assert recipe.model.dim == dims[-1]
@@ -95,22 +95,22 @@ def test_few_hours_get_a_smaller_model_and_the_command_has_the_fastest_threads(
     assert "fp32, 2 threads: 527; fp32, 1 thread: 1,169" in Path("100.yaml").read_text()
     busy = replace(measure(recipe), busy="This machine is busy.")
     monkeypatch.setattr(suggest, "_measure", lambda *arguments: busy)
-    assert train.main(["--suggest", "corpus/train", "--hours", "0.02", "-o", "busy.yaml"]) == 0
+    assert suggest.main(["corpus/train", "--hours", "0.02", "-o", "busy.yaml"]) == 0
     assert load_recipe("busy.yaml").model.dim == 256  # not smaller by a disturbed measurement
     assert "This machine is busy." in Path("busy.yaml").read_text()
 
 
 @pytest.mark.slow
 def test_too_few_hours_are_a_note_on_the_terminal(corpus, capsys):
-    assert train.main(["--suggest", corpus, "--hours", "1e-9", "-o", "gl-en.yaml"]) == 0
+    assert suggest.main([corpus, "--hours", "1e-9", "-o", "gl-en.yaml"]) == 0
     assert "note: one pass over the data takes" in capsys.readouterr().err
 
 
 @pytest.mark.slow
 def test_the_recipe_goes_to_standard_output(corpus, capsys):
-    assert train.main(["--suggest", corpus, "--src-lang", "en", "--tgt-lang", "gl"]) == 0
+    assert suggest.main([corpus, "--src-lang", "en", "--tgt-lang", "gl"]) == 0
     captured = capsys.readouterr()
-    assert captured.out.startswith("# en-gl: a recipe that nmt-train --suggest wrote")
+    assert captured.out.startswith("# en-gl: a recipe that nmt-suggest wrote")
     for part in (
         "Expected time on this machine",
         "Nearest measured runs, by target words",
@@ -127,7 +127,7 @@ def test_the_recipe_goes_to_standard_output(corpus, capsys):
 def test_tokenized_text_gets_bpe_and_passes_the_dry_run(corpus):
     for path in Path("corpus").iterdir():
         path.write_text(path.read_text().replace("\n", " .\n"))
-    assert train.main(["--suggest", corpus, "-o", "gl-en.yaml"]) == 0
+    assert suggest.main([corpus, "-o", "gl-en.yaml"]) == 0
     assert train.main(["gl-en.yaml", "--dry-run"]) == 0
     recipe = load_recipe("gl-en.yaml")
     assert (recipe.data.tokenized, recipe.segment.kind) == (True, "fastbpe")
@@ -137,15 +137,15 @@ def test_tokenized_text_gets_bpe_and_passes_the_dry_run(corpus):
 @pytest.mark.slow
 def test_an_existing_file_is_not_overwritten(corpus, capsys):
     Path("mine.yaml").write_text("src: gl\n")
-    assert train.main(["--suggest", corpus, "-o", "mine.yaml"]) == 2
+    assert suggest.main([corpus, "-o", "mine.yaml"]) == 2
     assert capsys.readouterr().err == (
-        "nmt-train: mine.yaml: exists already\n"
+        "nmt-suggest: mine.yaml: exists already\n"
         "  -> choose another path, or add --force to replace it\n"
     )
     assert Path("mine.yaml").read_text() == "src: gl\n"
-    assert train.main(["--suggest", corpus, "-o", "mine.yaml", "--force"]) == 0
+    assert suggest.main([corpus, "-o", "mine.yaml", "--force"]) == 0
     assert load_recipe("mine.yaml").tgt == "en"
-    assert train.main(["--suggest", corpus, "-o", f"{corpus}.gl", "--force"]) == 2
+    assert suggest.main([corpus, "-o", f"{corpus}.gl", "--force"]) == 2
     assert "is also an input" in capsys.readouterr().err
 
 
@@ -153,34 +153,14 @@ def test_an_existing_file_is_not_overwritten(corpus, capsys):
 def test_a_recipe_in_a_linked_folder_finds_the_corpus(corpus, tmp_path):
     (tmp_path / "far" / "away").mkdir(parents=True)
     Path("linked").symlink_to("far/away")
-    assert train.main(["--suggest", corpus, "-o", "linked/gl-en.yaml"]) == 0
+    assert suggest.main([corpus, "-o", "linked/gl-en.yaml"]) == 0
     assert load_recipe("linked/gl-en.yaml").data.train[0].path == str(tmp_path / corpus)
-
-
-@pytest.mark.parametrize(
-    ("argv", "message"),
-    [
-        ([], "no recipe is named\n  -> write nmt-train RECIPE; to get a recipe for a corpus: "),
-        (["x.yaml", "--src-lang", "gl"], "--src-lang requires --suggest"),
-        (["x.yaml", "-o", "y.yaml"], "--output requires --suggest"),
-        (["x.yaml", "--force"], "use --fresh, which renames its folder"),
-        (["x.yaml", "--hours", "2"], "--hours requires --suggest"),
-        (["x.yaml", "--parent", "runs/gl-en"], "--parent requires --suggest"),
-        (["--suggest", "corpus/train", "x.yaml"], "it takes no recipe"),
-        (["--suggest", "corpus/train", "--dry-run"], "it takes no recipe"),
-        (["--suggest", "corpus/train", "--variant", "ours"], "it takes no recipe"),
-    ],
-)
-def test_wrong_arguments(argv, message, tmp_path, monkeypatch, capsys):
-    monkeypatch.chdir(tmp_path)
-    assert train.main(argv) == 2
-    assert message in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("hours", ["0", "-1", "inf", "nan", "two"])
 def test_hours_that_are_no_time(hours, capsys):
     with pytest.raises(SystemExit) as ended:
-        train.main(["--suggest", "corpus/train", "--hours", hours])
+        suggest.main(["corpus/train", "--hours", hours])
     assert ended.value.code == 2
     assert f"argument --hours: {hours} is not a number above 0" in capsys.readouterr().err
 

@@ -94,15 +94,15 @@ def test_ambiguous_languages_say_what_to_type(tmp_path, names, given, command):
     prefix = write(tmp_path, *(f"train.{name}" for name in names))
     assert error(prefix, *given) == (
         f"{prefix}: it is not clear which language to translate from and to: there are files for "
-        f"{', '.join(names)}\n  -> name both: nmt-train --suggest {prefix} {command}"
+        f"{', '.join(names)}\n  -> name both: nmt-suggest {prefix} {command}"
     )
 
 
 @pytest.mark.parametrize(
     ("name", "langs", "parts"),
     [
-        ("missing/train", (), ["no files PREFIX.SRC and PREFIX.TGT", "--suggest corpus/train"]),
-        ("one.gl.gz", (), ["is one file", "nmt-train --suggest {folder}/one\n"]),
+        ("missing/train", (), ["no files PREFIX.SRC and PREFIX.TGT", "nmt-suggest corpus/train"]),
+        ("one.gl.gz", (), ["is one file", "nmt-suggest {folder}/one\n"]),
         ("one", (), ["there is only a file for gl", "as one.LANG"]),
         ("train", ("pt", "en"), ["train.pt: no such file", "train.en, train.gl"]),
         ("train", ("en", "en"), ['"en" is both']),
@@ -120,7 +120,7 @@ def test_a_corpus_without_dev_is_split_by_data_prep(tmp_path, lines, sizes):
     langs = "--src-lang gl --tgt-lang en"
     assert error(prefix).endswith(
         f"-> split the corpus: nmt-import moses {prefix} {langs} -o {tmp_path}/gl-en{sizes}\n"
-        f"     then run: nmt-train --suggest {tmp_path}/gl-en/train {langs}"
+        f"     then run: nmt-suggest {tmp_path}/gl-en/train {langs}"
     )
 
 
@@ -144,6 +144,6 @@ def test_the_split_command_works(tmp_path, pairs):
     message = error(str(tmp_path / "all"))
     words = message.partition("nmt-import ")[2].partition("\n")[0].split()
     assert main(words) == 0
-    found = find_corpus(message.rpartition("--suggest ")[2].split()[0], "gl", "en")
+    found = find_corpus(message.rpartition("nmt-suggest ")[2].split()[0], "gl", "en")
     assert Path(f"{found.dev}.gl").is_file()
     assert found.test is not None

@@ -1,4 +1,4 @@
-"""nmt-train --suggest --parent: a recipe that fine-tunes another run."""
+"""nmt-suggest --parent: a recipe that fine-tunes another run."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def tagged(tmp_path_factory) -> Path:
 
 
 def suggested(*arguments: str | Path) -> Recipe:
-    assert train.main(["--suggest", *map(str, arguments), "-o", "mine.yaml", "--force"]) == 0
+    assert command.main([*map(str, arguments), "-o", "mine.yaml", "--force"]) == 0
     return load_recipe("mine.yaml")
 
 
@@ -136,7 +136,7 @@ def test_a_large_parent_is_fine_tuned(corpus, tagged):
 def test_the_path_of_the_parent_is_relative_to_the_recipe(corpus, short_run, tmp_path):
     Path("runs").symlink_to(short_run.parent)
     Path("recipes").mkdir()
-    assert train.main(["--suggest", corpus, "--parent", "runs/run", "-o", "recipes/a.yaml"]) == 0
+    assert command.main([corpus, "--parent", "runs/run", "-o", "recipes/a.yaml"]) == 0
     assert "  from: ../runs/run " in Path("recipes/a.yaml").read_text()
     assert "{path: ../corpus/train, tokenized: false}" in Path("recipes/a.yaml").read_text()
     assert load_recipe("recipes/a.yaml").init.parent == str(tmp_path / "runs/run")
@@ -167,7 +167,7 @@ def test_an_unknown_script_extends_the_vocabulary(corpus, tagged):
 def test_words_cannot_be_extended(corpus, short_run, capsys):
     for path in Path("corpus").glob("*.gl"):
         path.write_text(path.read_text().translate(GEORGIAN))
-    assert train.main(["--suggest", corpus, "--parent", str(short_run), "-o", "mine.yaml"]) == 2
+    assert command.main([corpus, "--parent", str(short_run), "-o", "mine.yaml"]) == 2
     error = capsys.readouterr().err
     assert (
         "100.0% of the gl subwords and 0.0% of the en subwords are unknown to the parent" in error
@@ -307,14 +307,14 @@ def test_a_converted_parent_with_tags_and_learned_positions(tmp_path, monkeypatc
 )
 def test_a_parent_that_is_no_run(make, message, corpus, capsys):
     make(Path("parent"))
-    assert train.main(["--suggest", corpus, "--parent", "parent", "-o", "mine.yaml"]) == 2
+    assert command.main([corpus, "--parent", "parent", "-o", "mine.yaml"]) == 2
     assert message in capsys.readouterr().err
     assert not Path("mine.yaml").exists()
 
 
 def test_other_languages_are_an_error(corpus, tagged, capsys):
-    arguments = ["--suggest", corpus, "--parent", str(tagged), "-o", "mine.yaml"]
-    assert train.main([*arguments, "--src-lang", "en", "--tgt-lang", "gl"]) == 2
+    arguments = [corpus, "--parent", str(tagged), "-o", "mine.yaml"]
+    assert command.main([*arguments, "--src-lang", "en", "--tgt-lang", "gl"]) == 2
     error = capsys.readouterr().err
     assert "the parent translates gl-en and the corpus is en-gl: no side has the same" in error
     assert "the other direction of the corpus: --src-lang gl --tgt-lang en" in error
@@ -323,13 +323,13 @@ def test_other_languages_are_an_error(corpus, tagged, capsys):
 def test_the_recipe_must_not_train_in_the_folder_of_the_parent(corpus, tagged, capsys):
     Path("runs").mkdir()
     Path("runs/gl-en").symlink_to(tagged)
-    arguments = ["--suggest", corpus, "--parent", str(tagged), "-o"]
-    assert train.main([*arguments, "gl-en.yaml"]) == 2
+    arguments = [corpus, "--parent", str(tagged), "-o"]
+    assert command.main([*arguments, "gl-en.yaml"]) == 2
     assert capsys.readouterr().err.endswith(
         "gl-en.yaml: a recipe with this name trains in runs/gl-en, which is the parent\n"
         "  -> choose another name, such as -o gl-en-tuned.yaml\n"
     )
-    assert train.main([*arguments, "gl-en-tuned.yaml"]) == 0
+    assert command.main([*arguments, "gl-en-tuned.yaml"]) == 0
 
 
 MANY = [("es", "shp", None, "<shp>"), ("es", "gn", None, "<gn>"), ("qu", "gn", "<qu>", "<gn>")]

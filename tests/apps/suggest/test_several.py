@@ -1,4 +1,4 @@
-"""nmt-train --suggest with several corpora: one recipe with entries, tags and weights for each."""
+"""nmt-suggest with several corpora: one recipe with entries, tags and weights for each."""
 
 from __future__ import annotations
 
@@ -10,7 +10,8 @@ import pytest
 from nmt.apps.suggest.choices import suggest
 from nmt.apps.suggest.corpus import CorpusPaths, find_corpus
 from nmt.apps.suggest.several import collect_all, joined, with_all_corpora
-from nmt.cli.train import main
+from nmt.cli import suggest as command
+from nmt.cli import train
 from nmt.config.recipe import Recipe
 from tests.toy import write_lines
 
@@ -64,8 +65,8 @@ def test_the_command_takes_several_corpora_but_not_with_a_parent(tmp_path, capsy
     prefixes = [corpus(tmp_path, "es", tgt, 300).train for tgt in ("shp", "gn")]
     recipe = tmp_path / "recipe.yaml"
     languages = ["--src-lang", "es"]
-    assert main(["--suggest", *prefixes, *languages, "-o", str(recipe)]) == 0
-    assert main([str(recipe), "--dry-run", "data.checks=warn"]) == 0
+    assert command.main([*prefixes, *languages, "-o", str(recipe)]) == 0
+    assert train.main([str(recipe), "--dry-run", "data.checks=warn"]) == 0
     capsys.readouterr()
-    assert main(["--suggest", *prefixes, *languages, "--parent", str(tmp_path)]) == 2
+    assert command.main([*prefixes, *languages, "--parent", str(tmp_path)]) == 2
     assert "--parent" in capsys.readouterr().err

@@ -118,6 +118,6 @@ def test_advice_for_transformer_base_on_5000_pairs_but_not_for_what_the_paper_tr
     found = advice_on_size(base, 44_000_000 + 512 * 8000, 140_000)
     assert found is not None
     assert "48,096,000 parameters, 344 for each target subword" in found
-    assert "nmt-train --suggest" in found
+    assert "nmt-suggest" in found
     assert advice_on_size(base, TOO_LARGE * 10, 10) is None
     assert advice_on_size(base, TOO_LARGE * 10 + 10, 10) is not None
