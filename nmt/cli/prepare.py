@@ -17,7 +17,7 @@ EXAMPLES = """\
 examples:
   %(prog)s gl-en.yaml                     # checks and encodes the corpus
   %(prog)s gl-en.yaml segment.merges=3000
-  %(prog)s recipes/papers/transformers-without-tears/t-table5.yaml --variant post-6"""
+  %(prog)s recipes/sweeps/one-change.yaml --variant dropout-0.1"""
 
 
 def parser() -> argparse.ArgumentParser:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shlex
 from dataclasses import replace
+from typing import Any
 
 from nmt.apps.evaluate.report import Report
 from nmt.data.bitext import read_in_form
@@ -44,9 +45,13 @@ def _translate(run: RunFolder, split: str, length_alpha: float) -> tuple[list[st
     translator = Translator.load(run.path)
     segmenter = translator.codec.segmenter
     moses, texts, words = segmenter.moses, [], []
-    options = {"split": "line", **recipe.options_for(entry), KEY: length_alpha}
+    options: dict[str, Any] = {"split": "line", **recipe.options_for(entry), KEY: length_alpha}
     with progress_bar("translating", "lines", len(lines)) as bar:
-        for best, *_ in translator.stream(lines, progress=bar.update, **options):
+
+        def progress(finished: int) -> None:
+            bar.update(finished)
+
+        for best, *_ in translator.stream(lines, progress=progress, **options):
             tokens = segmenter.decode_tokenized(best.pieces, tgt)
             words.append(moses.words_to_score(best.text, tokens, tgt))
             texts.append(moses.text_to_score(best.text, words[-1], tgt))
