@@ -1,6 +1,6 @@
 """Readers of what strangers make, each as a function of bytes, with examples that it can read.
 
-``tests/faults/test_fuzzing.py`` and ``benchmarks/fuzz.py`` change the examples.
+``tests/faults/test_fuzzing.py`` and ``tests/long/fuzz.py`` change the examples.
 """
 
 from __future__ import annotations

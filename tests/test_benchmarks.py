@@ -17,9 +17,7 @@ import torch
 from benchmarks import (
     foreign_tokenizers,
     gpu_training,
-    memory_limit,
     public,
-    scale,
     time_to_quality,
 )
 from benchmarks.eager_loop import EagerLoop, baseline_recipe, random_batches
@@ -80,33 +78,6 @@ def test_a_sentencepiece_model_of_others_gives_their_pieces_and_text(tmp_path):
     model = tmp_path / "m.model"
     assert foreign_tokenizers.compare(model, lines) == (50, 50)
     assert foreign_tokenizers.compare(model, ["bread \u2581 1"]) == (0, 0)
-
-
-# ---------------------------------------------------------------- benchmarks.memory_limit
-
-# more than the noise, and less than what a command needs to keep its lines: 2 x 100 bytes each
-NOISE = 16  # MiB, of 90,000 lines
-
-
-@pytest.mark.skipif(sys.platform != "linux", reason="memory is read from /proc")
-@pytest.mark.parametrize("command", memory_limit.BOUNDS)
-def test_memory_grows_with_the_lines_no_more_than_is_stated(command, tmp_path, monkeypatch):
-    monkeypatch.setattr(scale, "TYPES", 1000)  # their number has a limit in larger text, too
-    spaces = []
-    for lines in (10_000, 100_000):
-        folder = tmp_path / str(lines)
-        folder.mkdir()
-        _, _, _, space, limit = memory_limit.measure(command, lines, folder)
-        assert 0 < space <= limit
-        spaces.append(space)
-    _, by_line = memory_limit.BOUNDS[command]
-    assert spaces[1] - spaces[0] < by_line * 90_000 / scale.MIB + NOISE
-
-
-@pytest.mark.skipif(sys.platform != "linux", reason="memory is read from /proc")
-def test_a_command_that_needs_more_than_the_limit_fails(recipe):
-    with pytest.raises(SystemExit, match="nmt-prepare ended with exit code"):
-        memory_limit.run_limited(["prepare", recipe], 60 * scale.MIB)
 
 
 # ---------------------------------------------------------------- benchmarks.time_to_quality

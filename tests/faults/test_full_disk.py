@@ -16,8 +16,8 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.kill_storm import difference, has_ended, result, run, start
 from tests.faults.test_kill_storm import TRAINING, ended
+from tests.long.kill_storm import difference, has_ended, result, run, start
 from tests.toy import lines_of_digits, toy_corpus, toy_recipe, write_lines
 
 pytestmark = [

@@ -1,4 +1,4 @@
-"""Changed files of each kind are read or refused, and soon; ``benchmarks/fuzz.py`` tries more."""
+"""Changed files of each kind are read or refused, and soon; ``tests/long/fuzz.py`` tries more."""
 
 from __future__ import annotations
 

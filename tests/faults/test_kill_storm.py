@@ -11,10 +11,10 @@ from typing import Any
 
 import pytest
 
-from benchmarks import kill_storm
 from nmt.cli.train import main
 from nmt.training.trainer import Trainer
 from tests import final_reports
+from tests.long import kill_storm
 from tests.test_resume import call_after
 from tests.toy import toy_corpus, toy_recipe
 

@@ -1,6 +1,6 @@
 """Do nmt-prepare and nmt-translate hold their memory bounds, whatever the number of lines?
 
-``python -m benchmarks.memory_limit --lines 100000 10000000`` generates pairs and lines, and runs
+``python -m tests.long.memory_limit --lines 100000 10000000`` generates pairs and lines, and runs
 both commands with RLIMIT_AS: more address space than the bound is an error in them. Each row has
 the peaks of the largest process. ``bound`` has the bounds that the documentation states.
 """

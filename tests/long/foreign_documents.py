@@ -1,6 +1,6 @@
 """Translate the documents of other projects, and count what is lost.
 
-    python -m benchmarks.foreign_documents FOLDER...
+    python -m tests.long.foreign_documents FOLDER...
 
 Each document is translated twice. A function that copies lines must give the same bytes, except for
 places of translations, the language, and what a writer of the format spells in another way. A

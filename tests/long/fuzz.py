@@ -1,6 +1,6 @@
 """Give changed inputs to each reader of strangers' files for some time, guided by coverage.
 
-``pip install atheris``, then ``python -m benchmarks.fuzz --seconds 60``. It prints the inputs that
+``pip install atheris``, then ``python -m tests.long.fuzz --seconds 60``. It prints the inputs that
 each reader got, and what it did besides reading and refusing: another exception, over 5 seconds, a
 crash. The inputs of those are in a folder, and the exit code is then 1.
 """
@@ -74,7 +74,7 @@ def main() -> int:
     print(f"reader\tinputs\tfaults\t(files in {root})", flush=True)
     for name in args.targets:
         folder = root / NAME.sub("-", name)
-        command = [sys.executable, "-m", "benchmarks.fuzz", name, "--seconds", str(args.seconds)]
+        command = [sys.executable, "-m", "tests.long.fuzz", name, "--seconds", str(args.seconds)]
         ran = subprocess.run([*command, "--worker", folder], capture_output=True, text=True)
         inputs = re.search(r"number_of_executed_units:\s*(\d+)", ran.stderr)
         found = [f.read_text() for f in folder.glob("faults")]

@@ -1,6 +1,6 @@
 """Kill the commands again and again: what they write equals what an undisturbed command writes.
 
-    python -m benchmarks.kill_storm --kills 500 --seed 1
+    python -m tests.long.kill_storm --kills 500 --seed 1
 
 Each command runs in a process of its own, on a small corpus. A fault ends it: a signal at a random
 moment, death before a random file operation (rename, fsync, mkdir, link, unlink), or a disk that is
