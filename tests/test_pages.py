@@ -263,6 +263,7 @@ ELSEWHERE = {
     "docs/howto/public-models.md": "tests/apps/transformers/test_use.py",
     "docs/howto/shared-task.md": "tests/data_prep/test_repositories.py",
     "docs/extending.md": "tests/test_extending.py",
+    "docs/one-update.md": "tests/test_one_update.py",
     "docs/papers.md": "tests/test_papers.py",
     "docs/recipe-keys.md": "generated",
     "docs/search-options.md": "tests/cli and tests/decoding, an option each",
