@@ -175,8 +175,7 @@ task src tgt out seed device precision graphs time_limit
 data.train data.dev data.test data.temperature data.download
 data.tokenized data.max_len data.max_pieces data.batch_tokens data.block data.rebatch data.checks
 data.max_overlap data.normalize data.augment segment[fastbpe].merges segment[fastbpe].codes
-segment[fastbpe].learn_from segment[fastbpe].vocab_threshold segment[fastbpe].dropout
-segment[fastbpe].draws
+segment[fastbpe].learn_from segment[fastbpe].dropout segment[fastbpe].draws
 segment[sentencepiece].vocab_size segment[sentencepiece].model_type
 segment[sentencepiece].model segment[sentencepiece].learn_from
 segment[sentencepiece].byte_fallback segment[sentencepiece].dropout

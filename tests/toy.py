@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Sequence
+from itertools import chain
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -11,6 +13,7 @@ import yaml
 
 from nmt.config.entries import Direction
 from nmt.data.bitext import Bitext, Chunk, CorpusPair
+from nmt.data.segmenters.bpe import FastBpe, piece_of, symbols_of
 from nmt.data.workers import in_chunks
 
 SPLITS = {"train": 200, "dev": 20, "test": 20}
@@ -35,6 +38,13 @@ CORPUS = Bitext("toy", (), Direction("gl", "en"))
 def one_corpus(pairs: Sequence[tuple[str, str]]) -> list[Chunk]:
     """Return pairs as ``learn_segmenter`` takes them."""
     return [Chunk.of(CORPUS, some) for some in in_chunks(pairs)]
+
+
+def without_rare_pieces(segmenter: FastBpe, pairs: Sequence[tuple[str, str]]) -> FastBpe:
+    """Return a trimmed segmenter, which splits the pieces that pairs have less than five times."""
+    counts = Counter(chain.from_iterable(segmenter.encode(s, "gl") for pair in pairs for s in pair))
+    known = {*counts, *(piece_of(symbol) for piece in counts for symbol in symbols_of(piece))}
+    return segmenter.trimmed(known, {piece for piece, count in counts.items() if count > 4})[0]
 
 
 def numbered(pairs: Sequence[tuple[str, str]]) -> list[CorpusPair]:

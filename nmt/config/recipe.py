@@ -154,8 +154,6 @@ class FastBpeConfig(SegmentBase):
     learn_from: CorpusEntries | None = key(None, "O")
     """corpora to learn the segmentation on, in any languages; entries as in data.train; none =
     data.train"""
-    vocab_threshold: int = key(0, "O", ge=0)
-    """subwords that occur less often than this in the training data are split further; 0 = off"""
     dropout: Probability = key(0.0, "O")
     """BPE-dropout (Provilkov et al. 2020): probability of skipping a merge in training text; 0 =
     off, 0.1 = the authors' value"""

@@ -48,7 +48,6 @@ def data_hash(
     """
     data, segment = recipe.data, recipe.segment
     is_learned = bool(segment.file_key) and segment.file is None
-    segment_is_learned = is_learned or bool(getattr(segment, "vocab_threshold", 0))
     parts = {
         "version": VERSION,
         "checks": checks.VERSION,
@@ -58,7 +57,7 @@ def data_hash(
         "languages": [recipe.src, recipe.tgt],
         "segment": segment.model_dump(exclude={"codes", "model", "learn_from", *NOISE_KEYS}),
         "data": [data.tokenized, data.max_len, data.max_pieces, data.normalize],
-        **_entry_parts(recipe, learned=segmenter is None and segment_is_learned),
+        **_entry_parts(recipe, learned=segmenter is None and is_learned),
     }
     if vocab is not None:
         parts["vocab"] = vocab.hash

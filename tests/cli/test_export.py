@@ -141,7 +141,7 @@ RUN_WITHOUT_NMT = (
 
 SEGMENTERS = {
     "fastbpe": (FastBpeConfig(merges=300), False, "clean"),
-    "kept": (FastBpeConfig(merges=300, vocab_threshold=3), False, "none"),
+    "trimmed": (FastBpeConfig(merges=300), False, "none"),
     "tokenized": (FastBpeConfig(merges=300), True, "none"),
     "sentencepiece": (SentencePieceConfig(vocab_size=150), False, "nfc"),
     "bytes": (SentencePieceConfig(vocab_size=400, byte_fallback=True), False, "clean"),
@@ -152,7 +152,11 @@ SEGMENTERS = {
 
 def text_of(kind: str) -> tuple[Segmenter, Vocab]:
     config, tokenized, normalize = SEGMENTERS[kind]
-    return learned(config, pairs(), tokenized, normalize)
+    segmenter, vocab = learned(config, pairs(), tokenized, normalize)
+    if kind != "trimmed":
+        return segmenter, vocab
+    segmenter, kept = segmenter.trimmed(set(vocab.types), set(vocab.types[:100]))
+    return segmenter, vocab.with_types(kept)
 
 
 @pytest.mark.slow

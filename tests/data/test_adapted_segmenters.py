@@ -19,18 +19,17 @@ from nmt.data.segmenters.sentencepiece import SPACE, SentencePiece, edit_model, 
 from nmt.data.tokenizer import Moses
 from nmt.data.vocab import UNK, Vocab
 from nmt.errors import UserError
-from tests.toy import one_corpus
+from tests.toy import one_corpus, without_rare_pieces
 
 LATIN, GEORGIAN = "abcdefghilmnoprstuvz", "აბგდევზთიკლმნოპრს"
 CONFIGS: dict[str, Any] = {
     "fastbpe": FastBpeConfig(merges=150),
-    "fastbpe kept": FastBpeConfig(merges=150, vocab_threshold=4),
     "bpe": SentencePieceConfig(vocab_size=180),
     "unigram": SentencePieceConfig(vocab_size=180, model_type="unigram"),
     "bpe bytes": SentencePieceConfig(vocab_size=440, byte_fallback=True),
     "unigram bytes": SentencePieceConfig(vocab_size=440, model_type="unigram", byte_fallback=True),
 }
-KINDS = [*CONFIGS, "two models"]
+KINDS = [*CONFIGS, "fastbpe trimmed", "two models"]
 
 
 def lines(letters: str, seed: int, count: int = 150, longest: int = 7) -> list[str]:
@@ -50,6 +49,8 @@ RARE = ["abc zzz", "o", "a e i o u", "abacaba", "vvvvvv", "zuz uzu"] + [
 @functools.cache
 def learned(kind: str) -> Segmenter:
     corpus = one_corpus([(line, line.upper()) for line in OLD])
+    if kind == "fastbpe trimmed":
+        return without_rare_pieces(learned("fastbpe"), [(line, line.upper()) for line in OLD])
     if kind != "two models":
         return learn_segmenter(CONFIGS[kind], False, "none", corpus)
     source, target = (

@@ -24,7 +24,7 @@ from nmt.data.text import SIDES
 from nmt.data.tokenizer import Moses
 from nmt.data.vocab import UNK
 from nmt.errors import UserError
-from tests.toy import CORPUS, numbered, one_corpus
+from tests.toy import CORPUS, numbered, one_corpus, without_rare_pieces
 
 PAIRS = [
     ("o gato negro come peixe , e o can come carne .", "the black cat eats fish , and the dog ."),
@@ -34,7 +34,7 @@ PAIRS = [
 ] * 4
 CONFIGS = {
     "fastbpe": FastBpeConfig(merges=60, dropout=0.3),
-    "threshold": FastBpeConfig(merges=60, dropout=0.3, vocab_threshold=5),
+    "trimmed": FastBpeConfig(merges=60, dropout=0.3),
     "spm-bpe": SentencePieceConfig(vocab_size=110, dropout=0.3),
     "spm-bytes": SentencePieceConfig(vocab_size=340, dropout=0.3, byte_fallback=True),
     "unigram": SentencePieceConfig(vocab_size=110, model_type="unigram", sampling_alpha=0.3),
@@ -44,6 +44,11 @@ LINES = [(line, side) for pair in PAIRS for line, side in zip(pair, SIDES, stric
 
 def learned(config, pairs=PAIRS) -> Segmenter:
     return learn_segmenter(config, True, "none", one_corpus(pairs))
+
+
+def segmenter_of(name: str) -> Segmenter:
+    segmenter = learned(CONFIGS[name])
+    return without_rare_pieces(segmenter, PAIRS) if name == "trimmed" else segmenter
 
 
 def with_noise(segmenter: Segmenter, config, known=None) -> Noise:
@@ -61,7 +66,7 @@ class Case:
 
     def __init__(self, name: str, folder: Path, draws: int = 6, max_pieces: int = 1000) -> None:
         self.config = CONFIGS[name]
-        self.segmenter = learned(self.config)
+        self.segmenter = segmenter_of(name)
         self.noise = with_noise(self.segmenter, self.config)
         self.plain = [self.segmenter.encode(line, "gl") for line, _ in LINES]
         text = TrainingText(progress=False)
@@ -375,7 +380,7 @@ def test_noise_of_the_wrong_type_of_model_is_an_error(tmp_path, learned_as, want
 
 @pytest.mark.parametrize("name", CONFIGS)
 def test_noise_can_be_pickled(name: str):
-    segmenter = learned(CONFIGS[name])
+    segmenter = segmenter_of(name)
     noise = with_noise(segmenter, CONFIGS[name])
     again = pickle.loads(pickle.dumps(noise))
     for seed, (line, side) in enumerate(LINES):

@@ -38,7 +38,7 @@ from nmt.data.text import clean_line
 from nmt.data.tokenizer import Moses
 from nmt.data.vocab import UNK, Vocab
 from nmt.errors import UserError
-from tests.toy import one_corpus
+from tests.toy import one_corpus, without_rare_pieces
 
 TEXT = [
     ("o gato negro come peixe , e o can come carne .", "the black cat eats fish , and the dog ."),
@@ -81,7 +81,8 @@ def test_pieces_decode_to_the_words_of_the_text(line: str):
         assert segmenter.decode_tokenized(segmenter.encode(line, "gl"), "gl") == words
 
 
-SEGMENTERS_OF_TOKENIZED = [fast(), learned(WhitespaceConfig()), fast(vocab_threshold=3)]
+TRIMMED = without_rare_pieces(fast(), TEXT)
+SEGMENTERS_OF_TOKENIZED = [fast(), learned(WhitespaceConfig()), TRIMMED]
 SPM = learned(SentencePieceConfig(vocab_size=60), tokenized=False)
 BYTES = learned(SentencePieceConfig(vocab_size=330, byte_fallback=True), tokenized=False)
 
@@ -143,15 +144,6 @@ def test_word_cache_is_bounded_and_changes_nothing(monkeypatch):
     splitter, words = WordSplitter(MERGES), ["aab", "abab", "caba", "aab", "b", "abab"]
     assert [splitter([word]) for word in words] == [WordSplitter(MERGES)([word]) for word in words]
     assert len(splitter._cache) <= 2
-
-
-def test_vocabulary_threshold_splits_rare_pieces_again():
-    counts = Counter(p for pair in TEXT for s in pair for p in fast().encode(s, "gl"))
-    rare = {p for p, n in counts.items() if n < 12}
-    assert rare
-    kept = fast(vocab_threshold=12)
-    after = Counter(p for pair in TEXT for s in pair for p in kept.encode(s, "gl"))
-    assert not [p for p, n in after.items() if n < 12 and len(p.removesuffix("@@")) > 1]
 
 
 @pytest.mark.parametrize(

@@ -59,20 +59,11 @@ class FastBpe(Segmenter):
         cls, config: Any, moses: Moses, text: Iterable[Chunk], progress: bool = False
     ) -> FastBpe:
         """Learn the merges of both sides, or read the file that the recipe names."""
-        learning = config.codes == "learn"
-        counts: Counter[str] = Counter()
-        if learning or config.vocab_threshold:
-            counts = _count_all(moses, text)
-        if learning:
-            merges = learn_codes(counts, config.merges, progress)
+        if config.codes == "learn":
+            merges = learn_codes(_count_all(moses, text), config.merges, progress)
         else:
             merges = read_codes(Path(config.codes))
-        splitter = WordSplitter(merges)
-        if config.vocab_threshold:
-            pieces = splitter.count_pieces(counts)
-            kept = {piece for piece, n in pieces.items() if n >= config.vocab_threshold}
-            splitter = WordSplitter(merges, kept)
-        return cls(moses, splitter)
+        return cls(moses, WordSplitter(merges))
 
     @classmethod
     def load(cls, folder: Path, moses: Moses, metadata: dict[str, Any]) -> FastBpe:
@@ -136,7 +127,7 @@ class FastBpe(Segmenter):
         return piece.removesuffix(JOINER) if piece.endswith(JOINER) else piece + " "
 
     def files(self) -> dict[str, bytes]:
-        """Return the codes, and the pieces that ``vocab_threshold`` keeps."""
+        """Return the codes, and the pieces that ``trimmed`` keeps."""
         files = {"codes.txt": codes_text(self._splitter.merges).encode()}
         if self._splitter.kept is not None:
             files["kept.txt"] = "".join(p + "\n" for p in sorted(self._splitter.kept)).encode()
@@ -342,7 +333,7 @@ class WordSplitter:
 
     Args:
         merges: in order of priority.
-        kept: pieces in the vocabulary (``vocab_threshold``); others are split again. None = all.
+        kept: pieces in the vocabulary, of a trimmed one; others are split again. None = all.
     """
 
     def __init__(self, merges: Sequence[tuple[str, str]], kept: set[str] | None = None) -> None:
@@ -354,14 +345,6 @@ class WordSplitter:
     def __call__(self, words: Iterable[str]) -> list[str]:
         """Return the pieces of words; all but the last of a word end with the joiner."""
         return list(chain.from_iterable(map(self._cache.__getitem__, words)))
-
-    def count_pieces(self, words: Mapping[str, int]) -> Counter[str]:
-        """Count the pieces of a text with these counts of words."""
-        counts: Counter[str] = Counter()
-        for word, count in words.items():
-            for piece in self._cache[word]:
-                counts[piece] += count
-        return counts
 
     def _split(self, word: str) -> list[str]:
         if fastBPE is None or self.kept is not None:
