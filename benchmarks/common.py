@@ -15,7 +15,7 @@ from nmt.data.prepare import Prepared
 from nmt.data.vocab import PAD
 from nmt.store.folder import RunFolder
 from nmt.store.metrics_log import Logger
-from nmt.training.loss import label_smoothed_loss
+from nmt.training.loss import token_losses
 from nmt.training.tasks import make_task
 from nmt.training.trainer import Trainer
 
@@ -33,9 +33,9 @@ def smoothed_loss(trainer: Trainer, prepared: Prepared, rows: np.ndarray) -> flo
     """Return the smoothed fp32 loss per target token of a batch, without dropout."""
     model = trainer.model.eval()
     batch = collate(prepared.train, rows).to(trainer.device)
-    smoothing = trainer.recipe.optim.label_smoothing
-    sums = label_smoothed_loss(model(*batch.inputs), batch.tgt_out, model.allowed, smoothing)
-    return float(sums.smoothed) / batch.tokens
+    optim = trainer.recipe.optim
+    sums = token_losses(model(*batch.inputs), batch.tgt_out, model.allowed, optim)
+    return float(sums["smoothed"]) / batch.tokens
 
 
 def padded(rows: Sequence[Sequence[int] | np.ndarray]) -> Tensor:

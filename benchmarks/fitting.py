@@ -112,7 +112,7 @@ def ours(keys: dict[str, Any], types: int, precision: str) -> Callable[[list[Pai
         batch: Batch = collate(Pairs(pairs), np.arange(len(pairs)))
         model.train()
         optimizer.zero_grad(set_to_none=True)
-        (task.loss(model, batch).smoothed / batch.tokens).backward()
+        (task.loss(model, batch)["smoothed"] / batch.tokens).backward()
         norm = torch.nn.utils.get_total_norm([p.grad for p in trained])
         take_step(optimizer, 1e-5, norm.clamp(min=1.0), ~norm.isfinite())
 

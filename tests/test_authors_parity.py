@@ -23,6 +23,7 @@ import numpy as np
 import pytest
 import torch
 
+from nmt.config.recipe import OptimConfig
 from nmt.data.batches import Batch, collate_sources
 from nmt.data.vocab import BOS, EOS, PAD
 from nmt.decoding.options import SearchOptions
@@ -30,7 +31,7 @@ from nmt.decoding.search import beam_search
 from nmt.model.config import ModelConfig
 from nmt.model.layout import Layout
 from nmt.model.transformer import Transformer
-from nmt.training.loss import label_smoothed_loss
+from nmt.training.loss import token_losses
 
 pytestmark = pytest.mark.cpu
 
@@ -95,11 +96,11 @@ def test_our_numbers_equal_those_of_the_authors(case: dict[str, Any]):
     logits = model(*batch.inputs)
     log_probs = logits.log_softmax(-1)[:, model.allowed]
     torch.testing.assert_close(log_probs, torch.tensor(case["log_probs"]), rtol=0, atol=1e-5)
-    sums = label_smoothed_loss(logits, batch.tgt_out, model.allowed, 0.1)
-    (sums.smoothed / sums.tokens).backward()
+    sums = token_losses(logits, batch.tgt_out, model.allowed, OptimConfig())
+    (sums["smoothed"] / batch.tokens).backward()
     assert sum(p.numel() for p in model.parameters()) == case["parameters"]
-    assert sums.smoothed.item() / sums.tokens == pytest.approx(case["smoothed"], abs=1e-5)
-    assert sums.nll.item() / sums.tokens == pytest.approx(case["nll"], abs=1e-5)
+    assert sums["smoothed"].item() / batch.tokens == pytest.approx(case["smoothed"], abs=1e-5)
+    assert sums["nll"].item() / batch.tokens == pytest.approx(case["nll"], abs=1e-5)
     gradients = {name: p.grad for name, p in model.named_parameters()}
     assert sorted(gradients) == sorted(case["gradients"])
     for name, (norm, first) in case["gradients"].items():

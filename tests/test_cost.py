@@ -14,7 +14,7 @@ from nmt.config.recipe import OptimConfig
 from nmt.data.batches import Batch, collate
 from nmt.model.config import ModelConfig
 from nmt.model.transformer import Transformer
-from nmt.training.loss import label_smoothed_loss
+from nmt.training.loss import token_losses
 from nmt.training.optimizer import make_optimizer, take_step
 
 # by layers of each stack, with torch 2.13; views are not counted
@@ -45,8 +45,8 @@ def update(norm: str, layers: int, batch: Batch) -> int:
     optimizer = make_optimizer(OptimConfig(), model, "fp32")
 
     def work() -> None:
-        sums = label_smoothed_loss(model(*batch.inputs), batch.tgt_out, model.allowed, 0.1)
-        sums.smoothed.backward()
+        sums = token_losses(model(*batch.inputs), batch.tgt_out, model.allowed, OptimConfig())
+        sums["smoothed"].backward()
         norm = torch.nn.utils.get_total_norm([p.grad for p in model.parameters()])
         take_step(optimizer, 1e-3, norm.clamp(min=1.0), ~norm.isfinite())
 

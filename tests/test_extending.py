@@ -8,6 +8,7 @@ import re
 import shutil
 import subprocess
 import sys
+from math import log
 from pathlib import Path
 
 import pytest
@@ -119,6 +120,39 @@ def test_a_position_bias(extended: Path):
     run(extended, "alibi")
     trained = train(extended, "model.alibi=true")
     assert run(extended, "nmt.cli.translate", trained, stdin="a b\n").count("\n") == 1
+
+
+Z_LOSS = """
+import torch
+from nmt.config.recipe import OptimConfig
+from nmt.training.loss import objective, token_losses
+
+logits = torch.randn(3, 5, generator=torch.Generator().manual_seed(1)).requires_grad_()
+arguments = torch.tensor([1, 2, 3]), torch.ones(5, dtype=torch.bool)
+sums, plain = (token_losses(logits, *arguments, OptimConfig(z_loss=z)) for z in (0.5, 0.0))
+expected = 0.5 * logits.exp().sum(-1).log().square().sum()
+torch.testing.assert_close(objective(sums) - plain["smoothed"], expected)
+assert plain.keys() == sums.keys() - {"z_loss"}
+parts = objective(sums), objective(plain), expected
+whole, *others = (torch.autograd.grad(part, logits)[0] for part in parts)
+torch.testing.assert_close(whole, sum(others))
+"""
+
+
+@pytest.mark.parametrize("extended", ["A loss term"], indirect=True)
+def test_a_loss_term(extended: Path):
+    """The log has the term, also of a run that was stopped between two log lines."""
+    (extended / "z_loss.py").write_text(Z_LOSS)
+    run(extended, "z_loss")
+    trained = train(extended, "optim.z_loss=0.1", "train.log_every=3")
+    config = trained / "config.yaml"
+    run(extended, "nmt.cli.train", config, "train.max_validations=2", "--resume")
+    records = [json.loads(line) for line in (trained / "metrics.jsonl").read_text().splitlines()]
+    line, dev = (next(x for x in records if x["kind"] == kind) for kind in ("train", "dev"))
+    assert line["update"] == 3
+    assert line["loss"] == pytest.approx(log(line["smoothed_ppl"]) + line["z_loss"])
+    assert line["z_loss"] == pytest.approx(dev["z_loss"], rel=0.5)
+    assert f"smoothed)  z_loss {line['z_loss']:.3f}  lr" in (trained / "train.log").read_text()
 
 
 @pytest.mark.parametrize("extended", ["A metric"], indirect=True)

@@ -10,10 +10,11 @@ import numpy as np
 import pytest
 import torch
 
+from nmt.config.recipe import OptimConfig
 from nmt.data.batches import Batch
 from nmt.model.layout import Layout
 from nmt.model.transformer import Transformer
-from nmt.training.loss import label_smoothed_loss
+from nmt.training.loss import token_losses
 from tests.model_cases import (
     ALL_N_PARTS,
     ALLOWED,
@@ -48,7 +49,7 @@ CLOSE: dict[str, float] = {"rtol": 1e-4, "atol": 1e-5}  # fp32, sums in another 
 
 def loss_of(model: Transformer, batch: Batch) -> torch.Tensor:
     logits = model(*batch.inputs)
-    return label_smoothed_loss(logits, batch.tgt_out, torch.from_numpy(ALLOWED), 0.1).smoothed
+    return token_losses(logits, batch.tgt_out, torch.from_numpy(ALLOWED), OptimConfig())["smoothed"]
 
 
 def by_sentence(out: torch.Tensor, targets: list[list[int]]) -> list[torch.Tensor]:
@@ -266,9 +267,9 @@ def test_autocast_stays_close_to_fp32_and_keeps_the_mask(keys, dtype):
     # bf16 keeps 8 bits: errors of a few percent of the logits' spread; fp16 keeps 11
     spread = exact[:, ALLOWED].std()
     assert (rough - exact)[:, ALLOWED].abs().mean() < 12 * torch.finfo(dtype).eps * spread
-    sums = label_smoothed_loss(logits, batch.tgt_out, torch.from_numpy(ALLOWED), 0.1)
-    assert sums.smoothed.isfinite()
-    (sums.smoothed * 2.0**10).backward()
+    sums = token_losses(logits, batch.tgt_out, torch.from_numpy(ALLOWED), OptimConfig())
+    assert sums["smoothed"].isfinite()
+    (sums["smoothed"] * 2.0**10).backward()
     for name, parameter in model.named_parameters():
         assert parameter.grad.dtype == torch.float32, name
         assert parameter.grad.isfinite().all(), name

@@ -29,14 +29,14 @@ import torch
 from torch import Tensor, nn
 
 from nmt.config.model import model_config
-from nmt.config.recipe import ModelConfig
+from nmt.config.recipe import ModelConfig, OptimConfig
 from nmt.data.lm import TextBatch
 from nmt.model.dropout import DropoutRng
 from nmt.model.embedding import sinusoids
 from nmt.model.language_model import LanguageModel
 from nmt.model.layers import Block
 from nmt.model.layout import Layout
-from nmt.training.loss import label_smoothed_loss
+from nmt.training.loss import token_losses
 
 pytestmark = pytest.mark.cpu
 
@@ -156,10 +156,10 @@ def test_a_language_model_equals_that_of_the_release(case: dict[str, Any]):
     model, batch = language_model_of(case["keys"]), texts()
     model.tgt_input.positions.table = release_positions(max(LENGTHS))
     logits = model(*batch.inputs)
-    loss = label_smoothed_loss(logits, batch.targets, model.allowed, smoothing=0.0)
-    loss.smoothed.backward()
+    loss = token_losses(logits, batch.targets, model.allowed, OptimConfig(label_smoothing=0.0))
+    loss["smoothed"].backward()
     close(logits, case["logits"], "logits")
-    close(loss.nll, [case["loss"]], "loss")
+    close(loss["nll"], [case["loss"]], "loss")
     gradients = {name: p.grad for name, p in model.named_parameters()}
     assert sorted(gradients) == sorted(case["gradients"])
     for name, stored in case["gradients"].items():

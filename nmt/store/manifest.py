@@ -58,12 +58,13 @@ class IntervalState:
     """Sums since the last log line, so that a resumed run completes the same line.
 
     Attributes:
-        smoothed, nll: sums of the losses, in nats.
+        smoothed, nll: sums of the cross-entropies, in nats.
         tokens: their target tokens.
         seconds: training time of the interval.
         lowest_loss: lowest loss of any log line.
         loss_ratio: loss of the last log line over ``lowest_loss``; ends an lr_ramp.
         skipped_before: updates that were skipped before the interval.
+        terms: sums of the other losses, by name.
     """
 
     __pydantic_config__: ClassVar[ConfigDict] = _CONFIG
@@ -75,6 +76,7 @@ class IntervalState:
     lowest_loss: float = math.inf
     loss_ratio: float = 1.0
     skipped_before: int = 0
+    terms: dict[str, float] = field(default_factory=dict)
 
 
 @dataclass
@@ -143,7 +145,8 @@ class TrainState:
 
     def to_json(self) -> str:
         """Return JSON text that ``from_json`` reads."""
-        return _STATE.dump_json(self, indent=1, by_alias=True).decode("utf-8")
+        absent = None if self.interval.terms else {"interval": {"terms"}}
+        return _STATE.dump_json(self, indent=1, by_alias=True, exclude=absent).decode("utf-8")
 
     @classmethod
     def from_json(cls, text: str | bytes) -> TrainState:

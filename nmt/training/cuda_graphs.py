@@ -20,14 +20,15 @@ import torch
 from torch import Tensor, nn
 
 from nmt.data.batches import Bucket, FlatBatch
+from nmt.training.loss import LossSums
 
 # A capture takes the time of about ten updates, so it waits until a shape has come back often.
 # The eager runs before it also set up what must not be set up during a capture.
 CAPTURE_AT_VISIT = 8
 MAX_GRAPHS = 48  # further shapes run without a graph
 
-Compute = Callable[[FlatBatch, Tensor], Tensor]
-Work = Callable[[], Tensor]
+Compute = Callable[[FlatBatch, Tensor], LossSums]
+Work = Callable[[], LossSums]
 Capture = Callable[[Work], Work]  # returns a function that repeats the work on the same tensors
 
 
@@ -43,7 +44,7 @@ class CudaGraphs:
 
     Args:
         compute: runs forward and backward of (batch, tokens), with the loss divided by tokens. It
-            adds to the gradients of ``model`` and returns a tensor. It must not read from the GPU.
+            adds to the gradients of ``model`` and returns tensors. It must not read from the GPU.
         model: gets gradient tensors that stay at their addresses.
         capture: captures work.
         log: receives one message if capturing fails; everything runs without graphs then.
@@ -61,7 +62,7 @@ class CudaGraphs:
             parameter.grad = torch.zeros_like(parameter)
         self._tokens = torch.ones((), device=parameters[0].device)
 
-    def __call__(self, batch: FlatBatch, tokens: int) -> Tensor:
+    def __call__(self, batch: FlatBatch, tokens: int) -> LossSums:
         """Return the result of ``compute``; the next call may overwrite it."""
         self._tokens.fill_(tokens)
         graph = self._graph_for(batch)
@@ -114,7 +115,7 @@ class CudaCapture:
             _clean_up_failed_capture(stream)
             raise
 
-        def replay() -> Tensor:
+        def replay() -> LossSums:
             graph.replay()
             return result
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -13,7 +13,7 @@ from nmt.runtime.files import write_atomic
 from nmt.scoring.results import Score
 from nmt.scoring.systems import set_file, words_file
 from nmt.store.results import format_number
-from nmt.training.loss import perplexity
+from nmt.training.loss import PERPLEXITIES, logged_losses
 
 
 class Stopped(Exception):
@@ -25,24 +25,19 @@ class HeldOutLoss:
     """Sums over the predicted tokens of a dev or test set, in nats.
 
     Attributes:
+        sums: the losses by name.
         tokens: how many there are.
         unknown: how many are UNK, which stands for many words and is easier to predict.
     """
 
-    nll: float = 0.0
-    smoothed: float = 0.0
+    sums: dict[str, float] = field(default_factory=dict)
     tokens: int = 0
     unknown: int = 0
 
     @property
-    def ppl(self) -> float:
-        """Return exp of the mean cross-entropy."""
-        return perplexity(self.nll / self.tokens)
-
-    @property
-    def smoothed_ppl(self) -> float:
-        """Return exp of the mean smoothed loss (T table 8)."""
-        return perplexity(self.smoothed / self.tokens)
+    def logged(self) -> dict[str, float]:
+        """Return the perplexities, smoothed and not (T table 8), and the means of other terms."""
+        return logged_losses({name: value / self.tokens for name, value in self.sums.items()})
 
 
 @dataclass(frozen=True)
@@ -101,6 +96,14 @@ def mean_of(sets: dict[str, Evaluation], selecting: Sequence[str]) -> Evaluation
         values |= {f"{name}/{key}": value for key, value in part.values.items()}
     bars = {name: mean(part.bars[name] for part in parts) for name in first.bars}
     return Evaluation(scores, values, "  ".join(line), bars, sets=sets)
+
+
+def loss_text(logged: Mapping[str, float]) -> str:
+    """Return logged losses as a part of a line: ``ppl 6.17 (7.72 smoothed)`` and other terms."""
+    ppl, smoothed = (format_number(logged[name]) for name in ("ppl", "smoothed_ppl"))
+    terms = [name for name in logged if name not in PERPLEXITIES.values()]
+    shown = [f"{name} {format_number(logged[name], 3)}" for name in terms]
+    return "  ".join([f"ppl {ppl} ({smoothed} smoothed)", *shown])
 
 
 def score_line(score: Score) -> str:

@@ -27,7 +27,7 @@ from nmt.errors import UserError
 from nmt.model.language_model import LanguageModel
 from nmt.scoring.results import Score
 from nmt.store.results import format_number
-from nmt.training.evaluation import Evaluation, HeldOutLoss
+from nmt.training.evaluation import Evaluation, HeldOutLoss, loss_text
 from nmt.training.loss import perplexity
 from nmt.training.task import Task
 
@@ -80,7 +80,7 @@ class LanguageModelTask(Task[LanguageModel, TextBatch]):
 
     def scores(self, losses: HeldOutLoss, text: EvalSet) -> list[Score]:
         """Return the perplexity per prediction, with its signature."""
-        return [Score("ppl", losses.ppl, self.signature(losses))]
+        return [Score("ppl", losses.logged["ppl"], self.signature(losses))]
 
     def signature(self, losses: HeldOutLoss) -> str:
         """Return the signature: perplexities compare only if theirs are equal."""
@@ -126,11 +126,11 @@ class LanguageModelTask(Task[LanguageModel, TextBatch]):
         losses = self.held_out_loss(model, batches, stop_requested)
         scores = self.scores(losses, held_out)
         values = {score.name: score.value for score in scores}
-        first, *others = (f"{name} {format_number(value)}" for name, value in values.items())
-        line = "  ".join([f"{first} ({format_number(losses.smoothed_ppl)} smoothed)", *others])
+        _, *others = (f"{name} {format_number(value)}" for name, value in values.items())
+        line = "  ".join([loss_text(losses.logged), *others])
         types = len(self.prepared.vocab)  # the perplexity of uniform probabilities, without a bar
         bars = {name: 1 - math.log(value) / math.log(types) for name, value in values.items()}
-        return Evaluation(scores, values | {"smoothed_ppl": losses.smoothed_ppl}, line, bars)
+        return Evaluation(scores, values | losses.logged, line, bars)
 
     def describe(self) -> str:
         """Return the task and the languages of the text."""
@@ -159,7 +159,7 @@ class CausalLM(LanguageModelTask):
         """
         words = count_words(text.src_lines)
         signature = f"{self.signature(losses)}|words:{words}"
-        word_ppl = Score("word_ppl", perplexity(losses.nll / words), signature)
+        word_ppl = Score("word_ppl", perplexity(losses.sums["nll"] / words), signature)
         return [*super().scores(losses, text), word_ppl]
 
 

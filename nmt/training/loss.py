@@ -1,22 +1,31 @@
-"""Label-smoothed cross-entropy as sums over tokens, never means.
+"""The losses of a batch by name, as sums over tokens, never means.
 
 Shapes: N target tokens, V vocabulary size. A type is an entry of the vocabulary.
 """
 
 from __future__ import annotations
 
+import functools
 import math
-from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Any
+import operator
+from collections.abc import Callable, Mapping
+from typing import Any, TypeVar
 
 import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 from torch.utils.checkpoint import checkpoint
 
+from nmt.config.recipe import OptimConfig
+
 MAX_EXPONENT = 700.0  # exp of more is infinite
-MAX_LOGITS = 2**25  # of one part of ``recomputed_loss``: 128 MiB in fp32
+MAX_LOGITS = 2**25  # of one part of ``recomputed_losses``: 128 MiB in fp32
+PERPLEXITIES = {"smoothed": "smoothed_ppl", "nll": "ppl"}  # what a log has of a cross-entropy
+
+# Sums of losses over target tokens including EOS, in nats, by name. "nll" is the cross-entropy
+# without smoothing, which is only measured. Training minimizes the sum of all others.
+LossSums = dict[str, Tensor]
+Sum = TypeVar("Sum", Tensor, float)
 
 
 def perplexity(mean_nll: float) -> float:
@@ -24,54 +33,61 @@ def perplexity(mean_nll: float) -> float:
     return math.exp(min(mean_nll, MAX_EXPONENT))
 
 
-@dataclass(frozen=True)
-class LossSums:
-    """Sums over target tokens including EOS, in nats; divide by ``tokens`` for the mean.
-
-    Attributes:
-        smoothed: the training objective, a scalar with a gradient.
-        nll: cross-entropy without smoothing, a scalar without a gradient.
-        tokens: the number of tokens.
-    """
-
-    smoothed: Tensor
-    nll: Tensor
-    tokens: int
+def objective(sums: Mapping[str, Sum]) -> Sum:
+    """Return what training minimizes, from the sums or the means of losses."""
+    return functools.reduce(operator.add, (sums[name] for name in sums if name != "nll"))
 
 
-def label_smoothed_loss(
+def add_sums(total: dict[str, Sum], sums: Mapping[str, Sum]) -> None:
+    """Add sums to a total of the same names; an empty total counts as zeros."""
+    for name, value in sums.items():
+        total[name] = total.get(name, 0.0) + value
+
+
+def logged_losses(means: Mapping[str, float]) -> dict[str, float]:
+    """Return what a log has of mean losses: perplexities, and other terms as they are."""
+    return {
+        PERPLEXITIES.get(name, name): perplexity(mean) if name in PERPLEXITIES else mean
+        for name, mean in means.items()
+    }
+
+
+def token_losses(
     logits: Tensor,
     targets: Tensor,
     allowed: Tensor,
-    smoothing: float,
+    optim: OptimConfig,
     weights: Tensor | None = None,
 ) -> LossSums:
-    """Return ``(1 - eps) * nll + eps * mean over allowed types of -log p``, summed over tokens.
+    """Return the losses of all tokens; those that training minimizes have a gradient.
 
-    The mass ``smoothing`` (eps) is uniform over the allowed types, the target included, as in the
-    code of Nguyen & Salazar 2019.
+    ``smoothed`` is ``(1 - eps) * nll + eps * mean over allowed types of -log p``. The mass eps is
+    ``label_smoothing``, uniform over the allowed types, the target included, as in the code of
+    Nguyen & Salazar 2019.
 
     Args:
         logits: [N, V].
         targets: [N] int64.
         allowed: [V] bool, the types that the target language has.
-        smoothing: between 0 and 1.
+        optim: the keys of the recipe that the loss has.
         weights: [N], the factor of each token in the sums: 0 for padding; None = 1.
     """
-    smoothed, nll = _LabelSmoothedLoss.apply(logits, targets, allowed, smoothing, weights)
-    return LossSums(smoothed, nll, targets.numel())
+    smoothed, nll = _LabelSmoothedLoss.apply(
+        logits, targets, allowed, optim.label_smoothing, weights
+    )
+    return {"smoothed": smoothed, "nll": nll}
 
 
-def recomputed_loss(
+def recomputed_losses(
     project: Callable[[Tensor, Tensor], Tensor],
     states: Tensor,
     table: Tensor,
     targets: Tensor,
     allowed: Tensor,
-    smoothing: float,
+    optim: OptimConfig,
     weights: Tensor | None = None,
 ) -> LossSums:
-    """Return ``label_smoothed_loss`` of ``project(states, table)`` without keeping all logits.
+    """Return the ``token_losses`` of ``project(states, table)`` without keeping all logits.
 
     The logits of some tokens are computed at a time, and again in the backward pass.
 
@@ -80,20 +96,18 @@ def recomputed_loss(
         table: [V, D].
     """
 
-    def sums(rows: Tensor, table: Tensor, *rest: Tensor) -> tuple[Tensor, Tensor]:
+    def losses_of(rows: Tensor, table: Tensor, *rest: Tensor) -> LossSums:
         logits = project(rows, table)
         with torch.autocast(rows.device.type, enabled=False):  # as where all logits are kept
-            loss = label_smoothed_loss(logits, rest[0], allowed, smoothing, *rest[1:])
-        return loss.smoothed, loss.nll
+            return token_losses(logits, rest[0], allowed, optim, *rest[1:])
 
     size = max(1, MAX_LOGITS // len(table))
     inputs = [states, targets] if weights is None else [states, targets, weights]
     parts = [
-        checkpoint(sums, rows, table, *rest, use_reentrant=False)
+        checkpoint(losses_of, rows, table, *rest, use_reentrant=False)
         for rows, *rest in zip(*(tensor.split(size) for tensor in inputs), strict=True)
     ]
-    smoothed, nll = (torch.stack(values).sum() for values in zip(*parts, strict=True))
-    return LossSums(smoothed, nll, targets.numel())
+    return {name: torch.stack([part[name] for part in parts]).sum() for name in parts[0]}
 
 
 class _LabelSmoothedLoss(torch.autograd.Function):

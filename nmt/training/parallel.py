@@ -48,9 +48,9 @@ class Replicated:
         self.model, self.world = model.to(device), world
         self.complete = self.model
 
-    def reduce(self, gradients: Sequence[Tensor], losses: Tensor) -> None:
+    def reduce(self, gradients: Sequence[Tensor], losses: Sequence[Tensor]) -> None:
         """Replace gradients and losses by their sums over the processes."""
-        self.world.all_reduce_sum([*gradients, losses])
+        self.world.all_reduce_sum([*gradients, *losses])
 
     def total_norm(self, gradients: Sequence[Tensor]) -> Tensor:
         """Return the L2 norm of all gradients together, a scalar, equal in all processes."""
@@ -104,9 +104,9 @@ class Sharded:
             module.set_force_sum_reduction_for_comms(True)  # gloo has no other reduction
         self.model = model
 
-    def reduce(self, gradients: Sequence[Tensor], losses: Tensor) -> None:
+    def reduce(self, gradients: Sequence[Tensor], losses: Sequence[Tensor]) -> None:
         """Sum what backward did not: losses, and gradients that are not divided."""
-        self.world.all_reduce_sum([*_undivided(gradients), losses])
+        self.world.all_reduce_sum([*_undivided(gradients), *losses])
 
     def total_norm(self, gradients: Sequence[Tensor]) -> Tensor:
         """Return the L2 norm of all gradients together, a scalar, equal in all processes."""

@@ -6,7 +6,7 @@ import contextlib
 import math
 import time
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -18,8 +18,8 @@ from nmt.runtime.progress import TerminalBar
 from nmt.store.folder import RunFolder
 from nmt.store.manifest import TrainState
 from nmt.store.results import as_score, clock, format_number, read_metrics
-from nmt.training.evaluation import Evaluation
-from nmt.training.loss import perplexity
+from nmt.training.evaluation import Evaluation, loss_text
+from nmt.training.loss import LossSums, add_sums, logged_losses, objective
 from nmt.training.stopping import last_update
 
 DIVERGED = 100  # times ln(types)
@@ -227,15 +227,17 @@ class LogInterval:
     """Sums since the last log line, in ``state.interval``; the losses stay on the device.
 
     Attributes:
-        smoothed, nll: sums of the losses, read only when a line or a checkpoint is written.
+        losses: their sums by name, read only when a line or a checkpoint is written.
+        logged: perplexities and other terms of the last log line.
         last_loss: of the last log line.
         lower_of_two: the lower loss of the last two lines.
     """
 
     def __init__(self, state: TrainState) -> None:
         self.state, stored = state, state.interval
-        self.smoothed: Tensor | float = stored.smoothed
-        self.nll: Tensor | float = stored.nll
+        self.losses: dict[str, Any] = {"smoothed": stored.smoothed, "nll": stored.nll}
+        self.losses |= stored.terms
+        self.logged: dict[str, float] = {}
         first = math.isinf(stored.lowest_loss)
         self.last_loss = 0.0 if first else stored.loss_ratio * stored.lowest_loss
         self.lower_of_two = 0.0
@@ -252,19 +254,20 @@ class LogInterval:
     def store(self) -> None:
         """Complete ``state.interval`` for a checkpoint."""
         sums = self.state.interval
-        sums.smoothed, sums.nll = float(self.smoothed), float(self.nll)
+        sums.terms = {name: float(value) for name, value in self.losses.items()}
+        sums.smoothed, sums.nll = sums.terms.pop("smoothed"), sums.terms.pop("nll")
         sums.seconds = self.elapsed()
 
-    def add(self, smoothed: Tensor, nll: Tensor, tokens: int) -> None:
+    def add(self, losses: LossSums, tokens: int) -> None:
         """Add the loss sums and the target tokens of one update."""
-        self.smoothed = self.smoothed + smoothed
-        self.nll = self.nll + nll
+        add_sums(self.losses, losses)
         self.state.interval.tokens += tokens
 
     def close(self, lr: float, norm: Tensor) -> dict[str, Any]:
         """Return the record of the interval for metrics.jsonl, and begin the next one."""
         state, sums, seconds = self.state, self.state.interval, self.elapsed()
-        loss, nll = (float(x) / max(1, sums.tokens) for x in (self.smoothed, self.nll))
+        means = {name: float(x) / max(1, sums.tokens) for name, x in self.losses.items()}
+        loss, self.logged = objective(means), logged_losses(means)
         self.lower_of_two, self.last_loss = min(self.last_loss, loss), loss
         sums.lowest_loss = max(min(sums.lowest_loss, loss), SMALLEST_LOSS)
         sums.loss_ratio = loss / sums.lowest_loss
@@ -274,14 +277,13 @@ class LogInterval:
             "epoch": state.epoch,
             "seconds": state.seconds,
             "loss": loss,
-            "smoothed_ppl": perplexity(loss),
-            "ppl": perplexity(nll),
+            **self.logged,
             "lr": lr,
             "grad_norm": float(norm),
             "skipped_updates": state.skipped_updates - sums.skipped_before,
             "tokens_per_second": sums.tokens / seconds,
         }
-        self.smoothed = self.nll = 0.0
+        self.losses = dict.fromkeys(self.losses, 0.0)
         sums.tokens, sums.skipped_before = 0, state.skipped_updates
         self.start_clock()
         return record
@@ -296,17 +298,18 @@ class LogInterval:
         return self.lower_of_two > DIVERGED * math.log(types)
 
 
-def update_line(record: dict[str, Any], validations_known: bool) -> str:
-    """Return a record of ``LogInterval.close`` as a line for people."""
+def update_line(
+    record: dict[str, Any], logged: Mapping[str, float], validations_known: bool
+) -> str:
+    """Return a record of ``LogInterval.close`` and its losses as a line for people."""
     more = "" if validations_known else ", plus validations"
     skipped = record["skipped_updates"]
     bad = f"  {quantity(skipped, 'update')} skipped: gradients not finite" if skipped else ""
-    shown = {name: format_number(record[name]) for name in ("ppl", "smoothed_ppl", "grad_norm")}
     return (
         f"update {record['update']:>6}  epoch {record['epoch'] + 1:>3}  "
         f"loss {format_number(record['loss'], 3)}  "
-        f"ppl {shown['ppl']} ({shown['smoothed_ppl']} smoothed)  "
-        f"lr {record['lr']:.2e}  |g| {shown['grad_norm']}  "
+        f"{loss_text(logged)}  "
+        f"lr {record['lr']:.2e}  |g| {format_number(record['grad_norm'])}  "
         f"{record['tokens_per_second']:,.0f} tok/s  "
         f"left: at most {clock(record['seconds_left'])}{more}{bad}"
     )

@@ -26,7 +26,7 @@ from nmt.data.vocab import UNK
 from nmt.model.base import ModelBase
 from nmt.runtime.device import autocast
 from nmt.training.evaluation import Evaluation, HeldOutLoss, Stopped, mean_of, score_line
-from nmt.training.loss import LossSums, label_smoothed_loss, recomputed_loss
+from nmt.training.loss import LossSums, add_sums, recomputed_losses, token_losses
 
 ModelT = TypeVar("ModelT", bound=ModelBase)
 BatchT = TypeVar("BatchT", bound=FlatBatch)
@@ -99,21 +99,21 @@ class Task(ABC, Generic[ModelT, BatchT]):
         """Return the tokens to predict in a batch: [M] int64."""
 
     def loss(self, model: ModelT, batch: BatchT, targets: Tensor | None = None) -> LossSums:
-        """Return the sums of smoothed loss and cross-entropy over the tokens to predict.
+        """Return the losses, summed over the tokens to predict.
 
         Args:
             targets: [M], in place of ``self.targets(batch)``.
         """
         targets = self.targets(batch) if targets is None else targets
-        smoothing = self.recipe.optim.label_smoothing
+        optim = self.recipe.optim
         with self.autocast():
             if self.recipe.train.recompute and torch.is_grad_enabled():
                 states, table = model.states(*batch.inputs)
-                return recomputed_loss(
-                    model.logits, states, table, targets, model.allowed, smoothing, batch.weights
+                return recomputed_losses(
+                    model.logits, states, table, targets, model.allowed, optim, batch.weights
                 )
             logits = model(*batch.inputs)
-        return label_smoothed_loss(logits, targets, model.allowed, smoothing, batch.weights)
+        return token_losses(logits, targets, model.allowed, optim, batch.weights)
 
     @torch.no_grad()
     def held_out_loss(
@@ -139,9 +139,8 @@ class Task(ABC, Generic[ModelT, BatchT]):
             targets = self.targets(batch)
             targets = targets.masked_fill(~model.allowed[targets], UNK)
             sums = self.loss(model, batch, targets)
-            total.nll += float(sums.nll)
-            total.smoothed += float(sums.smoothed)
-            total.tokens += sums.tokens
+            add_sums(total.sums, {name: float(value) for name, value in sums.items()})
+            total.tokens += targets.numel()
             total.unknown += int((targets == UNK).sum())
         return total
 

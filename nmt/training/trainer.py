@@ -44,6 +44,7 @@ from nmt.store.results import as_score, rank
 from nmt.training.cuda_graphs import Capture, CudaCapture, CudaGraphs
 from nmt.training.evaluation import Evaluation, Stopped
 from nmt.training.freeze import choose_trained
+from nmt.training.loss import LossSums, add_sums, objective
 from nmt.training.optimizer import (
     MIN_LOSS_SCALE,
     LossScaler,
@@ -230,8 +231,8 @@ class Trainer:
         self.model.train()
         losses = self._losses(batches)
         gradients = [p.grad for p in self.model.parameters() if p.grad is not None]
-        self.parallel.reduce(gradients, losses)
-        self.interval.add(losses[0], losses[1], batches.tokens)
+        self.parallel.reduce(gradients, [*losses.values()])
+        self.interval.add(losses, batches.tokens)
         self.loss_scaler.unscale(self.optimizer)
         norm = self.parallel.total_norm(gradients)
         if not batches.tokens:  # nothing to predict: the mean is 0/0, and the update is skipped
@@ -251,15 +252,15 @@ class Trainer:
         if logs:
             self._check_divergence()
 
-    def _losses(self, batches: UpdateBatches) -> Tensor:
+    def _losses(self, batches: UpdateBatches) -> LossSums:
         """Call ``forward_backward`` for the batches of an update, in parts that fit in memory."""
         forward_backward = self.cuda_graphs or self.forward_backward
         while True:
             self.optimizer.zero_grad(set_to_none=self.cuda_graphs is None)
-            losses = torch.zeros(2, device=self.device)
+            losses: LossSums = {}
             for part in self._parts(batches):
                 try:
-                    losses += forward_backward(part, batches.tokens)
+                    add_sums(losses, forward_backward(part, batches.tokens))
                 except torch.OutOfMemoryError as error:
                     self._halve(part, error)
                     break  # and begin again: some of its gradients may have been added
@@ -289,15 +290,15 @@ class Trainer:
             self.log.text(f"note: {what}; large batches are computed in parts from now on")
         self.largest_batch = max(1, min(batch.tokens, self.largest_batch) // 2)
 
-    def forward_backward(self, batch: FlatBatch, tokens: int | Tensor) -> Tensor:
-        """Add the gradients of a batch's smoothed loss, divided by ``tokens`` and scaled.
+    def forward_backward(self, batch: FlatBatch, tokens: int | Tensor) -> LossSums:
+        """Add the gradients of a batch's loss, divided by ``tokens`` and scaled.
 
         Returns:
-            [2], the sums of the smoothed loss and of the cross-entropy.
+            The losses without gradients.
         """
         sums = self.task.loss(self.model, batch)
-        self.loss_scaler.scale(sums.smoothed / tokens).backward()
-        return torch.stack([sums.smoothed.detach(), sums.nll])
+        self.loss_scaler.scale(objective(sums) / tokens).backward()
+        return {name: value.detach() for name, value in sums.items()}
 
     def _step(self, norm: Tensor) -> None:
         """Clip and step; non-finite gradients leave weights and optimizer state unchanged.
@@ -323,7 +324,8 @@ class Trainer:
             record["loss_scale"] = self.loss_scaler.state()[0]
         self.progress.loss = record["loss"]
         self.log.record(record)
-        line = update_line(record, self.progress.validation_seconds is not None)
+        known = self.progress.validation_seconds is not None
+        line = update_line(record, self.interval.logged, known)
         self.log.text(line, on_console=not self.view.shown or record["skipped_updates"] > 0)
 
     def _check_gradients(self, batches: UpdateBatches) -> None:

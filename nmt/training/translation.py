@@ -27,8 +27,7 @@ from nmt.model.transformer import Transformer
 from nmt.scoring.language import language_of_text
 from nmt.scoring.metrics import MODEL_WORDS, RESAMPLES, score, tokenized_bleu
 from nmt.scoring.systems import references
-from nmt.store.results import format_number
-from nmt.training.evaluation import Evaluation, Stopped
+from nmt.training.evaluation import Evaluation, Stopped, loss_text
 from nmt.training.task import Task
 
 EXAMPLES = 5
@@ -122,7 +121,7 @@ class Translation(Task[Transformer, Batch]):
         batches = (collate(corpus, rows[batch_rows]) for batch_rows in plan)
         sources = [corpus.src(row) for row in range(len(corpus))]
         with self.autocast():
-            losses = self.held_out_loss(model, batches, stop_requested)
+            logged = self.held_out_loss(model, batches, stop_requested).logged
             tag = held_out.direction.tgt_tag
             hypotheses = translator.translate_ids(sources, check, tgt, tgt_tag=tag)
         texts = [h.text for h in hypotheses]
@@ -144,17 +143,16 @@ class Translation(Task[Transformer, Batch]):
         unk = translator.codec.vocab.pieces([UNK])[0]
         named = {s.name: s.value for s in scores}
         values = {
-            "ppl": losses.ppl,
-            "smoothed_ppl": losses.smoothed_ppl,
+            "ppl": logged["ppl"],  # in front of the smoothed one
+            **logged,
             **named,
             "cut_off": sum(not h.finished for h in hypotheses),  # by the length limit, not by EOS
             "unknown": sum(unk in h.pieces for h in hypotheses),  # only with decode.allow_unk
         }
         shown = [f"{name} {value:.2f}" for name, value in named.items()]
-        shown.append(f"ppl {format_number(losses.ppl)}")
-        line = f"{'  '.join(shown)} ({format_number(losses.smoothed_ppl)} smoothed)"
+        line = "  ".join([*shown, loss_text(logged)])
         # few models exceed a score of 50
-        bars = {"ppl": 1 / losses.ppl} | {name: value / 50 for name, value in named.items()}
+        bars = {"ppl": 1 / logged["ppl"]} | {name: value / 50 for name, value in named.items()}
         return Evaluation(scores, values, line, bars, texts, words)
 
     def describe(self) -> str:

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 import torch
 
+from nmt.config.recipe import OptimConfig
 from nmt.data.batches import (
     CPU_BUCKETS,
     GPU_BUCKETS,
@@ -24,7 +25,7 @@ from nmt.data.batches import (
 from nmt.data.encoded import EncodedCorpus, Ragged, write_corpus
 from nmt.data.vocab import BOS, EOS, PAD
 from nmt.model.layout import Layout
-from nmt.training.loss import label_smoothed_loss
+from nmt.training.loss import token_losses
 from tests.model_cases import TYPES, build, random_variants, short, tiny
 
 
@@ -227,12 +228,12 @@ def test_padded_layout_keeps_every_token_in_its_sentence():
 
 def losses(model: torch.nn.Module, batch: Batch) -> tuple[list[float], dict[str, torch.Tensor]]:
     model.zero_grad()
-    sums = label_smoothed_loss(
-        model(*batch.inputs), batch.tgt_out, model.allowed, 0.1, batch.weights
+    sums = token_losses(
+        model(*batch.inputs), batch.tgt_out, model.allowed, OptimConfig(), batch.weights
     )
-    (sums.smoothed / 50).backward()
+    (sums["smoothed"] / 50).backward()
     found: dict[str, Any] = {n: p.grad.clone() for n, p in model.named_parameters()}
-    return [sums.smoothed.item(), sums.nll.item()], found
+    return [sums["smoothed"].item(), sums["nll"].item()], found
 
 
 @pytest.mark.parametrize("keys", VARIANTS, ids=short)

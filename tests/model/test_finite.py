@@ -8,10 +8,11 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from nmt.config.recipe import OptimConfig
 from nmt.data.batches import Bucket, collate
 from nmt.model.embedding import EmbeddingTable
 from nmt.model.norms import NORMS
-from nmt.training.loss import label_smoothed_loss
+from nmt.training.loss import token_losses
 from tests.model_cases import ALLOWED, NORM_NAMES, SOURCES, TARGETS, TYPES, build, tiny
 
 pytestmark = pytest.mark.cpu
@@ -80,7 +81,7 @@ def test_models(norm, place, fixnorm, dtype, zero, padding):
     with torch.autocast("cpu", dtype, enabled=dtype != torch.float32):
         logits = model(*batch.inputs)
     allowed = torch.from_numpy(ALLOWED)
-    loss = label_smoothed_loss(logits, batch.tgt_out, allowed, 0.1, batch.weights).smoothed
+    loss = token_losses(logits, batch.tgt_out, allowed, OptimConfig(), batch.weights)["smoothed"]
     assert loss.isfinite()
     (loss / batch.tokens).backward()
     for name, parameter in model.named_parameters():

@@ -5,8 +5,9 @@ from __future__ import annotations
 import pytest
 import torch
 
+from nmt.config.recipe import OptimConfig
 from nmt.model.layers import Stack
-from nmt.training.loss import label_smoothed_loss
+from nmt.training.loss import token_losses
 from tests.model_cases import ALLOWED, SOURCES, TARGETS, batch_of, build, tiny
 
 
@@ -27,7 +28,7 @@ def gradients(recompute: bool, **keys: float) -> tuple[dict[str, torch.Tensor], 
     with torch.autograd.graph.saved_tensors_hooks(count, lambda tensor: tensor):
         logits = model(*batch.inputs)
     allowed = torch.from_numpy(ALLOWED)
-    label_smoothed_loss(logits, batch.tgt_out, allowed, 0.1).smoothed.backward()
+    token_losses(logits, batch.tgt_out, allowed, OptimConfig())["smoothed"].backward()
     return {name: p.grad for name, p in model.named_parameters() if p.grad is not None}, kept
 
 

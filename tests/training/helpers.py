@@ -16,11 +16,12 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from nmt.config.load import load_recipe
 from nmt.model.base import ModelBase
 from nmt.session import Training, open_run
+from nmt.training.loss import LossSums
 from nmt.training.optimizer import optimizer_tensors
 from nmt.training.trainer import Trainer
 
 NO_DROPOUT = ["model.dropout=0", "model.word_dropout=0"]
-Work = Callable[[], Tensor]
+Work = Callable[[], LossSums]
 
 
 def started(words: Sequence[str]) -> tuple[Training, ModelBase]:
@@ -110,7 +111,7 @@ class FakeCapture:
     def __call__(self, work: Work) -> Work:
         self.captured += 1
 
-        def replay() -> Tensor:
+        def replay() -> LossSums:
             self.replayed += 1
             return work()
 

@@ -11,6 +11,7 @@ import torch
 import nmt
 from nmt.cli import average
 from nmt.cli.train import main
+from nmt.config.recipe import OptimConfig
 from nmt.errors import UserError
 from nmt.store.checkpoint import load_checkpoint, read_checkpoint
 from nmt.store.folder import RunFolder
@@ -134,14 +135,14 @@ def test_the_loss_in_parts_is_the_loss_of_all_logits(monkeypatch: pytest.MonkeyP
         monkeypatch.setattr(loss, "MAX_LOGITS", size)
         x, rows = (tensor.clone().requires_grad_() for tensor in (states, table))
         with torch.autocast("cpu", enabled=bf16):
-            arguments = (targets, allowed, 0.1, weights)
-            sums = loss.recomputed_loss(torch.nn.functional.linear, x, rows, *arguments)
+            arguments = (targets, allowed, OptimConfig(), weights)
+            sums = loss.recomputed_losses(torch.nn.functional.linear, x, rows, *arguments)
             logits = torch.nn.functional.linear(x, rows)
-        sums.smoothed.backward()
-        usual = loss.label_smoothed_loss(logits, *arguments)
-        assert sums.smoothed.dtype == torch.float32
-        torch.testing.assert_close(sums.smoothed, usual.smoothed)
-        torch.testing.assert_close(sums.nll, usual.nll)
+        sums["smoothed"].backward()
+        usual = loss.token_losses(logits, *arguments)
+        assert sums["smoothed"].dtype == torch.float32
+        torch.testing.assert_close(sums["smoothed"], usual["smoothed"])
+        torch.testing.assert_close(sums["nll"], usual["nll"])
         results.append((x.grad, rows.grad))
     for gradient, in_parts in zip(*results, strict=True):
         # in bf16, the gradients of parts are rounded one by one

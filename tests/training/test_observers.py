@@ -11,9 +11,9 @@ import pytest
 import torch
 
 from nmt.cli.train import main
-from nmt.config.recipe import AnalysisConfig
+from nmt.config.recipe import AnalysisConfig, OptimConfig
 from nmt.model.transformer import Transformer
-from nmt.training.loss import label_smoothed_loss
+from nmt.training.loss import token_losses
 from nmt.training.observers import OBSERVERS
 from tests.model_cases import SOURCES, TARGETS, batch_of, tiny
 from tests.toy import toy_corpus, toy_recipe
@@ -25,7 +25,8 @@ EVERYTHING = ["grad_total", "grad_l1", "grad_l2", "gains", "head_scale", "res_sc
 def model_with_gradients(**keys: Any) -> Transformer:
     model = Transformer(tiny(**keys), 12)
     batch = batch_of(SOURCES, TARGETS)
-    label_smoothed_loss(model(*batch.inputs), batch.tgt_out, model.allowed, 0.1).smoothed.backward()
+    sums = token_losses(model(*batch.inputs), batch.tgt_out, model.allowed, OptimConfig())
+    sums["smoothed"].backward()
     return model
 
 

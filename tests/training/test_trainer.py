@@ -121,7 +121,7 @@ def interval(trainer: Trainer, *losses: float) -> LogInterval:
     for loss in losses:
         found = LogInterval(trainer.state)
         trainer.state.update += 1
-        found.add(torch.tensor(loss), torch.tensor(loss), 1)
+        found.add({"smoothed": torch.tensor(loss), "nll": torch.tensor(loss)}, 1)
         found.close(1.0, torch.tensor(1.0))
         seen = found.diverged(20)
         found.store()
