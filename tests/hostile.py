@@ -502,7 +502,7 @@ def documents() -> Iterator[tuple[str, Row]]:
     """Documents; deep ones may be translated."""
 
     def row(name: str, data: bytes | str | Callable[[], bytes], *codes: int) -> Row:
-        return Row(f"translate model {name} --to out", (write(name, data),), codes or (2,))
+        return Row(f"documents model {name} -o out", (write(name, data),), codes or (2,))
 
     docx, odt = "word/document.xml", "content.xml"
     for name, doctype in TYPES.items():

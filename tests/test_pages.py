@@ -93,7 +93,7 @@ PAGES = {
         not_run={
             "nmt-suggest": SUGGEST,
             "nmt-serve": SERVER,
-            "nmt-translate runs/gl-en letter.docx": "docs/howto/documents.md",
+            "nmt-documents runs/gl-en letter.docx": "docs/howto/documents.md",
             "nmt-export runs/gl-en --format web": "tests/apps/export; it needs SentencePiece",
         },
     ),

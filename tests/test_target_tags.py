@@ -18,7 +18,7 @@ import nmt
 from nmt.apps.serve.limits import Limits
 from nmt.apps.serve.model import ServedModel
 from nmt.cli import score as evaluate
-from nmt.cli import train, translate
+from nmt.cli import synthesize, train, translate
 from nmt.config.load import load_recipe
 from nmt.data.batches import collate_sources
 from nmt.data.prepare import Prepared, prepare
@@ -79,6 +79,10 @@ def texts(capsys, *argv: object) -> list[str]:
     capsys.readouterr()
     assert translate.main(list(map(str, argv))) == 0
     return capsys.readouterr().out.splitlines()
+
+
+def synthesized(*argv: object) -> None:
+    assert synthesize.main(list(map(str, argv))) == 0
 
 
 @pytest.mark.slow
@@ -150,11 +154,11 @@ def options_of(translator: nmt.Translator) -> Any:
     return checked.model_copy(update={"tgt_tag": None})
 
 
-def test_pairs_are_named_after_the_language_of_the_tag(learned, corpus, tmp_path, capsys):
+def test_pairs_are_named_after_the_language_of_the_tag(learned, corpus, tmp_path):
     for tag, lang in ((EN, "en"), (FR, "fr")):
         prefix = tmp_path / lang
-        options = ("--pairs", prefix, "--max-copied", 1, "--tgt-tag", tag)
-        texts(capsys, learned, "--input", corpus / "dev.gl", *options)
+        options = ("-o", prefix, "--max-copied", 1, "--tgt-tag", tag)
+        synthesized(learned, "--input", corpus / "dev.gl", *options)
         sides = [Path(f"{prefix}.{side}").read_text().splitlines() for side in ("gl", lang)]
         make = {"en": str, "fr": reverse}[lang]
         assert sum(make(a) == b for a, b in zip(*sides, strict=True)) >= 0.8 * len(sides[0]) > 0
@@ -266,7 +270,7 @@ def test_without_an_option_the_only_tags_are_used(one_way, corpus, tmp_path, cap
     # dev and test sets are scored with the same tags
     found = texts(capsys, one_way, "--input", corpus / "dev.gl")
     assert (one_way / "test.hyp").read_text().splitlines() == found
-    texts(capsys, one_way, "--input", corpus / "dev.gl", "--pairs", tmp_path / "bt")
+    synthesized(one_way, "--input", corpus / "dev.gl", "-o", tmp_path / "bt")
     assert Path(f"{tmp_path / 'bt'}.fr").exists()  # the tag's language, not the recipe's tgt
 
 

@@ -1,4 +1,4 @@
-"""nmt completion: what bash or zsh needs to complete the commands and their options."""
+"""nmt-completion: what bash or zsh needs to complete the commands and their options."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ FILES = ("FILE", "F", "RECIPE", "PREFIX", "CATALOG", "LOCAL")
 
 
 def parser() -> argparse.ArgumentParser:
-    """Return the command line of nmt completion."""
+    """Return the command line of nmt-completion."""
     p = command_parser(
-        "nmt completion",
+        "nmt-completion",
         description="Print the completion of nmt and its commands for a shell.",
         epilog=EXAMPLES,
     )

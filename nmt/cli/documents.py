@@ -1,4 +1,4 @@
-"""nmt-translate RUN FILE... --to DIR: translate documents."""
+"""nmt-documents: translate documents, and keep their formatting."""
 
 from __future__ import annotations
 
@@ -13,9 +13,13 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from nmt.cli.common import run_command
+from nmt.cli.parsers import add_output, command_parser, shorten_help
+from nmt.cli.search_options import add_search_options, open_translator, search_options_of
 from nmt.data.text import quantity
 from nmt.errors import MachineError, NmtError, UserError
 from nmt.runtime.files import AGAIN, disk_errors, write_atomic
+from nmt.runtime.signals import raise_terminated
 
 if TYPE_CHECKING:
     from nmt.apps.documents.job import Reading, Report
@@ -24,18 +28,48 @@ if TYPE_CHECKING:
     from nmt.decoding.translator import Translator
 
 REPORT = ".report.tsv"  # after the name of a document
-DOCUMENTS_ONLY = ("retranslate", "encoding", "keys", "skip_keys")
 NOT_OF_RESULT = {"force", "resume", "debug"}  # options of the same command
 MAX_SHOWN = 10  # places of a document that are printed
+# search options of lines; a document needs the alignment anyway, and sets prefixes itself
+OF_LINES = ("n_best", "token_scores", "align", "prefix", "require")
+# shown by --help; --help-all shows the others too
+OFTEN_USED = (
+    "run", "files", "output", "force", "resume", "retranslate", "encoding", "keys", "skip_keys",
+    "tag", "glossary",
+)  # fmt: skip
+EXAMPLES = """\
+examples:
+  %(prog)s runs/gl-en letter.docx app.po -o english/
+  %(prog)s runs/gl-en film.srt -o subtitles --encoding windows-1252
+  %(prog)s runs/gl-en labels.json -o labels --keys '*.title'
+
+docs/search-options.md explains the search options."""
 
 
-def add_documents(p: argparse.ArgumentParser) -> None:
-    """Add the options to the parser of nmt-translate."""
+def parser() -> argparse.ArgumentParser:
+    """Return the command line of nmt-documents."""
+    p = command_parser(
+        "nmt-documents",
+        usage="%(prog)s RUN [RUN ...] FILE [FILE ...] -o DIR [options]",
+        description="Translate documents and keep their formatting: text, Markdown, HTML, Word, "
+        "OpenDocument, gettext, XLIFF, TMX, subtitles and JSON.",
+        epilog=EXAMPLES,
+    )
+    p.add_argument(
+        "run",
+        metavar="RUN",
+        help="run folder from nmt-train, or model; several with the same vocabulary are an "
+        "ensemble",
+    )
+    p.add_argument("files", nargs="+", metavar="FILE", help="a document")
     documents = p.add_argument_group("documents")
-    documents.add_argument(
-        "--to",
-        metavar="DIR",
-        help="translate the documents after RUN into this folder",
+    add_output(
+        documents,
+        "DIR",
+        "write each translation into this folder, with the name of its document",
+        "existing translations",
+        required=True,
+        resume="translate only documents without a translation",
     )
     documents.add_argument(
         "--retranslate",
@@ -59,34 +93,45 @@ def add_documents(p: argparse.ArgumentParser) -> None:
         metavar="PATTERN",
         help="of JSON, do not translate the values with these paths, such as 'meta.*'",
     )
+    add_search_options(p, OF_LINES)
+    shorten_help(p, *OFTEN_USED)
+    return p
 
 
-def documents_of(args: argparse.Namespace) -> Documents | None:
-    """Return the documents of the command line, None without --to; ``args.run`` loses the files.
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run the command; return its exit code."""
+    return run_command(body, parser, argv)
+
+
+def body(args: argparse.Namespace) -> None:
+    """Check the arguments and files, then translate."""
+    chosen = search_options_of(args)
+    documents = documents_of(args)
+    with raise_terminated():
+        documents.translate(*open_translator(args, chosen))
+
+
+def documents_of(args: argparse.Namespace) -> Documents:
+    """Return the documents of the command line; ``args.run`` becomes the list of the runs.
 
     Raises:
-        UserError: an option is not allowed, no file is given, two files have the same name, or a
-            translation exists.
+        UserError: no file is given, two files have the same name, or a translation exists.
     """
-    if args.to is None:
-        for name in DOCUMENTS_ONLY:
-            if getattr(args, name):
-                what = f"--{name.replace('_', '-')} requires --to"
-                raise UserError(what, fix="add --to DIR, or leave it out")
-        return None
     from nmt.apps.documents.job import Reading
     from nmt.data.text import text_encoding
 
-    given = args.run
-    count = next((i for i, name in enumerate(given) if not Path(name).is_dir()), len(given))
-    runs, files = given[: max(1, count)], [Path(name) for name in given[max(1, count) :]]
-    if not files:
-        fix = f"name them after the run folder: {runs[0]} FILE... --to {args.to}"
-        raise UserError("--to requires the files to translate", at=args.to, fix=fix)
-    args.run = runs
-    folder = Path(args.to)
+    named = {key: value for key, value in vars(args).items() if key not in NOT_OF_RESULT}
+    command = json.dumps(named, sort_keys=True, default=str)
+    count = next((i for i, name in enumerate(args.files) if not Path(name).is_dir()), None)
+    if count is None:
+        what = "these are folders, and there is no document to translate"
+        raise UserError(what, at=" ".join(args.files), fix="name documents after the run folder")
+    args.run = [args.run, *args.files[:count]]
+    files = [Path(name) for name in args.files[count:]]
+    folder = Path(args.output)
     if folder.exists() and not folder.is_dir():
-        raise UserError("is not a folder", at=args.to, fix="give --to a folder, which may be new")
+        fix = "give --output a folder, which may be new"
+        raise UserError("is not a folder", at=args.output, fix=fix)
     names: dict[str, Path] = {}
     for path in files:
         if path.name in names:
@@ -99,8 +144,6 @@ def documents_of(args: argparse.Namespace) -> Documents | None:
     encoding = args.encoding and text_encoding(args.encoding, "--encoding")
     keys, skip_keys = tuple(args.keys or ()), tuple(args.skip_keys or ())
     reading = Reading(args.retranslate, encoding, keys, skip_keys)
-    named = {key: value for key, value in vars(args).items() if key not in NOT_OF_RESULT}
-    command = json.dumps([given, named], sort_keys=True, default=str)
     documents = Documents(files, folder, command, args.force, args.resume, reading, args.debug)
     documents.check()
     return documents
@@ -243,3 +286,7 @@ class Documents:
             print(f"  and {len(problems) - MAX_SHOWN:,} more", file=sys.stderr)
         if report.remarks:
             print(f"  {self._report(path)} lists them", file=sys.stderr)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,21 +1,24 @@
-"""What nmt-translate checks in lines and their translations, for the notes at its end."""
+"""What a command finds in lines and their translations, for the notes at its end."""
 
 from __future__ import annotations
 
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import regex
 
+from nmt.cli.search_options import note
 from nmt.data.protect import compare, has_words
 from nmt.data.text import is_blank, quantity
 
 if TYPE_CHECKING:
-    from nmt.decoding.codec import Translation
+    from nmt.decoding.codec import Translation, UnknownPieces
     from nmt.decoding.options import SearchOptions
     from nmt.decoding.translator import Translator
+    from nmt.runtime.progress import TerminalBar
 
+MAX_UNKNOWN = 0.05  # share of unknown source pieces above which a note is printed
 MAX_NAMED_LINES = 20  # of which a note gives the numbers
 MAX_NAMED_PARTS = 5  # lines of which a note gives what they lack
 # a language as other toolkits have it before a source, such as <2en>, >>ces<< and __eng_Latn__
@@ -109,3 +112,47 @@ class LineChecks:
         if not options:
             return "this model has no tags, so remove it"
         return f"remove it, and set the language with {' or '.join(options)}"
+
+
+class TermCounts:
+    """Counts the terms of a glossary in the lines, while they pass through."""
+
+    def __init__(self, translator: Translator, options: SearchOptions) -> None:
+        self._glossary = translator.codec.glossary(options.glossary, options.src)
+        self._terms = len({source for source, _ in options.glossary})
+        self._found: Counter[str] = Counter()
+
+    def see(self, lines: Iterable[str]) -> Iterator[str]:
+        """Yield lines, and count their terms."""
+        for line in lines:
+            self._found.update(self._glossary.find(line).keys())
+            yield line
+
+    def note(self, file: str) -> None:
+        """Print how many terms of a file the input has; none may mean wrong columns or case."""
+        note(
+            f"{file}: {len(self._found):,} of {quantity(self._terms, 'term')} occur in the input; "
+            f"{quantity(self._found.total(), 'translation')} of them required"
+        )
+
+
+def note_unknown(unknown: UnknownPieces) -> None:
+    """Print how much of the source the model does not know, if it is much."""
+    if unknown.share > MAX_UNKNOWN:
+        note(
+            f"{unknown.share:.1%} of the source subwords are unknown to the model, in "
+            f"{unknown.lines_with_unknown:,} of {quantity(unknown.lines, 'line')}; check the "
+            "language and script of the input"
+        )
+    if unknown.lines_all_unknown:
+        lines = named_lines(unknown.first, unknown.lines_all_unknown)
+        note(f"all subwords of {lines} are unknown to the model; do not rely on the translation")
+
+
+def line_bar(total: int | None, finished: int, show: bool = True) -> TerminalBar:
+    """Return a bar of lines, of which some were ``finished`` before."""
+    from nmt.runtime.progress import TerminalBar
+
+    # smoothing=0: long lines come first, so only the mean rate predicts the time left
+    options: dict[str, Any] = {"total": total, "initial": finished, "smoothing": 0}
+    return TerminalBar(show, leave=True, unit=" lines", **options)

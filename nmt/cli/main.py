@@ -23,6 +23,8 @@ COMMANDS = {
     "prepare": "check, segment and encode a corpus in advance",
     "train": "train a model: raw text to test score",
     "translate": "translate text, or score given translations",
+    "documents": "translate documents, and keep their formatting",
+    "synthesize": "translate text into a parallel corpus, for back-translation",
     "average": "make a model of one or several checkpoints of a run",
     "export": "write a model as a folder for CTranslate2",
     "completion": "print the completion of these commands for bash or zsh",

@@ -27,6 +27,8 @@ GENERAL = "general"  # title of the options that all commands have
 MOVED = {
     ("nmt-train", "--suggest"): "nmt-suggest PREFIX",
     ("nmt-train", "--verify-resume"): "nmt-train RECIPE --resume, which continues after any kill",
+    ("nmt-translate", "--to"): "nmt-documents RUN FILE -o DIR",
+    ("nmt-translate", "--pairs"): "nmt-synthesize RUN --input FILE -o PREFIX",
     ("nmt-score", "--calibrate"): "nmt-calibrate RUN",
 }
 
@@ -107,10 +109,14 @@ def add_output(
     text: str,
     replaces: str,
     required: bool = False,
+    resume: str = "",
 ) -> None:
-    """Add --output with a help text, and --force, which replaces ``replaces``."""
+    """Add --output with a help text, --force, which replaces ``replaces``, and perhaps --resume."""
     parser.add_argument("-o", "--output", metavar=metavar, required=required, help=text)
-    parser.add_argument("--force", action="store_true", help=f"replace {replaces}")
+    existing = parser.add_mutually_exclusive_group()
+    existing.add_argument("--force", action="store_true", help=f"replace {replaces}")
+    if resume:
+        existing.add_argument("--resume", action="store_true", help=resume)
 
 
 def recipe_of(args: argparse.Namespace) -> Recipe:
@@ -168,7 +174,7 @@ def _require_one_reader(parser: argparse.ArgumentParser, args: argparse.Namespac
         for given in [getattr(args, action.dest, None)]
         for value in (given if isinstance(given, list) else [given])
     ]
-    if "input" in args and args.input is None and args.to is None:  # of nmt-translate
+    if "input" in args and args.input is None:  # of nmt-translate
         named.append(("standard input", "/dev/stdin"))
     readers: dict[tuple[int, int], str] = {}
     for name, value in named:

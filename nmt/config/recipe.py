@@ -65,7 +65,7 @@ class DataConfig(ConfigBase):
     """sampling temperature T: corpora are sampled in proportion to size^(1/T), and the largest is
     seen once an epoch; 1 = off; the weight of an entry multiplies this"""
     download: str | None = key(None, "O")
-    """public corpus to download for src and tgt if its files are missing: a name of nmt import;
+    """public corpus to download for src and tgt if its files are missing: a name of nmt-import;
     mtdata is followed by its IDs and options"""
     tokenized: bool = key(False, "T, A")
     """true = the corpus files are Moses-tokenized: they are not tokenized again, and output is

@@ -2,7 +2,7 @@
 
 A rule compares a measure with a threshold. ``CorpusFilter`` reads a corpus twice: what is typical
 of it is known after the first pass, and pairs are compared with that in the second one.
-``nmt-translate --pairs`` and ``nmt-clean`` use it; ``nmt-import`` applies rules in one pass.
+``nmt-synthesize`` and ``nmt-clean`` use it; ``nmt-import`` applies rules in one pass.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """The options of a search: the recipe's ``decode`` keys, and those of a single call.
 
-Name, meaning and limits of an option are written only here. The flags of nmt-translate, the
+Name, meaning and limits of an option are written only here. The flags of the commands, the
 requests of nmt-serve and the table of docs/search-options.md are made from ``SearchOptions``, and
 ``search_options`` checks the options of a call, once.
 """
@@ -129,40 +129,27 @@ SCORING_OPTIONS = {
     "length_alpha", "length_penalty", "batch_tokens", "align", "token_scores", "tag", "tgt_tag",
     "src",
 }  # fmt: skip
+Excludes = Mapping[str, tuple[Collection[str], str]]
 # option or argument -> those that it excludes, and why
-EXCLUDES: dict[str, tuple[Collection[str], str]] = {
-    "to": (
-        ("input", "output", "pairs", "json", "scores", "confidence", "token_scores", "align",
-         "targets", "prefix", "require", "n_best"),
-        "--to takes documents, and the other option takes plain text; use one of them",
-    ),
-    "pairs": (
-        ("output", "scores", "confidence", "json", "token_scores", "targets", "align", "n_best"),
-        "that writes one translation of each line as plain text",
-    ),
+EXCLUDES: Excludes = {
     "targets": (
         ("reverse", "prefix", "require",
          *(name for name in SearchOptions.model_fields if name not in SCORING_OPTIONS)),
         "given translations are not searched",
     ),
-    "confidence": (("targets", "n_best", "reverse"), "it is calibrated on best translations"),
-    "scores": (("token_scores", "targets", "n_best", "json"), "that writes the scores too"),
     "sample": (
         ("beam", "require", "glossary", "stop_rule"),
         "samples are drawn token by token, without a search",
     ),
 }  # fmt: skip
-FLAGS = {"src": "--src-lang", "targets": "--score-target"}  # with names of their own
 Spell = Callable[[str], str]
 
 
-def as_flag(name: str) -> str:
-    """Name the flag of nmt-translate for an option."""
-    return FLAGS.get(name) or "--" + name.replace("_", "-")
-
-
 def search_options(
-    given: Mapping[str, Any], others: Set[str] = frozenset(), spell: Spell = str
+    given: Mapping[str, Any],
+    others: Set[str] = frozenset(),
+    spell: Spell = str,
+    excludes: Excludes = EXCLUDES,
 ) -> SearchOptions:
     """Check the options of one call. Those that are not given do not count as set.
 
@@ -170,7 +157,8 @@ def search_options(
         given: by name; None = not given.
         others: names of the other arguments that are given, of which EXCLUDES and REQUIRES have
             some.
-        spell: spells the name of an option in messages, for example ``as_flag``.
+        spell: spells the name of an option in messages, for example as a flag.
+        excludes: argument -> those that it excludes, and why.
 
     Raises:
         UserError: an unknown option, a value that is not allowed, or options that exclude each
@@ -191,7 +179,7 @@ def search_options(
             what = f"{spell('glossary')}, term {number}: {problem}"
             raise UserError(what, fix="correct or remove it")
     on = ((options.changed | {"beam"}) & given.keys()) | others
-    for name, (excluded, reason) in EXCLUDES.items():
+    for name, (excluded, reason) in excludes.items():
         for other in excluded if name in on else ():
             if other in on:
                 first, second = spell(other), spell(name)

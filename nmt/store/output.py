@@ -1,6 +1,6 @@
 """Write translations to standard output, or to a file that gets its name when it is complete.
 
-While nmt-translate writes OUT, the file is named OUT.part, and is locked. ``--resume`` continues
+While a command writes OUT, the file is named OUT.part, and is locked. ``--resume`` continues
 after its complete lines, and ``--force`` starts over; without these, its lines are never changed.
 """
 
@@ -71,7 +71,7 @@ def locked_output(
             lock.acquire(timeout=0)
         except Timeout as error:
             raise MachineError(
-                "another nmt-translate is writing this output",
+                "another command is writing this output",
                 at=name,
                 fix=f"wait until it ends, or {CHOOSE_ANOTHER}",
             ) from error
@@ -315,7 +315,7 @@ def _give_name(partial: Path, output: Path, resumable: bool, force: bool) -> Non
     if not force and output.exists():
         then = RESUME if resumable else f"rename {partial} to {output}"
         raise UserError(
-            "another program created this file while nmt-translate was running",
+            "another program created this file while its lines were translated",
             at=str(output),
             fix=f"rename or delete it, then {then}",
         )

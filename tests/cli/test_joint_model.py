@@ -16,6 +16,7 @@ import pytest
 import nmt
 from nmt.apps.serve.limits import Limits
 from nmt.apps.serve.model import ServedModel
+from nmt.cli import synthesize
 from nmt.cli.translate import main
 from nmt.decoding.ctranslate2.folder import export
 from nmt.errors import UserError
@@ -193,7 +194,7 @@ def test_the_tag_chooses_the_rules_of_the_target_language(to_two, tmp_path):
 
 
 def test_the_tag_names_the_files_of_a_synthetic_corpus(to_two, tmp_path, source, capsys):
-    argv = [str(to_two), "--input", str(source), "--pairs", str(tmp_path / "bt"), "--tag", "<2fr>"]
-    assert main([*argv, "--max-copied", "1", "--no-repeat-ngram", "1"]) == 0
+    argv = [str(to_two), "--input", str(source), "-o", str(tmp_path / "bt"), "--tag", "<2fr>"]
+    assert synthesize.main([*argv, "--max-copied", "1", "--no-repeat-ngram", "1"]) == 0
     assert "bt.gl and " in (err := capsys.readouterr().err)
     assert "bt.fr: 1 of 1 pair kept" in err

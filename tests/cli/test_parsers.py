@@ -112,7 +112,7 @@ def piped_input() -> Iterator[None]:
         ("nmt-translate", "run --score-target /dev/stdin", "--score-target and standard input"),
         ("nmt-translate", "run --glossary /dev/stdin", "--glossary and standard input"),
         ("nmt-translate", "run --input a --glossary /dev/stdin", None),
-        ("nmt-translate", "run a.md --to d --glossary /dev/stdin", None),
+        ("nmt-documents", "run a.md -o d --glossary /dev/stdin", None),
         ("nmt-score", "--hyp /dev/stdin --ref fifo", None),
         ("nmt-score", "--hyp /dev/null --ref /dev/null", None),
     ],

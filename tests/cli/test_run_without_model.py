@@ -15,8 +15,8 @@ from tests.trained import short_run as short_run
 COMMANDS = {
     "translate": ["RUN", "--input", "LINES"],
     "translate several": ["RUN", "TRAINED", "--input", "LINES"],
-    "translate documents": ["RUN", "LINES", "--to", "NEW/"],
-    "translate pairs": ["RUN", "--pairs", "NEW", "--input", "LINES"],
+    "documents": ["RUN", "LINES", "-o", "NEW/"],
+    "synthesize": ["RUN", "-o", "NEW", "--input", "LINES"],
     "serve": ["RUN"],
     "export": ["RUN", "--output", "NEW"],
     "score": ["RUN"],

@@ -17,8 +17,8 @@ from tests.decoding.ctranslate2.cases import exported, made
 
 ROOT = Path(__file__).parents[2]
 COMMANDS = [
-    "average", "calibrate", "completion", "export", "plot", "prepare", "report", "score", "serve",
-    "suggest", "sweep", "train", "translate",
+    "average", "calibrate", "completion", "documents", "export", "plot", "prepare", "report",
+    "score", "serve", "suggest", "sweep", "synthesize", "train", "translate",
 ]  # fmt: skip
 SECONDS = 2.5  # CPU time; an idle machine needs a fifth of it
 PROGRAM = """
@@ -72,6 +72,9 @@ def test_help_needs_no_torch(command: str) -> None:
         (["prepare", "RECIPE"], 'unknown key "model.dimm"'),
         (["translate", "NONE"], "no such model or run folder"),
         (["translate", "RUN"], "not a model or run folder"),
+        (["translate", "RECIPE"], "and documents with nmt-documents"),
+        (["documents", "NONE", "RECIPE", "-o", "NEW"], "no such model or run folder"),
+        (["synthesize", "NONE", "--input", "RECIPE", "-o", "x"], "no such model or run folder"),
         (["translate", "RUN", "--beam", "0"], "beam: 0 is not an integer"),
         (["translate", "RUN", "--force", "--resume"], "not allowed with"),
         (["export", "NONE"], "no such model or run folder"),
@@ -85,7 +88,7 @@ def test_help_needs_no_torch(command: str) -> None:
 def test_wrong_arguments_are_reported_without_torch(tmp_path, argv, message):
     recipe = tmp_path / "recipe.yaml"
     recipe.write_text("src: gl\ntgt: en\nmodel:\n  dimm: 3\n")
-    places = {"RECIPE": recipe, "NONE": tmp_path / "none", "RUN": tmp_path}
+    places = {"RECIPE": recipe, "NONE": tmp_path / "none", "RUN": tmp_path, "NEW": tmp_path / "new"}
     found, err, seconds = run(*(places.get(word, word) for word in argv))
     assert found == "2"
     assert message in err

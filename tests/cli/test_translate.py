@@ -21,11 +21,12 @@ from typing import Any
 import pytest
 
 from nmt.cli import input as cli_input
-from nmt.cli import translate
+from nmt.cli import search_options, translate
 from nmt.cli.input import StreamLines, read_input, read_parallel
-from nmt.cli.translate import CONSTRAINT_FILES, parser
+from nmt.cli.search_options import CONSTRAINT_FILES, as_flag
+from nmt.cli.translate import parser
 from nmt.decoding.batching import read_chunks
-from nmt.decoding.options import SearchOptions, as_flag
+from nmt.decoding.options import SearchOptions
 from nmt.errors import UserError
 from nmt.store.output import locked_output
 from tests.cli.imitation import Capitals
@@ -34,10 +35,10 @@ from tests.decoding.ctranslate2.cases import exported, made
 # the command without torch, which takes seconds to import
 PROGRAM = """
 import sys
-from nmt.cli import translate
+from nmt.cli import search_options, translate
 from nmt.store.output import locked_output
 from tests.cli.imitation import Capitals
-translate._load = lambda args: Capitals()
+search_options._load = lambda args: Capitals()
 assert "torch" not in sys.modules
 sys.exit(translate.main(sys.argv[1:]))
 """
@@ -263,7 +264,7 @@ def test_a_note_names_the_compute_type_of_a_quantized_export(tmp_path, capsys):
 @pytest.fixture
 def command(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Any:
     """Return a function that runs nmt-translate here: (exit code, standard error)."""
-    monkeypatch.setattr(translate, "_load", lambda args: Capitals())
+    monkeypatch.setattr(search_options, "_load", lambda args: Capitals())
 
     def run(*argv: str | Path, stdin: str | None = None) -> tuple[int, str]:
         given = None if stdin is None else io.TextIOWrapper(io.BytesIO(stdin.encode()))

@@ -88,7 +88,7 @@ def test_existing_files_are_not_downloaded(tmp_path, monkeypatch):
 
 
 def test_a_missing_corpus_of_another_folder_is_not_downloaded(tmp_path, monkeypatch):
-    """Such as the synthetic pairs of nmt-translate --pairs, with a misspelled name."""
+    """Such as the synthetic pairs of nmt-synthesize, with a misspelled name."""
     test_existing_files_are_not_downloaded(tmp_path, monkeypatch)
     both = f"data.train=[{tmp_path}/data/gl-en/train, {tmp_path}/data/bt]"
     download.obtain_corpus(load_recipe(tmp_path / "toy.yaml", ["data.download=ted_talks", both]))

@@ -148,10 +148,9 @@ def cases() -> list[Case]:
         Case("nmt-average", ["average", "trained", "--checkpoints", "u000004", "u000012", "-o",
                              "out/model"], ["--force"]),
         Case("nmt-sweep", ["sweep", "v.yaml", "--output", "out/sweep"]),
-        Case("nmt-translate: lines", ["translate", "trained", "--input", "lines.gl", "-o",
+        Case("nmt-translate", ["translate", "trained", "--input", "lines.gl", "-o",
                                       "out/lines.en"], resume),
-        Case("nmt-translate: documents", ["translate", "trained", *documents, "--to", "out/docs"],
-             resume),
+        Case("nmt-documents", ["documents", "trained", *documents, "-o", "out/docs"], resume),
     ]  # fmt: skip
 
 

@@ -27,7 +27,7 @@ from nmt.runtime.files import (
     write_atomic,
 )
 
-ELSEWHERE = "choose another folder with --to"
+ELSEWHERE = "choose another folder with --output"
 _LOCK = ".lock"
 
 

@@ -45,7 +45,7 @@ class Candidate(NamedTuple):
 
 @dataclass(frozen=True)
 class Thresholds:
-    """The thresholds that nmt-translate has options for.
+    """The thresholds that nmt-synthesize has options for.
 
     Attributes:
         max_ratio: maximum ratio of the lengths of the two sides, see ``length_ratio``.

@@ -1,4 +1,4 @@
-"""nmt-translate --pairs: write a text and its translations as a filtered parallel corpus.
+"""nmt-synthesize: write a text and its translations as a filtered parallel corpus.
 
 During translation, PREFIX.part has one line for each translated line of the text, so that the
 command can be resumed as with ``--output``. When all lines are translated, the pairs are filtered
@@ -95,8 +95,8 @@ class SyntheticCorpus:
         lines = zip(self._read_text(), self.skipped, strict=False)
         return ("" if reason else line for line, reason in lines), len(self.skipped)
 
-    def line_format(self, translator: Translator) -> Callable[[int, Translation], str]:
-        """Return the function that makes a line of the partial output: number, translation -> line.
+    def line_format(self, translator: Translator) -> Callable[[Translation], str]:
+        """Return the function that makes a line of the partial output.
 
         Translations are tokenized text if the training text of the run was, so that both sides of
         the corpus are in the form of that text.
@@ -104,7 +104,7 @@ class SyntheticCorpus:
         segmenter, lang = translator.codec.segmenter, self.langs[1]
         tokenized = segmenter.moses.tokenized
 
-        def format_line(number: int, t: Translation) -> str:
+        def format_line(t: Translation) -> str:
             text = segmenter.decode_tokenized(t.pieces, lang) if tokenized else t.text
             return f"{int(t.finished)}\t{text}"
 
@@ -117,11 +117,11 @@ class SyntheticCorpus:
         ``write`` compares them.
 
         Raises:
-            UserError: a file exists, or the partial output is not of ``--pairs``.
+            UserError: a file exists, or the partial output is of another command.
         """
         partial = partial_path(self.prefix)
         if finished and next(read_lines(partial))[:2] not in ("0 ", "1 "):  # the tab is a space now
-            what = "cannot be resumed, because its lines are not those of --pairs"
+            what = "cannot be resumed, because its lines are not those of nmt-synthesize"
             raise UserError(what, at=str(partial), fix="rename it, or add --force to start over")
         if finished < len(self.skipped) and not self.force:
             for path in self.files:

@@ -1,4 +1,4 @@
-"""nmt-translate RUN FILE... --to DIR, with a real model that has learned words for some updates."""
+"""nmt-documents, with a real model that has learned words for some updates."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from nmt.apps.documents.journal import Journal
-from nmt.cli import train, translate
+from nmt.cli import documents, train
 from tests import words
 from tests.apps.documents.samples import all_documents
 from tests.apps.documents.test_formats import BOLD, content
@@ -49,14 +49,14 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def command(*argv: str | Path) -> int:
-    return translate.main([*map(str, argv), "--workers", "1"])
+    return documents.main([*map(str, argv), "--workers", "1"])
 
 
 @pytest.mark.slow
 def test_terms_of_a_glossary_are_in_a_document(run: Path, folder: Path) -> None:
     Path("page.html").write_text("<p>un <b>dous</b> tres %s</p>\n", "utf-8")
     Path("terms.tsv").write_text("dous\tpair\n", "utf-8")
-    assert command(run, "page.html", "--to", "new", "--glossary", "terms.tsv") == 0
+    assert command(run, "page.html", "-o", "new", "--glossary", "terms.tsv") == 0
     text = Path("new/page.html").read_text("utf-8")
     assert "pair" in text.lower()  # the beginning of a part may have a capital letter
     assert "%s" in text
@@ -65,7 +65,7 @@ def test_terms_of_a_glossary_are_in_a_document(run: Path, folder: Path) -> None:
 @pytest.mark.slow
 def test_each_kind_of_document_with_a_real_model(run, folder, capsys):
     names = sorted(path.name for path in folder.iterdir())
-    assert command(run, *names, "--to", "new/folder") == 0
+    assert command(run, *names, "-o", "new/folder") == 0
     made = Path("new/folder")
     assert {path.name for path in made.iterdir()} >= {*names}
     text = (made / "words.txt").read_text("utf-8").split("\n")
@@ -91,7 +91,7 @@ def test_a_bad_file_does_not_stop_the_others(run, folder, capsys):
     Path("bad.docx").write_bytes(b"PK\x03\x04")
     Path("bad.po").write_text('msgid "a\n')
     Path("bad.html").write_text("<meta charset=rot13>a")
-    arguments = [run, "bad.docx", "bad.html", "words.txt", "bad.po", "none.md", "--to", "out"]
+    arguments = [run, "bad.docx", "bad.html", "words.txt", "bad.po", "none.md", "-o", "out"]
     assert command(*arguments) == 2
     error = capsys.readouterr().err
     assert "bad.docx: is not a Word document" in error
@@ -101,29 +101,22 @@ def test_a_bad_file_does_not_stop_the_others(run, folder, capsys):
     made = {path.name for path in Path("out").iterdir()}
     assert made in ({"words.txt"}, {"words.txt", "words.txt.report.tsv"})
     before = Path("out/words.txt").stat().st_mtime_ns
-    assert command(run, "words.txt", "--to", "out") == 2
-    assert command(run, "words.txt", "film.vtt", "--to", "out", "--resume") == 0
+    assert command(run, "words.txt", "-o", "out") == 2
+    assert command(run, "words.txt", "film.vtt", "-o", "out", "--resume") == 0
     assert Path("out/words.txt").stat().st_mtime_ns == before
     assert Path("out/film.vtt").exists()
-    assert command(run, "words.txt", "--to", "out", "--force") == 0
+    assert command(run, "words.txt", "-o", "out", "--force") == 0
     assert Path("out/words.txt").stat().st_mtime_ns > before
 
 
 @pytest.mark.parametrize(
     ("arguments", "what"),
     [
-        (["words.txt", "--to", "."], "is also an input"),
-        (["words.txt", "--to", "film.srt"], "is not a folder"),
-        (["--to", "out"], "requires the files"),
-        (["words.txt", "words.txt", "--to", "out"], "the same name"),
-        (
-            ["words.txt", "--to", "out", "--input", "words.txt"],
-            "--input cannot be combined",
-        ),
-        (["words.txt", "--to", "out", "--n-best", "2"], "--n-best cannot be combined with --to"),
-        (["--retranslate"], "--retranslate requires --to"),
-        (["--skip-keys", "a"], "--skip-keys requires --to"),
-        (["words.txt", "--to", "out", "--encoding", "rot13"], "not one of text"),
+        (["words.txt", "-o", "."], "is also an input"),
+        (["words.txt", "-o", "film.srt"], "is not a folder"),
+        ([".", "-o", "out"], "there is no document"),
+        (["words.txt", "words.txt", "-o", "out"], "the same name"),
+        (["words.txt", "-o", "out", "--encoding", "rot13"], "not one of text"),
     ],
 )
 def test_wrong_arguments_are_named(arguments, what, short_run, folder, capsys):
@@ -145,10 +138,10 @@ def test_the_same_command_continues_after_a_kill(run: Path, folder: Path, call: 
         "def kill(*args, **options):\n"
         "    calls.append(args)\n"
         "    return os._exit(9) if len(calls) == 2 else old(*args, **options)\n"
-        f"{call} = kill\nfrom nmt.cli.translate import main\nsys.exit(main(sys.argv[1:]))"
+        f"{call} = kill\nfrom nmt.cli.documents import main\nsys.exit(main(sys.argv[1:]))"
     )
     done = subprocess.run(
-        [sys.executable, "-c", program, str(run), *names, "--to", "out", "--workers", "1"],
+        [sys.executable, "-c", program, str(run), *names, "-o", "out", "--workers", "1"],
         env={**os.environ, "PYTHONPATH": str(words.ROOT)},
         capture_output=True,
         check=False,
@@ -158,13 +151,13 @@ def test_the_same_command_continues_after_a_kill(run: Path, folder: Path, call: 
     assert first.exists()
     assert not Path("out/long.txt").exists()
     before = first.stat().st_mtime_ns
-    assert command(run, *names, "--to", "out", "--beam", "1") == 2  # another command
-    assert command(run, *names, "--to", "out") == 0
+    assert command(run, *names, "-o", "out", "--beam", "1") == 2  # another command
+    assert command(run, *names, "-o", "out") == 0
     assert first.stat().st_mtime_ns == before
     assert len(Path("out/long.txt").read_text("utf-8").splitlines()) == 10
     left = {path.name for path in Path("out").iterdir() if path.name.startswith(".")}
     assert left == set()
-    assert command(run, *names, "--to", "out") == 2  # it was not interrupted
+    assert command(run, *names, "-o", "out") == 2  # it was not interrupted
 
 
 def test_a_killed_command_does_not_replace_what_somebody_has_changed(run, folder, monkeypatch):
@@ -172,9 +165,9 @@ def test_a_killed_command_does_not_replace_what_somebody_has_changed(run, folder
         raise KeyboardInterrupt
 
     monkeypatch.setattr(Journal, "delete", kill)
-    assert command(run, "words.txt", "--to", "out") == 130
+    assert command(run, "words.txt", "-o", "out") == 130
     monkeypatch.undo()
     monkeypatch.chdir(folder)
     Path("out/words.txt").write_text("mine")
-    assert command(run, "words.txt", "--to", "out") == 2
+    assert command(run, "words.txt", "-o", "out") == 2
     assert Path("out/words.txt").read_text() == "mine"

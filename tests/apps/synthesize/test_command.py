@@ -1,4 +1,4 @@
-"""nmt-translate --pairs: counts, resuming after any kill, and files that are never replaced.
+"""nmt-synthesize: counts, resuming after any kill, and files that are never replaced.
 
 The model is imitated: it reverses each word. tests/test_pages.py runs the command with a real one.
 """
@@ -18,7 +18,7 @@ from typing import Any
 
 import pytest
 
-from nmt.cli import translate
+from nmt.cli import search_options, synthesize, translate
 from nmt.config.entries import Directions
 from nmt.config.load import recipe_from_text
 from nmt.data.sentences import UsualLine
@@ -74,7 +74,7 @@ class Reversing(Imitation):
 @pytest.fixture
 def model(monkeypatch: pytest.MonkeyPatch) -> Reversing:
     model = Reversing()
-    monkeypatch.setattr(translate, "_load", lambda args: model)
+    monkeypatch.setattr(search_options, "_load", lambda args: model)
     return model
 
 
@@ -89,7 +89,7 @@ def command(tmp_path, model, monkeypatch, capsys):
     Path("mono.en").write_text("".join(f"{line}\n" for line in LINES))
 
     def run(*argv: str, pairs: str = "bt", text: str = "mono.en") -> tuple[int, str]:
-        code = translate.main(["run", "--input", text, "--pairs", pairs, *argv])
+        code = synthesize.main(["run", "--input", text, "--output", pairs, *argv])
         return code, capsys.readouterr().err
 
     return run
@@ -369,20 +369,17 @@ def test_the_text_is_never_overwritten(command: Command) -> None:
 @pytest.mark.parametrize(
     ("argv", "message"),
     [
-        (["--n-best", "2"], "--n-best cannot be combined with --pairs"),
-        (["--token-scores"], "--token-scores cannot be combined with --pairs"),
-        (["--score-target", "x"], "--score-target cannot be combined with --pairs"),
         (["--max-ratio", "1"], "--max-ratio: 1 is not a number over 1"),
         (["--max-ratio", "nan"], "--max-ratio: nan is not a number over 1"),
         (["--max-copied", "1.1"], "--max-copied: 1.1 is not a number from 0 to 1"),
-        (["--input", "/dev/null"], "--pairs requires a regular --input file"),
+        (["--input", "/dev/null"], "/dev/null: --input must be a regular file"),
         (["--input", "none"], "none: No such file"),
-        (["--pairs", "bt.gl"], "leave out the suffix: --pairs bt"),
+        (["--output", "bt.gl"], "leave out the suffix: --output bt"),
         (["--src-lang", "gl"], "the text and its translations are both gl"),
-        (["--pairs", "."], ".: --pairs takes a prefix of file names, not a folder"),
-        (["--pairs", "run/"], "write, for example, --pairs run/bt"),
-        (["--pairs", "none/bt"], "none: the folder does not exist"),
-        (["--pairs", "run/model"], "run/model.json: is an existing file of the model in"),
+        (["--output", "."], ".: --output takes a prefix of file names, not a folder"),
+        (["--output", "run/"], "write, for example, --output run/bt"),
+        (["--output", "none/bt"], "none: the folder does not exist"),
+        (["--output", "run/model"], "run/model.json: is an existing file of the model in"),
         (["--top-k", "3"], "--top-k requires --sample"),
     ],
 )
@@ -390,14 +387,6 @@ def test_flags_that_contradict_each_other(command: Command, argv: list[str], mes
     code, err = command(*argv)
     assert (code, message in err) == (2, True), err
     assert listed() == []
-
-
-def test_flags_that_need_pairs(command: Command, capsys: pytest.CaptureFixture[str]) -> None:
-    for flag in ("--max-ratio", "--max-copied"):
-        assert translate.main(["run", "--input", "mono.en", flag, "0.5"]) == 2
-        assert f"{flag} requires --pairs" in capsys.readouterr().err
-    assert translate.main(["run", "--pairs", "bt"]) == 2
-    assert "--pairs requires a regular --input file" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(
@@ -427,7 +416,7 @@ def test_a_partial_output_of_another_kind_is_not_continued(command, model, capsy
     argv = ["run", "--input", "mono.en", "--output", "bt"]
     assert translate.main(argv) == 130
     code, err = command("--resume")
-    assert (code, "its lines are not those of --pairs" in err) == (2, True)
+    assert (code, "its lines are not those of nmt-synthesize" in err) == (2, True)
     assert Path("bt.part").read_text() == "eno owt\n\n"
 
 
