@@ -300,10 +300,10 @@ class TextCodec:
         tags = self.vocab.tags if side == "src" else self.vocab.tgt_tags
         if tag is not None and tag not in tags:
             kind = "tag" if side == "src" else "target tag"
-            known = f"its {kind}s are {', '.join(tags)}"
+            listed = f"its {kind}s are {', '.join(tags)}"
             raise UserError(
                 f"the model has no {kind} {tag}; "
-                + (known if tags else f"it was trained without {kind}s"),
+                + (listed if tags else f"it was trained without {kind}s"),
                 at="tag" if side == "src" else "tgt_tag",
                 fix=f"choose one of its {kind}s" if tags else "leave the tag out",
             )

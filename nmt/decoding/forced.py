@@ -68,8 +68,7 @@ def forced_decode(
         MachineError: a single pair does not fit in memory.
     """
     allowed, skipped = model.allowed.cpu().numpy(), len(start)
-    known = [(s, np.append(start, np.where(allowed[t], t, UNK)), n) for s, t, n in pairs]
-    corpus = _Pairs(known)
+    corpus = _Pairs([(s, np.append(start, np.where(allowed[t], t, UNK)), n) for s, t, n in pairs])
     longest = np.maximum(corpus.src_len, corpus.tgt_len) + 1
     order = np.argsort(-longest, kind="stable")
 

@@ -97,9 +97,9 @@ def check_reverse(
     """
     tag, tgt_tag, src = options.reverse_tag, options.reverse_tgt_tag, options.src or codec.src
     tags, tgt_tags = (", ".join(x) or "none" for x in (reverse.vocab.tags, reverse.vocab.tgt_tags))
-    known = set(map(base_language, [reverse.src, *reverse.directions.sources]))
+    sources = set(map(base_language, [reverse.src, *reverse.directions.sources]))
     target = reverse.for_tag(tgt_tag or tag).tgt
-    fits = base_language(codec.tgt) in known and base_language(target) == base_language(src)
+    fits = base_language(codec.tgt) in sources and base_language(target) == base_language(src)
     for is_problem, what, fix in (
         (
             tag is not None and tag not in reverse.vocab.tags,

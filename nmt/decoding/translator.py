@@ -485,7 +485,7 @@ def _load_torch(models: Sequence[Model], codec: TextCodec, device: str, precisio
     for model in models:  # before torch is imported, which takes seconds
         model.entry(WEIGHTS)
         if model.is_replaced():
-            what = "a training has replaced this model since it was loaded"
+            what = "a run has replaced this model since it was loaded"
             raise UserError(what, at=str(model.path), fix="load it again")
     from nmt.decoding.torch_engine import load_torch_engine
 

@@ -93,7 +93,7 @@ class ModelBase(nn.Module):
         return InputEmbedding(self.config, self.dropout_rng)
 
     def recompute_activations(self) -> None:
-        """Compute the activations of each block again in the backward pass of a training."""
+        """Compute the activations of each block again in the backward pass."""
         for stack in self.modules():
             if isinstance(stack, Stack):
                 stack.recompute_rng = self.dropout_rng

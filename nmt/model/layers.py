@@ -188,7 +188,7 @@ class Stack(nn.Module):
 
     Attributes:
         recompute_rng: the generator of the blocks' dropout, to compute each block again in the
-            backward pass of a training; None = keep its activations.
+            backward pass; None = keep its activations.
     """
 
     recompute_rng: DropoutRng | None = None

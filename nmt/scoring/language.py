@@ -76,13 +76,13 @@ def language_of_text(tgt_lang: str, lines: Sequence[str]) -> str:
     scripts = scripts_of("".join(islice(lines, _SAMPLE)))
     kana, most = scripts["HIRAGANA"] + scripts["KATAKANA"], scripts.total() / 2
     if kana + scripts["CJK"] > most:
-        found = "ja" if kana > _KANA * (kana + scripts["CJK"]) else "zh"
+        lang = "ja" if kana > _KANA * (kana + scripts["CJK"]) else "zh"
     else:
         main = next((name for name, count in scripts.items() if count > most), "")
-        found = _LANGUAGE_OF_SCRIPT.get(main, "")
+        lang = _LANGUAGE_OF_SCRIPT.get(main, "")
     spaced = bleu_tokenizer(tgt_lang) == "13a"
-    if found:
-        return found if spaced else tgt_lang
+    if lang:
+        return lang if spaced else tgt_lang
     return tgt_lang if spaced or not scripts else f"{base_language(tgt_lang)}_Latn"
 
 

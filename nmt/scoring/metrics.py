@@ -284,7 +284,7 @@ def paired_bootstrap(
         check_lines(hyps, refs, name)
     references = [list(refs), *map(list, other_refs)]
     scores: dict[str, list[Score]] = {name: [] for name in systems}
-    others = len(systems) - 1
+    compared = len(systems) - 1  # with the baseline
     # of the baseline once, then of both for each other system
     steps = len(systems) * (len(refs) + 1) + (2 * len(systems) - 1) * resamples
     for name in metrics:  # one test each: sacreBLEU keys its results by labels such as "chrF2"
@@ -296,8 +296,8 @@ def paired_bootstrap(
         label, signature = next(iter(signatures.items()))
         results = [result for result in columns[label] if isinstance(result, Result)]
         # for each system but the first: its score, the resamples of the first, and its own
-        parts = np.array(computed).reshape(-1)[-others * (1 + 2 * resamples) :]
-        resampled = parts.reshape(others, -1)[:, 1:].reshape(others, 2, resamples)
+        parts = np.array(computed).reshape(-1)[-compared * (1 + 2 * resamples) :]
+        resampled = parts.reshape(compared, -1)[:, 1:].reshape(compared, 2, resamples)
         differences = [None, *(resampled[:, 1] - resampled[:, 0])]
         for system, result, sampled in zip(systems, results, differences, strict=True):
             entry = _compared(name, str(signature), result, results[0].score)

@@ -159,12 +159,12 @@ def from_files(
         named.append((src_file, sources))
     for name, lines in named:
         check_lines(lines, refs[0], name)
-    known = tgt_lang or language_of_files(ref_files)
-    scored_as = language_of_text(known, refs[0])
-    moses, lang = Moses(tokenized), known or scored_as or "en"
+    named_lang = tgt_lang or language_of_files(ref_files)
+    scored_as = language_of_text(named_lang, refs[0])
+    moses, lang = Moses(tokenized), named_lang or scored_as or "en"
     texts, words = references(moses, refs, lang)
-    remarks = _script_remarks(known, scored_as, ref_files[0])
-    if not known:
+    remarks = _script_remarks(named_lang, scored_as, ref_files[0])
+    if not named_lang:
         source = "from its script" if scored_as else "assumed, because its name does not say it"
         remarks.append(f"{ref_files[0]}: language {lang}, {source}; set it with --tgt-lang")
     return Systems(

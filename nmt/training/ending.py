@@ -1,4 +1,4 @@
-"""How a training ends: an average, the final weights, the test score, and summary.json."""
+"""How a run ends: an average, the final weights, the test score, and summary.json."""
 
 from __future__ import annotations
 
@@ -96,7 +96,7 @@ def _notes(trainer: Trainer, name: str, score: float | None) -> Iterator[str]:
             best = format_number(as_score(metric, max(later)))
             after = f"the best validation after it has {best}"
         yield (
-            f"the training did not improve on its parent: RUN/model is the model at {start}, as "
+            f"the run did not improve on its parent: RUN/model is the model at {start}, as "
             f"{after}; try a lower schedule.lr, or more updates"
         )
     if metric in ("bleu", "tokenized_bleu") and score is not None and score < LOW_BLEU:
@@ -153,7 +153,7 @@ def _average(trainer: Trainer) -> tuple[str, float | None] | None:
 
 
 def write_diverged(trainer: Trainer, why: str) -> None:
-    """Write summary.json of a training that ended with ``Diverged``; its checkpoints stay."""
+    """Write summary.json of a run that ended with ``Diverged``; its checkpoints stay."""
     summary = {"status": "diverged", "reason": why, **_run_record(trainer)}
     write_summary(trainer.run_folder, summary)
 
@@ -195,7 +195,7 @@ def source_commit(package: Path = Path(__file__).parents[1]) -> str | None:
 
 
 def processor(device: torch.device) -> str:
-    """Return the name of the GPU, or of the CPU, that a training ran on."""
+    """Return the name of the GPU, or of the CPU, that a run used."""
     if device.type == "cuda":
         return torch.cuda.get_device_name(device)
     with contextlib.suppress(OSError):

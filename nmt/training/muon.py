@@ -33,7 +33,7 @@ class Muon(torch.optim.Optimizer):
 
     Args:
         matrices: parameters [a, b] that Muon updates.
-        others: parameters of any shape that AdamW updates.
+        adam_parameters: of any shape, which AdamW updates.
         lr: the learning rate of both, a scalar tensor on the device.
         betas, eps: of AdamW.
         weight_decay: of both, decoupled.
@@ -46,7 +46,7 @@ class Muon(torch.optim.Optimizer):
     def __init__(
         self,
         matrices: Sequence[Tensor],
-        others: Sequence[Tensor],
+        adam_parameters: Sequence[Tensor],
         lr: Tensor,
         betas: tuple[float, float],
         eps: float,
@@ -55,7 +55,12 @@ class Muon(torch.optim.Optimizer):
     ) -> None:
         self._dtype = dtype
         self._adam = torch.optim.AdamW(  # a group, because a list may not be empty
-            [{"params": others}], lr=lr, betas=betas, eps=eps, weight_decay=weight_decay, fused=True
+            [{"params": adam_parameters}],
+            lr=lr,
+            betas=betas,
+            eps=eps,
+            weight_decay=weight_decay,
+            fused=True,
         )
         super().__init__([{"params": matrices}], {"lr": lr, "weight_decay": weight_decay})
         self.defaults["fused"] = True

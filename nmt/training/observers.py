@@ -1,7 +1,7 @@
 """Measure what the papers plot while a model trains.
 
 An observer is a function from a model to named scalars. It is called when gradients are complete
-and not yet clipped, and must not change the training. OBSERVERS names it for ``analysis.observe``.
+and not yet clipped, and must not change the run. OBSERVERS names it for ``analysis.observe``.
 """
 
 from __future__ import annotations

@@ -35,9 +35,9 @@ def make_optimizer(config: OptimConfig, model: nn.Module, precision: str) -> tor
     device = next(model.parameters()).device
     lr = torch.zeros((), device=device)
     if config.kind == "muon":
-        matrices, others = _split_for_muon(model)
+        matrices, rest = _split_for_muon(model)
         dtype = torch.bfloat16 if precision == "bf16" else torch.float32
-        return Muon(matrices, others, lr, config.betas, config.eps, config.weight_decay, dtype)
+        return Muon(matrices, rest, lr, config.betas, config.eps, config.weight_decay, dtype)
     if config.kind == "adafactor":
         trained = [parameter for parameter in model.parameters() if parameter.requires_grad]
         return torch.optim.Adafactor(trained, lr=0.0, weight_decay=config.weight_decay)
@@ -59,9 +59,9 @@ def make_optimizer(config: OptimConfig, model: nn.Module, precision: str) -> tor
 def _split_for_muon(model: nn.Module) -> tuple[list[Tensor], list[Tensor]]:
     """Return the weights of linear layers, which Muon updates, and all others; none is frozen."""
     matrices = [m.weight for m in model.modules() if isinstance(m, nn.Linear)]
-    known = {id(matrix) for matrix in matrices}
-    others = [p for p in model.parameters() if id(p) not in known]
-    return [m for m in matrices if m.requires_grad], [p for p in others if p.requires_grad]
+    ids = {id(matrix) for matrix in matrices}
+    rest = [p for p in model.parameters() if id(p) not in ids]
+    return [m for m in matrices if m.requires_grad], [p for p in rest if p.requires_grad]
 
 
 class LossScaler:

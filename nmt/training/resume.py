@@ -74,25 +74,26 @@ def read_run(
 
 def require_same_update(state: TrainState, accumulate: int, processes: int) -> None:
     """Raise UserError if updates of a resumed run would have more or fewer batches."""
-    known, batches = state.update_batches, accumulate * processes
-    if known != batches:
+    before, batches = state.update_batches, accumulate * processes
+    if before != batches:
         raise UserError(
-            f"an update of this run has {known} batch{'es' * (known > 1)}, and would now "
+            f"an update of this run has {before} batch{'es' * (before > 1)}, and would now "
             f"have {batches}: optim.accumulate = {accumulate}, processes = {processes}",
             at="optim.accumulate",
             fix="choose optim.accumulate and the number of processes so that their product is "
-            f"{known}",
+            f"{before}",
         )
 
 
-def resumed_precision(wanted: str, before: str, device: torch.device) -> str:
+def resumed_precision(precision: str, before: str, device: torch.device) -> str:
     """Return the precision of a resumed run; ``auto`` keeps the one of its latest checkpoint.
 
     Args:
+        precision: of the recipe.
         before: the resolved precision of the latest checkpoint.
     """
-    if wanted != "auto":
-        return resolve_precision(wanted, device)
+    if precision != "auto":
+        return resolve_precision(precision, device)
     try:
         return resolve_precision(before, device)
     except MachineError as error:

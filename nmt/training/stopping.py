@@ -1,4 +1,4 @@
-"""When a training validates and when it ends: functions of the recipe and the state."""
+"""When a run validates and when it ends: functions of the recipe and the state."""
 
 from __future__ import annotations
 

@@ -101,8 +101,8 @@ def transfer(
         tables[EMBED] = torch.where(target[:, None], tensors[EMBED], tensors[SRC_EMBED])
     sources = [[special] for special in range(len(SPECIALS))]  # rows of the parent for each id
     ids = [*range(len(SPECIALS))]
-    known = zip(vocab.types, parent.ids(vocab.types), strict=True)
-    for row, (piece, same) in enumerate(known, len(SPECIALS)):
+    rows = zip(vocab.types, parent.ids(vocab.types), strict=True)
+    for row, (piece, same) in enumerate(rows, len(SPECIALS)):
         if same != UNK or piece in parts:
             ids.append(row)
             replaced = parent.ids(parts[piece]) if same == UNK else [same]
@@ -136,7 +136,7 @@ def read_parent(recipe: Recipe) -> tuple[Model, dict[str, Tensor]]:
 
     def read(models: Sequence[Model]) -> tuple[Model, dict[str, Tensor]]:
         (model,) = models
-        _ = model.vocab, model.segmenter  # read now, before a training replaces them
+        _ = model.vocab, model.segmenter  # read now, before a run replaces them
         return model, read_weights(model)
 
     open_parent(recipe)
@@ -166,8 +166,8 @@ def start_from(
     init, about = recipe.init, parent.about
     own = {name: t for name, t in model.state_dict().items() if ".lora." not in name}
     parts = {**(text.parts if text else {}), **parts_of_tags(vocab, parent.vocab, init.tag_rows)}
-    taken = transfer(tensors, parent.vocab, [*own], vocab, parts)
-    if not taken.loaded:
+    transferred = transfer(tensors, parent.vocab, [*own], vocab, parts)
+    if not transferred.loaded:
         raise UserError(
             f"no layer of the parent fits this model: the parent has {top_level(tensors)}; this "
             f"model has {top_level(own)}",
@@ -175,8 +175,8 @@ def start_from(
             fix="choose a parent with an encoder or a decoder as in this model",
         )
     frozen = {name: p.numel() for name, p in model.named_parameters() if not p.requires_grad}
-    random = len(vocab) - len(taken.ids)  # rows
-    lost = [name for name in frozen if name in taken.missing or (random and name in TABLES)]
+    random = len(vocab) - len(transferred.ids)  # rows
+    lost = [name for name in frozen if name in transferred.missing or (random and name in TABLES)]
     if lost:
         raise UserError(
             f"the parent lacks {_in_groups(lost)}"
@@ -186,10 +186,10 @@ def start_from(
             fix=("set init.vocab=parent, or " * bool(random and init.vocab == "new"))
             + "train these weights, or choose another parent",
         )
-    common = [row for row in taken.ids.tolist() if vocab.pieces([row])[0] not in parts]
+    common = [row for row in transferred.ids.tolist() if vocab.pieces([row])[0] not in parts]
     sides = SIDES if recipe.translates else SIDES[:1]
     shares = {side: vocab.share_of_text(common, side) for side in sides}
-    return taken, {
+    return transferred, {
         "parent": str(init.parent),
         "checkpoint": about.name,
         "weights_hash": parent.weights_hash,
@@ -200,9 +200,9 @@ def start_from(
         "origin": about.origin and asdict(about.origin),
         "vocab": init.vocab,
         "tags_missing": _lacks_tags(recipe, about.trained) if recipe.translates else [],
-        "loaded": [*taken.loaded, *taken.rows],
-        "missing": taken.missing,
-        "unexpected": taken.unexpected,
+        "loaded": [*transferred.loaded, *transferred.rows],
+        "missing": transferred.missing,
+        "unexpected": transferred.unexpected,
         "rows": {"loaded": len(common) - len(SPECIALS), "means": len(parts), "missing": random},
         "share": {side: share for side, share in shares.items() if share == share},  # NaN: no text
         "frozen": [] if recipe.lora.rank else [*frozen],
@@ -214,8 +214,8 @@ def start_from(
 
 def _lacks_tags(recipe: Recipe, parent: Directions) -> list[str]:
     """Return examples of the tags that all text of the parent has, and no text of the child."""
-    tags = {getattr(one, key) for one in recipe.directions.trained for key in TAG_KEYS}
-    theirs = dict.fromkeys(one.tgt_tag or one.tag for one in parent.trained)
+    tags = {getattr(trained, key) for trained in recipe.directions.trained for key in TAG_KEYS}
+    theirs = dict.fromkeys(trained.tgt_tag or trained.tag for trained in parent.trained)
     needs = parent.always_tagged or parent.tgt_tag_required
     return [tag for tag in theirs if tag][:MAX_TAGS] if needs and tags <= {None} else []
 
@@ -231,12 +231,12 @@ def parts_of_tags(
     theirs = sorted({*parent.tags, *parent.tgt_tags})
     new = sorted({*vocab.tags, *vocab.tgt_tags}.difference(theirs))
     for new_tag, relative in relatives.items():
-        for tag, known, what in (
+        for tag, choices, what in (
             (new_tag, new, "a tag of data.train that the parent lacks"),
             (relative, theirs, "a tag of the parent"),
         ):
-            if tag not in known:
-                listed = ", ".join(known[:MAX_TAGS]) + ", ..." * (len(known) > MAX_TAGS)
+            if tag not in choices:
+                listed = ", ".join(choices[:MAX_TAGS]) + ", ..." * (len(choices) > MAX_TAGS)
                 fix = f"choose one of these: {listed or 'none'}"
                 raise UserError(f"{tag} is not {what}", at="init.tag_rows", fix=fix)
     return {

@@ -108,15 +108,15 @@ def prepare_engine(model: Model) -> EngineFiles:
 def _verified(model: Model, folder: Path) -> EngineFiles:
     path = folder / MANIFEST
     try:
-        known = _ENGINE_FILES.validate_json(read_small(path))
+        manifest = _ENGINE_FILES.validate_json(read_small(path))
     except ValidationError as error:
         raise foreign(path, "its content is not a manifest") from error
-    if known.model != _source(model.about) or known.files.keys() != set(ENGINE_FILES):
+    if manifest.model != _source(model.about) or manifest.files.keys() != set(ENGINE_FILES):
         what = "belongs to a different model (model.json has changed)"
         raise UserError(what, at=str(folder), fix="delete this folder, or export the model again")
-    for name, entry in known.files.items():
+    for name, entry in manifest.files.items():
         require_verified(folder / name, entry)
-    return known
+    return manifest
 
 
 def write_engine(
@@ -138,9 +138,9 @@ def write_engine(
     files = {
         n: FileEntry((folder / n).stat().st_size, file_digest(folder / n)) for n in ENGINE_FILES
     }
-    known = EngineFiles(_source(about), quantization, files)
-    write_synced(folder / MANIFEST, _ENGINE_FILES.dump_json(known, indent=1) + b"\n")
-    return known
+    manifest = EngineFiles(_source(about), quantization, files)
+    write_synced(folder / MANIFEST, _ENGINE_FILES.dump_json(manifest, indent=1) + b"\n")
+    return manifest
 
 
 def load_ctranslate2_engine(

@@ -117,8 +117,8 @@ def check_supported(config: ModelConfig) -> None:
             f"{LARGEST_CLAMP:g} can be exported",
         ),
     ]
-    known = {*EXPORTED, *(key for key, _, _ in limits)}
-    for key in unknown_keys([field.name for field in fields(config)], known):
+    listed = {*EXPORTED, *(key for key, _, _ in limits)}
+    for key in unknown_keys([field.name for field in fields(config)], listed):
         limits.append((key, True, "no export of this key is written"))
     obstacles = [
         f"model.{key}: {format_value(getattr(config, key))}, {reason}"
