@@ -176,3 +176,11 @@ def test_every_page_is_reachable_from_the_index():
         linked |= {link.partition("#")[0] for link in re.findall(r"\]\(([^)]+)\)", text)}
     pages = {str(p.relative_to(ROOT / "docs")) for p in (ROOT / "docs").rglob("*.md")}
     assert pages - {"index.md"} <= linked
+
+
+def test_each_folder_of_recipes_has_a_row_in_its_page():
+    folder = ROOT / "recipes"
+    rows = re.findall(r"^\| `([^`]+)` \|", (folder / "README.md").read_text("utf-8"), re.M)
+    recipes = [path.relative_to(folder) for path in folder.rglob("*.yaml")]
+    top = {str(path) for path in recipes if len(path.parts) == 1}
+    assert sorted(rows) == sorted(top | {f"{path.parent}/" for path in recipes if path.parts[1:]})

@@ -156,7 +156,7 @@ class Expectations:
         return value
 
     def note(self) -> str:
-        """Say which share of lines a reviewer may skip, by the expected chrF."""
+        """Return a line with the share of translations for each expected chrF."""
         total = max(1, self._total)
         shares = (f"{limit}: {self._counts[limit] / total:.1%}" for limit in LIMITS)
         lines = quantity(self._total, "translation")

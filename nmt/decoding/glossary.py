@@ -155,9 +155,8 @@ class Glossary:
                     nodes += [(after, end + 1) for after in reversed(following)]
                 steps -= 1
                 if not steps:
-                    what = (
-                        f"a line of {quantity(len(words), 'word')} has its terms in too many ways"
-                    )
+                    size = quantity(len(words), "word")
+                    what = f"a line of {size} matches its terms in too many ways"
                     fix = f"write fewer terms in which several words end with {STAR}"
                     raise UserError(what, at="glossary", fix=fix)
         return matches

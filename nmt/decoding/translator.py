@@ -166,7 +166,7 @@ class Translator:
             )
 
     def why_torch(self, options: SearchOptions) -> str:
-        """Say why torch searches, instead of CTranslate2; empty if it does not, or was chosen."""
+        """Return why CTranslate2 does not search; empty if it does, or if torch was chosen."""
         if lacking := self.engine.lacks(options):
             return f"CTranslate2 does not support {', '.join(lacking)}"
         return self.obstacle

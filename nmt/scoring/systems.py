@@ -116,8 +116,7 @@ def _different_forms(texts: Mapping[str, list[str]]) -> list[str]:
     return [
         f"{name}: {form.lines.count:,} of {len(texts[name]):,} lines "
         f"({form.lines.count / len(texts[name]):.1%}) are not in the Unicode form clean ({form}), "
-        "but those that they are compared with are in another form; scores compare texts as they "
-        "are"
+        "and the other texts use a different form; scores compare texts as they are"
         for name, form in forms.items()
         if form.lines.count
     ]

@@ -74,7 +74,7 @@ class Pace:
 
 
 class Progress:
-    """The state of a training for people who watch it; it reads nothing from a device.
+    """The state of a run for people who watch it; it reads nothing from a device.
 
     Attributes:
         loss: of the last log line; None = none yet.
@@ -162,7 +162,7 @@ class Progress:
 
 
 class LiveLine:
-    """Show a training while it runs: one line with a bar on a terminal, nothing elsewhere.
+    """Show a run while it trains: one line with a bar on a terminal, nothing elsewhere.
 
     Args:
         quiet: show nothing on a terminal either.
@@ -208,7 +208,7 @@ class LiveLine:
 
 @dataclass(frozen=True)
 class Validation:
-    """One validation of a training, as ``nmt.train`` passes it to ``on_validation``.
+    """One validation of a run, as ``nmt.train`` passes it to ``on_validation``.
 
     Attributes:
         update: updates so far.

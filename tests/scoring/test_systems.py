@@ -150,7 +150,7 @@ def test_notes_on_unusual_text():
     assert notes(decomposed, decomposed) == ""
     assert notes(PLAIN, decomposed).startswith(
         "ref: 1 of 4 lines (25.0%) are not in the Unicode form clean (not in Unicode NFC in 1, "
-        "U+200F RIGHT-TO-LEFT MARK in 1), but"
+        "U+200F RIGHT-TO-LEFT MARK in 1), and"
     )
     assert notes(decomposed, PLAIN).startswith("h: 1 of 4 lines (25.0%)")
     assert notes(PLAIN, PLAIN, [*PLAIN[:3], "x"]) == "h: 3 of 4 hypotheses repeat the source"
