@@ -11,7 +11,9 @@ from nmt.apps.suggest.corpus import CorpusPaths
 from nmt.apps.suggest.facts import CorpusFacts, looks_tokenized
 from nmt.data.text import find_side, quantity, read_lines
 
-SHARE = 0.5  # copied lines for each pair in an epoch, at most, about as in recipes/public/chr-en.yaml
+SHARE = (
+    0.5  # copied lines for each pair in an epoch, at most, about as in recipes/public/chr-en.yaml
+)
 
 
 def with_copied_text(suggestion: Suggestion, paths: CorpusPaths, facts: CorpusFacts) -> Suggestion:
