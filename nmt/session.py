@@ -7,7 +7,7 @@ import functools
 import json
 import shutil
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -17,13 +17,12 @@ import torch
 from nmt.config.recipe import Recipe
 from nmt.config.sizes import advice_on_size
 from nmt.data.bitext import held_out_entries
-from nmt.data.prepare import EvalSet, GivenText, Prepared, prepare
+from nmt.data.prepare import Prepared
 from nmt.data.report import summary as describe_report
 from nmt.data.text import quantity
 from nmt.decoding.ctranslate2.folder import prepare_engine
 from nmt.decoding.translator import Translator
-from nmt.errors import Diverged, MachineError, NmtError, RunError, Terminated, UserError
-from nmt.model.base import ModelBase
+from nmt.errors import Diverged, MachineError, NmtError, RunError, Terminated
 from nmt.runtime.device import emulation_note, resolve_device, resolve_precision
 from nmt.runtime.distributed import World
 from nmt.runtime.files import disk_errors, require_space, write_atomic
@@ -36,6 +35,7 @@ from nmt.runtime.memory import (
 from nmt.runtime.signals import StopRequest, raise_terminated, stop_signals
 from nmt.scoring.systems import set_file, words_file
 from nmt.store.checkpoint import (
+    Checkpoint,
     checkpoints_to_keep,
     replace_damaged_best,
     rotate,
@@ -46,7 +46,7 @@ from nmt.store.folder import RunFolder
 from nmt.store.lifecycle import TrainingFolder
 from nmt.store.metrics_log import Logger, MetricsLog, require_trackers, trackers_of
 from nmt.store.model import Model, save_text
-from nmt.store.parent import stored_text_of_parent, text_of_parent, with_keys_of_parent
+from nmt.store.parent import with_keys_of_parent
 from nmt.store.results import read_metrics, read_summary
 from nmt.store.tensors import shapes_of
 from nmt.training.ending import finish, write_diverged
@@ -54,11 +54,10 @@ from nmt.training.evaluation import Stopped
 from nmt.training.observers import ObserverHook
 from nmt.training.parallel import require_shardable
 from nmt.training.progress import LiveLine, Validation
-from nmt.training.resume import ResumedRun, prepare_resumed, read_run
+from nmt.training.start import prepare_again, start_of
 from nmt.training.stopping import just_validated
-from nmt.training.tasks import make_task, model_without_memory
+from nmt.training.tasks import make_task
 from nmt.training.trainer import Trainer
-from nmt.training.transfer import Transfer, describe_transfer, read_parent, start_from
 
 
 @dataclass(frozen=True)
@@ -162,22 +161,6 @@ def _write_engine(run: RunFolder, log: Logger) -> None:
         log.text(f"note: {run.model_dir} has no ctranslate2: {what}")
 
 
-def _require_positions(model: ModelBase, sets: Sequence[EvalSet]) -> None:
-    """Raise UserError if a line of dev or test is longer than a model's learned positions."""
-    if model.longest is None:
-        return
-    for held_out in sets:
-        corpus = held_out.corpus
-        longest = 2 + int(max(corpus.src_len.max(), corpus.tgt_len.max()))  # EOS, and a tag
-        if longest > model.longest:
-            raise UserError(
-                f"a line of {held_out.name} has {longest:,} tokens; model.max_positions is "
-                f"{model.longest:,}",
-                at=f"data.{held_out.name.partition('.')[0]}",
-                fix="split this line into sentences, or leave it out",
-            )
-
-
 def _advice(recipe: Recipe, prepared: Prepared, parameters: int) -> str | None:
     """Return advice on the size of a translation model without a parent, else None.
 
@@ -212,30 +195,10 @@ class Training:
         self.run_folder, self.world, self.quiet = run, world, quiet
         recipe = run.new_recipe
         device, precision = _resolve_machine(recipe, world)
-        self.resumed: ResumedRun | None = None
-        self.transfer: Transfer | None = None
-        self.given: GivenText | None = None  # of the parent, as all that follows
-        self.taken: dict[str, Any] = {}  # for init.json
-        self.lines: list[str] = []
-        parent = None
-        if run.resuming:
-            self.resumed = read_run(run, world.size, device, progress=not quiet)
-            prepared, precision = self.resumed.prepared, self.resumed.precision
-        else:
-            if recipe.init.parent is not None:
-                parent, tensors = read_parent(recipe)
-                self.given = text_of_parent(recipe, parent, not quiet)
-            prepared = prepare(recipe, not quiet, self.given)
-        model = model_without_memory(recipe, len(prepared.vocab))
-        if recipe.translates:
-            _require_positions(model, prepared.held_out)
-        if parent is not None:
-            self.transfer, self.taken = start_from(
-                recipe, model, prepared.vocab, parent, tensors, self.given
-            )
-            self.lines = describe_transfer(recipe, self.taken, self.given)
+        start = self.start = start_of(run, world.size, device, precision, progress=not quiet)
+        prepared, precision = start.prepared, start.precision
         self._print(describe_report(prepared.report))
-        self.parameters, frozen = parameter_count(model), frozen_count(model)
+        self.parameters, frozen = parameter_count(start.model), frozen_count(start.model)
         self.trained = self.parameters - frozen
         if sharded := recipe.train.shard == "full" and world.size > 1:
             require_shardable(precision)
@@ -248,7 +211,7 @@ class Training:
     def describe(self) -> str:
         """Describe parent, parameters, device and precision."""
         size = f"{self.parameters:,} parameters; {self.task.device}, {self.task.precision}"
-        return "\n".join([*self.lines, size])
+        return "\n".join([*(self.start.notes if self.start.transfer else []), size])
 
     def run(
         self,
@@ -306,25 +269,24 @@ class Training:
         on_validation: Callable[[Validation], None],
     ) -> Trainer:
         """Make the trainer, write the text files of a resume, and log what is trained."""
-        task, run, world, resumed = self.task, self.run_folder, self.world, self.resumed
+        task, run, world, start = self.task, self.run_folder, self.world, self.start
         for note in run.notes:
             log.text(f"note: {note}")
         if emulated := emulation_note(task.precision, task.device):
             log.text(f"note: {emulated}")
-        if (run.checkpoints() if run.resuming else []) != (resumed.existing if resumed else []):
+        if (run.checkpoints() if run.resuming else []) != [*start.existing]:
             raise MachineError(
                 "another process has changed this run meanwhile",
                 at=str(run.path),
                 fix="start the command again",
             )
-        if resumed is None:
-            checkpoint = None
+        checkpoint = start.checkpoint
+        if checkpoint is None:
             self._begin(log)
         else:
-            checkpoint = resumed.checkpoint
-            self._continue(resumed, log)
+            self._continue(checkpoint, log)
         write_atomic(run.data_report_file, task.prepared.report.to_json())
-        world.broadcast((task.recipe, task.precision, checkpoint, self.transfer))
+        world.broadcast((task.recipe, task.precision, checkpoint, start.transfer))
         trainer = Trainer(
             task,
             run,
@@ -333,11 +295,11 @@ class Training:
             checkpoint,
             observe=ObserverHook(task.recipe.analysis, log),
             world=world,
-            transfer=self.transfer,
+            transfer=start.transfer,
             view=view,
             on_validation=on_validation,
         )
-        self.transfer = None  # the model has its tensors now
+        start.transfer = start.checkpoint = None  # the model has their tensors now
         log.rewind(trainer.state.update, just_validated(trainer.state))
         self._delete_results()
         parameters, frozen = parameter_count(trainer.model), frozen_count(trainer.model)
@@ -361,22 +323,22 @@ class Training:
         kept = checkpoints_to_keep(self.task.recipe.train)
         state = moments(self.trained, self.task.recipe.optim.kind)
         require_space(run.path, space_needed(self.parameters, state, kept))
-        if self.transfer is None:  # a start that was killed may have had a parent
+        start = self.start
+        if start.transfer is None:  # a start that was killed may have had a parent
             run.init_file.unlink(missing_ok=True)
             return
-        if self.given is not None:
+        if start.text is not None:
             run.parent_dir.mkdir(exist_ok=True)
-            self.given.vocab.save(run.parent_dir)
-        write_atomic(run.init_file, json.dumps(self.taken, indent=1, ensure_ascii=False) + "\n")
-        for line in self.lines:
-            log.text(line)
-
-    def _continue(self, resumed: ResumedRun, log: MetricsLog) -> None:
-        """Note what changes in a resumed run, and replace the best checkpoint if it is damaged."""
-        for note in resumed.notes:
+            start.text.vocab.save(run.parent_dir)
+        write_atomic(run.init_file, json.dumps(start.record, indent=1, ensure_ascii=False) + "\n")
+        for note in start.notes:
             log.text(note)
-        checkpoint, precision = resumed.checkpoint, self.task.precision
-        run, state = self.run_folder, checkpoint.state
+
+    def _continue(self, checkpoint: Checkpoint, log: MetricsLog) -> None:
+        """Note what changes in a resumed run, and replace the best checkpoint if it is damaged."""
+        for note in self.start.notes:
+            log.text(note)
+        run, state, precision = self.run_folder, checkpoint.state, self.task.precision
         if state.precision != precision:
             log.text(
                 f"note: this run was trained in {state.precision} and continues in {precision}"
@@ -412,10 +374,7 @@ def train_in_other_process(world: World) -> None:
     recipe, precision, checkpoint, transfer = world.broadcast()
     device = world.local_device(resolve_device(recipe.device))
     run = RunFolder(recipe.out)  # without its lock, as nothing is written
-    if checkpoint is None:
-        prepared = prepare(recipe, False, stored_text_of_parent(recipe, run))
-    else:
-        prepared = prepare_resumed(recipe, run, checkpoint.state, progress=False)
+    prepared = prepare_again(recipe, run, checkpoint)
     with stop_signals() as stop:
         trainer = Trainer(
             make_task(recipe, prepared, device, precision),

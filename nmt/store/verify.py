@@ -34,9 +34,14 @@ def require_recipe(run: RunFolder, state: TrainState, checkpoint: Path) -> None:
     require_equal(run, f"checkpoint {checkpoint.name}", state.recipe, now)
 
 
+def is_text_of(state: TrainState, vocab: Vocab, segmenter: Segmenter) -> bool:
+    """Return whether a run began with this vocabulary and segmenter, as far as its state knows."""
+    return state.text_hash in ("", text_hash(vocab, segmenter))
+
+
 def require_text(run: RunFolder, state: TrainState, vocab: Vocab, segmenter: Segmenter) -> None:
     """Raise UserError if vocabulary or segmenter are not those that a run began with."""
-    if state.text_hash not in ("", text_hash(vocab, segmenter)):
+    if not is_text_of(state, vocab, segmenter):
         raise UserError(
             "vocab.txt or segmenter.json is not the one that this run began with",
             at=str(run.text_dir),

@@ -25,7 +25,7 @@ from nmt.store.checkpoint import Checkpoint
 from nmt.store.folder import RunFolder
 from nmt.store.lifecycle import TrainingFolder
 from nmt.store.results import read_summary, write_summary
-from nmt.training import resume
+from nmt.training import start
 from nmt.training.trainer import Trainer
 from tests.run_cases import flip, resign
 from tests.test_resume import call_after, difference, result, terminate_after
@@ -210,13 +210,13 @@ def test_auto_precision_keeps_that_of_the_latest_checkpoint(monkeypatch):
             raise MachineError("this device has no fp16", at="precision", fix="set precision=bf16")
         return "bf16" if name == "auto" else name
 
-    monkeypatch.setattr(resume, "resolve_precision", resolve)
+    monkeypatch.setattr(start, "resolve_precision", resolve)
     cpu = torch.device("cpu")
-    assert resume.resumed_precision("auto", "fp32", cpu) == "fp32"
-    assert resume.resumed_precision("auto", "auto", cpu) == "bf16"  # not known
-    assert resume.resumed_precision("bf16", "fp32", cpu) == "bf16"  # requested by the user
+    assert start.resumed_precision("auto", "fp32", cpu) == "fp32"
+    assert start.resumed_precision("auto", "auto", cpu) == "bf16"  # not known
+    assert start.resumed_precision("bf16", "fp32", cpu) == "bf16"  # requested by the user
     with pytest.raises(MachineError) as error:
-        resume.resumed_precision("auto", "fp16", cpu)
+        start.resumed_precision("auto", "fp16", cpu)
     assert str(error.value) == (
         "precision: this device has no fp16, and this run was trained in fp16\n"
         "  -> resume on a device that supports fp16, or set precision=bf16"

@@ -10,7 +10,7 @@ import torch
 from nmt.errors import MachineError
 from nmt.runtime import device as module
 from nmt.runtime.device import autocast, emulation_note, resolve_device, resolve_precision
-from nmt.training.resume import resumed_precision
+from nmt.training.start import resumed_precision
 
 CPU = torch.device("cpu")
 # compute capability, and what auto chooses there

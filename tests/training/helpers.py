@@ -31,9 +31,9 @@ def started(words: Sequence[str]) -> tuple[Training, ModelBase]:
         words: of nmt-train.
     """
     training = Training(open_run(load_recipe(words[0], words[1:])), quiet=True)
-    assert training.transfer is not None
+    assert training.start.transfer is not None
     model = training.task.make_model()
-    training.transfer.load_into(model)
+    training.start.transfer.load_into(model)
     return training, model
 
 

@@ -119,8 +119,8 @@ def test_rows_of_new_pieces_are_means_of_the_rows_that_they_replace(
     training, model = started([*words, "init.new_pieces=30"])
     now, before = model.state_dict(), read_weights(Model.open(parents[kind]))
     vocab, theirs = training.task.prepared.vocab, Model.open(parents[kind]).vocab
-    assert training.given is not None
-    parts = training.given.parts
+    assert training.start.text is not None
+    parts = training.start.text.parts
     assert 12 < len(parts) <= 30
     assert len(vocab) == len(theirs) + len(parts)
     for piece, replaced in parts.items():
@@ -128,9 +128,10 @@ def test_rows_of_new_pieces_are_means_of_the_rows_that_they_replace(
         expected = before["embed.weight"][known or slice(len(SPECIALS), None)].mean(0)
         torch.testing.assert_close(now["embed.weight"][vocab.ids([piece])[0]], expected)
     assert not (training.task.prepared.train.ids("src") == UNK).any()
-    assert f"{len(parts)} start as means of its rows" in "\n".join(training.lines)
-    assert (training.taken["rows"]["means"], training.taken["new_pieces"]) == (len(parts),) * 2
-    unknown = training.taken["training_text"]["unknown"]
+    assert f"{len(parts)} start as means of its rows" in "\n".join(training.start.notes)
+    record = training.start.record
+    assert (record["rows"]["means"], record["new_pieces"]) == (len(parts),) * 2
+    unknown = record["training_text"]["unknown"]
     assert unknown[1] == 0
     assert (unknown[0] > 0) == (kind != "bytes")
 
@@ -159,7 +160,7 @@ def test_new_pieces_are_learned_from_other_texts(corpora, parents, tmp_path, cap
     words = child_recipe(corpora, parents["unigram"], tmp_path / "run", "init.vocab=extend")
     kind = "segment.kind=sentencepiece"
     runs = [started([*words, kind, text])[0] for text in (more, more.replace("ka", "es"))]
-    one, other = (run.given.parts for run in runs if run.given is not None)
+    one, other = (run.start.text.parts for run in runs if run.start.text is not None)
     assert one
     assert set(one) - set(other)
     assert main([*words, kind, more, "--dry-run"]) == 0
@@ -201,8 +202,8 @@ def test_logits_of_kept_pieces_are_those_of_the_parent(kind, corpora, parents, t
     ours = own.eval()(src, src_layout, tgt, tgt_layout)
     expected = full.eval()(rows[src], src_layout, rows[tgt], tgt_layout)[:, rows]
     torch.testing.assert_close(ours, expected, rtol=1e-5, atol=1e-5)
-    assert training.taken["training_text"]["changed"] == 0
-    lines = "\n".join(training.lines)
+    assert training.start.record["training_text"]["changed"] == 0
+    lines = "\n".join(training.start.notes)
     assert f"subwords: {len(theirs) - 4:,} in the parent, {len(vocab) - 4:,} here" in lines
     assert " MB in fp32" in lines
     assert "0.0% of 4 sentences have other subwords" in lines

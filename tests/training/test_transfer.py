@@ -220,13 +220,13 @@ def test_what_is_taken_is_recorded_and_shown(digits, letters, tmp_path):
     """Layers, a vocabulary and normalizations that only one of them has."""
     words = child(letters, digits / "run", "model.enc_layers=2", "model.ffn_norm=true")
     training, _ = started([*words, "init.freeze=decoder.*.self_attn.*", f"out={tmp_path / 'run'}"])
-    taken = training.taken
+    taken = training.start.record
     assert taken["rows"] == {"loaded": 8, "means": 0, "missing": 2}
     layers = {name[: len("encoder.layers.1")] for name in taken["missing"]}
     assert layers == {"encoder.layers.0", "encoder.layers.1", "decoder.layers.0"}
     assert not taken["unexpected"]
     assert all(name.startswith("decoder.layers.0.self_attn.") for name in taken["frozen"])
-    shown = "\n".join(training.lines)
+    shown = "\n".join(training.start.notes)
     for part in (
         "8 of 10 subwords",
         "2 are missing and start at random",
@@ -270,9 +270,9 @@ def test_a_language_model_starts_from_a_part_of_a_translation_model(digits, tmp_
     init = {"from": str(digits / "run"), "vocab": vocabulary}
     recipe = text_recipe(digits, "causal_lm", {"init": init})
     training, _ = started([str(recipe), f"out={tmp_path / 'run'}"])
-    stacks = {name.partition(".")[0] for name in training.taken["unexpected"]}
-    assert (stacks, training.taken["missing"]) == ({"encoder", "decoder"}, [])
-    assert training.taken["share"] == {"src": 1.0}
+    stacks = {name.partition(".")[0] for name in training.start.record["unexpected"]}
+    assert (stacks, training.start.record["missing"]) == ({"encoder", "decoder"}, [])
+    assert training.start.record["share"] == {"src": 1.0}
     assert "100.0% of the text)" in training.describe()
 
 
