@@ -10,7 +10,8 @@ from typing import Any
 import yaml
 
 from nmt.config.entries import Direction
-from nmt.data.bitext import Bitext, Chunk, CorpusPair
+from nmt.data.bitext import Bitext, Chunk
+from nmt.data.pair import Pair
 from nmt.data.workers import in_chunks
 
 SPLITS = {"train": 200, "dev": 20, "test": 20}
@@ -37,9 +38,9 @@ def one_corpus(pairs: Sequence[tuple[str, str]]) -> list[Chunk]:
     return [Chunk.of(CORPUS, some) for some in in_chunks(pairs)]
 
 
-def numbered(pairs: Sequence[tuple[str, str]]) -> list[CorpusPair]:
+def numbered(pairs: Sequence[tuple[str, str]], name: str = "train") -> list[Pair]:
     """Return pairs as ``TrainingText.add`` takes them."""
-    return [CorpusPair(number, pair, pair) for number, pair in enumerate(pairs, 1)]
+    return [Pair(*pair, f"{name}:{number}", number=number) for number, pair in enumerate(pairs, 1)]
 
 
 def reverse(line: str) -> str:
