@@ -14,26 +14,19 @@ from pathlib import Path
 from typing import Any
 
 from data_prep.formats import Option
-from data_prep.pairs import (
-    EMPTY_SIDE,
-    IDENTICAL_SIDES,
-    MAX_RATIO,
-    Pair,
-    apply_rules,
-    drop_duplicates,
-    length,
-    unusual_ratio,
-)
+from data_prep.pairs import MAX_RATIO, unusual_ratio
 from data_prep.remote import RemoteFile
 from data_prep.splits import GROUPS_PER_SPLIT, cut, near_duplicates
 from data_prep.write import Corpus, Request, check_request, write_corpus
+from nmt.data.pair import Pair
 from nmt.data.report import Drops
+from nmt.data.rules import BLANK, IDENTICAL, LENGTH, apply_rules, duplicates
 from nmt.data.text import quantity
 from nmt.errors import UserError
 from nmt.runtime.progress import counted
 
 MIN_GROUPS = 10  # of --split group
-MAX_WORDS = 250  # of a side
+ALONE = (BLANK, IDENTICAL, LENGTH)  # rules that need no other pair
 BY_HAND = "choose dev and test yourself (--dev, --test)"
 
 
@@ -160,12 +153,15 @@ def write_own_corpus(
             and test.
     """
     check_request(request)
+    notes = [*notes]
     kept = {split: list(part) for split, part in held_out.items()}
-    splits = _split(_filtered(pairs, "train", request, drops), kept, request, drops)
+    splits = _split(_filtered(pairs, "train", request, drops, notes), kept, request, drops)
     order = ("train", "dev", "test")
     splits = {split: splits[split] for split in order if split in splits}
     for name, text in further.items():
-        filtered = list(drop_duplicates(_filtered(text, name, request, drops), drops))
+        filtered = list(
+            apply_rules(_filtered(text, name, request, drops, notes), [duplicates()], drops)
+        )
         near = set[int]()
         if tested := [pair for split in order[1:] for pair in splits.get(split, ())]:
             near = near_duplicates(filtered, tested)
@@ -180,13 +176,18 @@ def write_own_corpus(
             "cut set has near-duplicates in train or in another set.",
             *notes,
         ]
-    write_corpus(Corpus(request.out.name, splits, drops, sources, list(notes)), request)
+    write_corpus(Corpus(request.out.name, splits, drops, sources, notes), request)
 
 
-def _filtered(pairs: Iterable[Pair], name: str, request: Request, drops: Drops) -> list[Pair]:
-    alone = [EMPTY_SIDE, IDENTICAL_SIDES, length(1, MAX_WORDS)]
-    kept = list(apply_rules(counted(pairs, f"reading {name}", "pairs"), alone, drops))
-    return list(apply_rules(kept, [unusual_ratio(kept, request.options.max_ratio)], drops))
+def _filtered(
+    pairs: Iterable[Pair], name: str, request: Request, drops: Drops, notes: list[str]
+) -> list[Pair]:
+    shown = counted(pairs, f"reading {name}", "pairs")
+    kept = list(apply_rules(shown, ALONE, drops))
+    rule = unusual_ratio(kept, request.options.max_ratio)
+    if kept:
+        notes.append(f"What {rule.name} dropped from {name}: {rule.text}")
+    return list(apply_rules(kept, [rule], drops))
 
 
 def _split(
@@ -196,8 +197,8 @@ def _split(
     sizes = {"dev": options.dev_size, "test": options.test_size}
     sizes = {split: size for split, size in sizes.items() if size > 0 and split not in kept}
     if not sizes or (kept and not pairs):
-        train = {"train": list(drop_duplicates(pairs, drops))} if pairs or not kept else {}
-        return {**train, **kept}
+        train = list(apply_rules(pairs, [duplicates()], drops))
+        return {**({"train": train} if pairs or not kept else {}), **kept}
     if sum(sizes.values()) * 2 > len(pairs):
         size = max(GROUPS_PER_SPLIT, len(pairs) // 10)
         smaller = " ".join(f"--{split}-size {size}" for split in sizes)

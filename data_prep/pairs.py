@@ -1,4 +1,4 @@
-"""Sentence pairs: reading them from files and archives, and rules that drop some."""
+"""Sentence pairs: reading them from files and archives, and rules about their lengths."""
 
 from __future__ import annotations
 
@@ -10,45 +10,20 @@ from contextlib import contextmanager
 from functools import partial
 from math import exp, log
 from pathlib import Path
-from typing import NamedTuple
 
 import numpy as np
 
 from nmt.data.bitext import read_pairs
-from nmt.data.filters import Rule, why_dropped
+from nmt.data.pair import Pair
 from nmt.data.report import Drops
-from nmt.data.text import LENGTH_SLACK, LONGEST_LINE, quantity
+from nmt.data.rules import BLANK, Rule, apply_rules
+from nmt.data.text import LENGTH_SLACK, LONGEST_LINE
 from nmt.data.text import length_ratio as ratio
 from nmt.errors import UserError
 from nmt.runtime.missing import missing_fix
 
 MAX_RATIO = 4.0  # of lengths, in a corpus whose ratios vary little
 MAX_DEVIATIONS = 9  # of 20 corpora, only a dictionary gets a higher limit by it: 5.5 instead of 4
-
-
-class Pair(NamedTuple):
-    """A sentence and its translation.
-
-    Attributes:
-        place: line number or key, for reports.
-        group: pairs of one group (a talk, a chapter, a file) stay in one split.
-        credit: names of the authors, if the license requires them.
-    """
-
-    src: str
-    tgt: str
-    place: str = ""
-    group: str = ""
-    credit: str = ""
-
-    def swapped(self) -> Pair:
-        """Return the pair in the other direction."""
-        return self._replace(src=self.tgt, tgt=self.src)
-
-
-EMPTY_SIDE = Rule("empty side", lambda pair, _: not pair.src.strip() or not pair.tgt.strip())
-# probably not translated
-IDENTICAL_SIDES = Rule("identical sides", lambda pair, _: pair.src.strip() == pair.tgt.strip())
 
 
 def one_line(text: str) -> str:
@@ -69,13 +44,13 @@ def read_aligned(
         UserError: the files have different numbers of lines, or end them with CR.
     """
     for number, (line, other) in enumerate(read_pairs((src, tgt), clean=False), 1):
-        yield Pair(restore(line), restore(other), f"{split}:{number}")
+        yield Pair(restore(line), restore(other), f"{split}:{number}", number=number)
 
 
 def clean_training_pairs(pairs: Iterable[Pair], drops: Drops) -> Iterator[Pair]:
-    """Yield pairs with single spaces between words, without those that have an empty side."""
+    """Yield pairs with single spaces between words, without those that have a blank side."""
     tidy = (pair._replace(src=one_line(pair.src), tgt=one_line(pair.tgt)) for pair in pairs)
-    return apply_rules(tidy, [EMPTY_SIDE], drops)
+    return apply_rules(tidy, [BLANK], drops)
 
 
 def require_file(path: Path) -> None:
@@ -146,42 +121,13 @@ def decode_lines(lines: Iterable[bytes], name: str) -> Iterator[str]:
         yield text.rstrip("\r\n")
 
 
-def apply_rules(pairs: Iterable[Pair], rules: Sequence[Rule], drops: Drops) -> Iterator[Pair]:
-    """Yield the pairs that no rule drops; count each other pair under its first rule."""
-    for pair in pairs:
-        if (reason := why_dropped(pair, rules)) is None:
-            yield pair
-        else:
-            drops[reason].add(pair.place)
-
-
-def drop_duplicates(pairs: Iterable[Pair], drops: Drops) -> Iterator[Pair]:
-    """Yield the first pair of each (src, tgt)."""
-    seen: set[tuple[str, str]] = set()
-    for pair in pairs:
-        if (pair.src, pair.tgt) in seen:
-            drops["duplicate pair"].add(pair.place)
-        else:
-            seen.add((pair.src, pair.tgt))
-            yield pair
-
-
-def length(min_words: int, max_words: int) -> Rule:
-    """Drop pairs with a side of fewer than ``min_words`` or more than ``max_words`` words."""
-
-    def outside(pair: Pair, _: object) -> bool:
-        return any(not min_words <= len(side.split()) <= max_words for side in pair[:2])
-
-    return Rule(f"not {min_words} to {quantity(max_words, 'word')}", outside)
-
-
 def length_ratio(max_ratio: float) -> Rule:
     """Drop pairs if one side has over ``max_ratio`` times the characters of the other, plus ten.
 
     The splits of two public corpora depend on this rule; ``unusual_ratio`` fits any corpus.
     """
-    reason = f"length ratio over {max_ratio:g}"
-    return Rule(reason, lambda pair, _: ratio(pair.src, pair.tgt), max_ratio)
+    text = "One side has over {:g} times the characters of the other, plus ten."
+    return Rule("ratio", lambda pair, _: ratio(pair.src, pair.tgt), max_ratio, text)
 
 
 def unusual_ratio(pairs: Sequence[Pair], max_ratio: float | None) -> Rule:
@@ -199,8 +145,8 @@ def unusual_ratio(pairs: Sequence[Pair], max_ratio: float | None) -> Rule:
     if max_ratio is None:
         spread = float(np.median(abs(ratios - typical))) if len(ratios) else 0.0
         max_ratio = max(MAX_RATIO, exp(MAX_DEVIATIONS * spread))
-    reason = f"length ratio over {max_ratio:.3g} times the median"
-    return Rule(reason, lambda pair, _: abs(_log_ratio(pair) - typical), log(max_ratio))
+    text = f"The ratio of the lengths is over {max_ratio:.3g} times the median, or its inverse."
+    return Rule("ratio", lambda pair, _: abs(_log_ratio(pair) - typical), log(max_ratio), text)
 
 
 def _log_ratio(pair: Pair) -> float:

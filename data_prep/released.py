@@ -7,12 +7,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from data_prep.languages import match_pair
-from data_prep.pairs import Pair, apply_rules, clean_training_pairs, read_aligned
+from data_prep.pairs import clean_training_pairs, read_aligned
 from data_prep.remote import RemoteFile, fetched
 from data_prep.splits import hold_out
 from data_prep.write import Corpus, Request, check_request, write_corpus
-from nmt.data.filters import Rule
+from nmt.data.pair import Pair
 from nmt.data.report import Drops
+from nmt.data.rules import Rule, apply_rules
 
 UNALTERED = "Lines of dev and test are as released, including blank sides and unusual spaces."
 
@@ -34,7 +35,7 @@ class Release:
     restore: Callable[[str], str] = str
 
     def prepare(self, request: Request) -> None:
-        """Write the corpus. Dev and test keep each line; train loses pairs with an empty side."""
+        """Write the corpus. Dev and test keep each line; train loses pairs with a blank side."""
         check_request(request)
         available = next(iter(self.files.values()))
         langs = match_pair(request.src, request.tgt, available, self.name)

@@ -9,10 +9,10 @@ import hashlib
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
-from data_prep.pairs import Pair, apply_rules, drop_duplicates
-from nmt.data.filters import Rule
 from nmt.data.near_duplicates import NearIndex
+from nmt.data.pair import Pair
 from nmt.data.report import Drops
+from nmt.data.rules import Rule, apply_rules, duplicates
 from nmt.runtime.progress import counted
 
 GROUPS_PER_SPLIT = 10  # at least; a larger group stays in train
@@ -49,7 +49,7 @@ def hold_out(
         Split -> pairs; ``train`` first.
     """
     splits = {
-        name: list(drop_duplicates(part, drops))
+        name: list(apply_rules(part, [duplicates()], drops))
         for name, part in split_by_group(pairs, sizes).items()
     }
     earlier = ["train"]
@@ -57,10 +57,10 @@ def hold_out(
         kept = list(apply_rules(splits[split], held_out_filters, drops))
         others = [pair for name in earlier for pair in splits[name]]
         action = f"looking for near-duplicates of {split}"
-        duplicates = near_duplicates(kept, counted(others, action, "pairs", len(others)))
-        for i in sorted(duplicates):
+        near = near_duplicates(kept, counted(others, action, "pairs", len(others)))
+        for i in sorted(near):
             drops[f"{split}: near-duplicate in {' or '.join(earlier)}"].add(kept[i].place)
-        splits[split] = [pair for i, pair in enumerate(kept) if i not in duplicates]
+        splits[split] = [pair for i, pair in enumerate(kept) if i not in near]
         earlier.append(split)
     return splits
 
@@ -81,7 +81,7 @@ def cut(
     Returns:
         Split -> pairs in their given order; ``train`` first.
     """
-    pairs = list(drop_duplicates(pairs, drops))
+    pairs = list(apply_rules(pairs, [duplicates()], drops))
     groups: defaultdict[str, list[int]] = defaultdict(list)
     for number, pair in enumerate(pairs):
         groups[pair.group].append(number)

@@ -13,9 +13,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import BinaryIO, NamedTuple
 
-from data_prep.pairs import Pair
 from data_prep.remote import RemoteFile
 from nmt.data.corpus_manifest import MANIFEST
+from nmt.data.pair import Pair
 from nmt.data.report import Drops
 from nmt.data.text import quantity
 from nmt.errors import UserError
@@ -161,9 +161,9 @@ def _write_split(
         total = len(pairs) if isinstance(pairs, Sized) else None
         for pair in counted(pairs, f"writing {split}", "pairs", total):
             count += 1
-            for i, file in enumerate(files):
-                file.write(f"{pair[i]}\n".encode())
-                words[i] += len(pair[i].split())
+            for i, (file, line) in enumerate(zip(files, pair[:2], strict=False)):
+                file.write(f"{line}\n".encode())
+                words[i] += len(line.split())
             if pair.credit:
                 if credits is None:
                     credits = stack.enter_context((folder / f"{split}.credits").open("wb"))

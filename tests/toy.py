@@ -12,7 +12,8 @@ from typing import Any
 import yaml
 
 from nmt.config.entries import Direction
-from nmt.data.bitext import Bitext, Chunk, CorpusPair
+from nmt.data.bitext import Bitext, Chunk
+from nmt.data.pair import Pair
 from nmt.data.segmenters.bpe import FastBpe, piece_of, symbols_of
 from nmt.data.workers import in_chunks
 
@@ -47,9 +48,9 @@ def without_rare_pieces(segmenter: FastBpe, pairs: Sequence[tuple[str, str]]) ->
     return segmenter.trimmed(known, {piece for piece, count in counts.items() if count > 4})[0]
 
 
-def numbered(pairs: Sequence[tuple[str, str]]) -> list[CorpusPair]:
+def numbered(pairs: Sequence[tuple[str, str]], name: str = "train") -> list[Pair]:
     """Return pairs as ``TrainingText.add`` takes them."""
-    return [CorpusPair(number, pair, pair) for number, pair in enumerate(pairs, 1)]
+    return [Pair(*pair, f"{name}:{number}", number=number) for number, pair in enumerate(pairs, 1)]
 
 
 def reverse(line: str) -> str:

@@ -21,10 +21,12 @@ from data_prep.cleaning.dual import scores, worst_kept
 from data_prep.cleaning.identify import Identify, by_fasttext, by_lingua
 from data_prep.cleaning.rules import HeldOut, Known, repeats
 from data_prep.cleaning.spelling import Spelling, spellings
-from data_prep.pairs import Pair, read_aligned
+from data_prep.pairs import read_aligned
 from nmt.data.bitext import write_pairs
 from nmt.data.corpus_manifest import MANIFEST
-from nmt.data.filters import CorpusFilter, Example, Rule
+from nmt.data.filters import CorpusFilter, Example
+from nmt.data.pair import Pair
+from nmt.data.rules import Rule
 from nmt.data.text import find_side
 from nmt.errors import RunError, UserError
 from nmt.runtime.files import (
@@ -141,7 +143,8 @@ class Question:
 
     def text(self, total: int) -> str:
         """Return for people what the rule would drop, with examples, and how to decide."""
-        name, shown = self.rule.name, [(e.src[:SHOWN], e.tgt[:SHOWN]) for e in self.examples]
+        name = self.rule.name
+        shown = [(e.pair.src[:SHOWN], e.pair.tgt[:SHOWN]) for e in self.examples]
         return "\n".join(
             [
                 f"question: are these pairs bad? {name} would drop {self.count:,} pairs "
@@ -152,7 +155,7 @@ class Question:
 
 
 def _questions(
-    checked: CorpusFilter[Pair], rules: Sequence[Rule], confirmed: Sequence[str]
+    checked: CorpusFilter, rules: Sequence[Rule], confirmed: Sequence[str]
 ) -> list[Question]:
     """Return the rules that are not sure, and drop many of the pairs that sure ones keep."""
     counts = checked.counts()
@@ -227,7 +230,7 @@ def _select(
     rules: Sequence[Rule],
     known: Known,
     tables: Mapping[str, Spelling],
-) -> CorpusFilter[Pair]:
+) -> CorpusFilter:
     """Return the filter after its first pass."""
     name, langs = Path(job.prefix).name, job.langs
     total: int | None = None  # known after the first pass
@@ -251,7 +254,7 @@ def _mapped(pair: Pair, langs: Sequence[str], tables: Mapping[str, Spelling]) ->
 
 
 def _keep_best(
-    sides: Sequence[Path], models: tuple[Path, Path], keep: float, checked: CorpusFilter[Pair]
+    sides: Sequence[Path], models: tuple[Path, Path], keep: float, checked: CorpusFilter
 ) -> Rule:
     """Score the pairs of two drafts, and write them again without those that a rule drops."""
     numbers = [number for number, reason in enumerate(checked.reasons) if reason is None]
@@ -278,7 +281,7 @@ def _keep_best(
     return rule
 
 
-def _many(checked: CorpusFilter[Pair]) -> list[str]:
+def _many(checked: CorpusFilter) -> list[str]:
     """Return a sentence for each rule that drops a large part of the text."""
     total = len(checked.reasons)
     return [
@@ -291,7 +294,7 @@ def _many(checked: CorpusFilter[Pair]) -> list[str]:
 def _page(
     job: Cleaning,
     rules: Sequence[Rule],
-    checked: CorpusFilter[Pair],
+    checked: CorpusFilter,
     notes: Sequence[str],
     questions: Sequence[Question],
 ) -> str:
@@ -320,7 +323,7 @@ def _manifest(
     sources: Sequence[Path],
     sides: Sequence[Path],
     rules: Sequence[Rule],
-    checked: CorpusFilter[Pair],
+    checked: CorpusFilter,
     questions: Sequence[Question],
     tables: Mapping[str, Spelling],
 ) -> str:

@@ -16,17 +16,14 @@ import regex
 
 from data_prep.cleaning.identify import Identify
 from data_prep.cleaning.numbers import FEWEST, MOST_SPELLED, conflicting_digits
-from data_prep.pairs import Pair
 from nmt.data.checks import BpeMarks, Escapes
 from nmt.data.filters import (
     FEWEST_MARKS,
-    LIMITS,
     LONGEST_ABBREVIATION,
     MAX_REPETITIONS,
     MIN_LOG_ODDS,
     CorpusFilter,
     Repeats,
-    Rule,
     common_words,
     copied_share,
     foreign_share,
@@ -37,7 +34,9 @@ from nmt.data.filters import (
 from nmt.data.languages import MIN_SCRIPT_SHARE, UNSPACED_CHARACTER
 from nmt.data.letters import repetitions
 from nmt.data.near_duplicates import MIN_WORDS, RecurringTexts, normalized
-from nmt.data.text import is_blank, length_ratio
+from nmt.data.pair import Pair
+from nmt.data.rules import BLANK, CHARACTERS, LENGTH, Rule, worse
+from nmt.data.text import length_ratio
 
 # A typical target of 18 corpora of unrelated languages has no word of its source, and in one of
 # Spanish and Guarani 22 % of its words are Spanish nouns.
@@ -80,17 +79,13 @@ class Known:
     identify: Identify | None
 
 
-def _worse(measure: Callable[[str], float]) -> Callable[[Pair, object], float]:
-    return lambda pair, _: max(measure(pair.src), measure(pair.tgt))
-
-
 def _enough(words: Sequence[str]) -> bool:
     """Return whether words are a text, not a name, a title, or a label such as "OK"."""
     unspaced = all(map(UNSPACED_CHARACTER.match, words))
     return len(words) >= (FEWEST_COPIED if unspaced else MIN_WORDS)
 
 
-def _copied(pair: Pair, corpus: CorpusFilter[Pair]) -> bool:
+def _copied(pair: Pair, corpus: CorpusFilter) -> bool:
     words = normalized(pair.tgt)
     return (
         corpus.typical_copied < COPIES_ARE_RARE
@@ -100,13 +95,13 @@ def _copied(pair: Pair, corpus: CorpusFilter[Pair]) -> bool:
     )
 
 
-def _partly_copied(pair: Pair, corpus: CorpusFilter[Pair]) -> float:
+def _partly_copied(pair: Pair, corpus: CorpusFilter) -> float:
     if corpus.typical_copied >= COPIES_ARE_RARE or not _enough([*set(common_words(pair.tgt))]):
         return 0.0
     return copied_share(pair.src, pair.tgt)
 
 
-def _foreign(pair: Pair, corpus: CorpusFilter[Pair]) -> float:
+def _foreign(pair: Pair, corpus: CorpusFilter) -> float:
     return max(map(foreign_share, pair[:2], corpus.langs, pair[1::-1]))
 
 
@@ -118,7 +113,7 @@ def _repetition(pair: Pair, _: object) -> float:
     return 1
 
 
-def _ratio(pair: Pair, corpus: CorpusFilter[Pair]) -> float:
+def _ratio(pair: Pair, corpus: CorpusFilter) -> float:
     (src, tgt), (long_src, long_tgt) = pair[:2], map(_spelled_out, pair[:2])
     candidates = (src, tgt), (long_src, tgt), (src, long_tgt)
     return min(length_ratio(*sides, corpus.typical_ratio) for sides in candidates)
@@ -139,14 +134,14 @@ def _own_words(pair: Pair) -> list[str]:
     return ["" if len(words) < MIN_WORDS else " ".join(words) for words in own]
 
 
-def _swapped(pair: Pair, corpus: CorpusFilter[Pair]) -> float:
+def _swapped(pair: Pair, corpus: CorpusFilter) -> float:
     if corpus.odds is None:
         return 0.0
     src, tgt = map(corpus.odds.log_odds, _own_words(pair))
     return max(tgt, -src)
 
 
-def _repeated(kind: int) -> Callable[[Pair, CorpusFilter[Pair]], bool]:
+def _repeated(kind: int) -> Callable[[Pair, CorpusFilter], bool]:
     return lambda _, corpus: corpus.repeats[kind].is_repeated(corpus.number)
 
 
@@ -164,12 +159,12 @@ def _is_lost(line: str) -> bool:
     return "\ufffd" in line or is_misread(line)
 
 
-def _held_out(pair: Pair, corpus: CorpusFilter[Pair]) -> bool:
+def _held_out(pair: Pair, corpus: CorpusFilter) -> bool:
     known: HeldOut | None = corpus.known.held_out
     return known is not None and known.has(pair)
 
 
-def _other_language(pair: Pair, corpus: CorpusFilter[Pair]) -> float:
+def _other_language(pair: Pair, corpus: CorpusFilter) -> float:
     identify: Identify | None = corpus.known.identify
     if identify is None:
         return 0.0
@@ -178,28 +173,12 @@ def _other_language(pair: Pair, corpus: CorpusFilter[Pair]) -> float:
 
 
 RULES = (
-    Rule(
-        "blank",
-        _worse(is_blank),
-        0,
-        "A side has no visible character.",
-        sure=True,
-    ),
-    Rule(
-        "length",
-        _worse(lambda line: len(line.split())),
-        LIMITS.words,
-        "A side has over {:g} words.",
-    ),
-    Rule(
-        "characters",
-        _worse(len),
-        LIMITS.characters,
-        "A side has over {:,g} characters.",
-    ),
+    BLANK,
+    LENGTH,
+    CHARACTERS,
     Rule(
         "lost-characters",
-        _worse(_is_lost),
+        worse(_is_lost),
         0,
         "A program has read the text in a wrong encoding: a side has U+FFFD, or UTF-8 read as "
         "Latin-1, such as \u00c3\u00a9 for \u00e9.",
@@ -212,7 +191,7 @@ RULES = (
     ),
     Rule(
         "punctuation",
-        _worse(marks_share),
+        worse(marks_share),
         0.5,
         "Over {:.0%} of the characters of a side are punctuation or symbols, and at least "
         f"{FEWEST_MARKS} are.",

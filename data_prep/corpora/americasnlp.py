@@ -24,10 +24,11 @@ from urllib.parse import quote
 from data_prep.formats import Option
 from data_prep.languages import match_language
 from data_prep.own_corpus import SPLIT_OPTIONS, write_own_corpus
-from data_prep.pairs import Pair, clean_training_pairs, one_line, read_aligned, require_file
+from data_prep.pairs import clean_training_pairs, one_line, read_aligned, require_file
 from data_prep.released import Release
 from data_prep.remote import RemoteFile
 from data_prep.write import Request, check_request
+from nmt.data.pair import Pair
 from nmt.data.report import Drops
 from nmt.data.text import OPENERS, find_side, read_lines
 from nmt.errors import UserError

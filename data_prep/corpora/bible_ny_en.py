@@ -14,12 +14,15 @@ import re
 import zipfile
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 
-from data_prep.pairs import EMPTY_SIDE, Pair, length, length_ratio, one_line
+from data_prep.pairs import length_ratio, one_line
 from data_prep.released import Unsplit
 from data_prep.remote import RemoteFile
+from nmt.data.pair import Pair
 from nmt.data.report import Drops
+from nmt.data.rules import BLANK, LENGTH
 
 CHICHEWA = RemoteFile(
     what="the Chichewa Bible",
@@ -84,7 +87,7 @@ CORPUS = Unsplit(
     langs=("ny", "en"),
     files=[CHICHEWA, ENGLISH],
     read=read_pairs,
-    filters=[EMPTY_SIDE, length(1, 80), length_ratio(2.5)],
+    filters=[BLANK, replace(LENGTH, threshold=80), length_ratio(2.5)],
     held_out={"dev": 900, "test": 900},
     notes=[
         "A pair is a verse, often more than a sentence. Brackets around supplied words are "

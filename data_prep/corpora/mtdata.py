@@ -35,11 +35,12 @@ from urllib.parse import unquote, urlsplit
 from data_prep.formats import Option
 from data_prep.languages import check_choice, language_group
 from data_prep.own_corpus import SPLIT_OPTIONS, existing_sets, text_options, write_own_corpus
-from data_prep.pairs import Pair, archive_errors, clean_training_pairs, one_line
+from data_prep.pairs import archive_errors, clean_training_pairs, one_line
 from data_prep.remote import HUB, RemoteFile, cache_folder, fetched
 from data_prep.tmx import read_units
 from data_prep.write import Request, check_request
 from nmt.data.corpus_manifest import LONGEST_LICENSE
+from nmt.data.pair import Pair
 from nmt.data.report import Drops
 from nmt.data.text import OPENERS, quantity, read_lines
 from nmt.errors import MachineError, UserError, install_fix

@@ -14,9 +14,10 @@ from collections.abc import Iterator
 from pathlib import Path, PurePosixPath
 
 from data_prep.languages import match_pair
-from data_prep.pairs import Pair, archive_errors, decode_lines, member_lines
+from data_prep.pairs import archive_errors, decode_lines, member_lines
 from data_prep.remote import RemoteFile, check_tree, fetched
 from data_prep.write import Corpus, Request, check_request, write_corpus
+from nmt.data.pair import Pair
 from nmt.data.report import Drops
 from nmt.errors import UserError
 

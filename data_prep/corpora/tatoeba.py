@@ -13,11 +13,13 @@ from dataclasses import replace
 from pathlib import Path
 
 from data_prep.languages import iso639_3, match_language
-from data_prep.pairs import EMPTY_SIDE, IDENTICAL_SIDES, Pair, apply_rules, one_line
+from data_prep.pairs import one_line
 from data_prep.remote import RemoteFile, fetched
 from data_prep.splits import hold_out
 from data_prep.write import Corpus, Request, check_request, write_corpus
+from nmt.data.pair import Pair
 from nmt.data.report import Drops
+from nmt.data.rules import BLANK, IDENTICAL, apply_rules
 from nmt.data.text import quantity, read_lines
 from nmt.errors import UserError
 from nmt.runtime.files import file_digest
@@ -111,7 +113,7 @@ def prepare(request: Request) -> None:
             replace(file, sha256=file_digest(path)) for file, path in zip(files, paths, strict=True)
         ]
         pairs = counted(read_pairs(paths[0], paths[1], paths[2], drops), "reading", "pairs")
-        kept = list(apply_rules(pairs, [EMPTY_SIDE, IDENTICAL_SIDES], drops))
+        kept = list(apply_rules(pairs, [BLANK, IDENTICAL], drops))
     splits = hold_out(kept, HELD_OUT, drops)
     name = f"tatoeba-{request.src}-{request.tgt}"
     write_corpus(Corpus(name, splits, drops, found, NOTES), request)

@@ -13,9 +13,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from data_prep.languages import match_pair
-from data_prep.pairs import Pair, member_lines, one_line
+from data_prep.pairs import member_lines, one_line
 from data_prep.remote import RemoteFile, fetched
 from data_prep.write import Corpus, Request, check_request, write_corpus
+from nmt.data.pair import Pair
 from nmt.data.report import Drops
 from nmt.data.text import is_blank
 

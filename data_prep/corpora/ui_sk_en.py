@@ -14,14 +14,16 @@ import json
 import re
 import zipfile
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from data_prep.pairs import EMPTY_SIDE, IDENTICAL_SIDES, Pair, length, length_ratio, one_line
+from data_prep.pairs import length_ratio, one_line
 from data_prep.released import Unsplit
 from data_prep.remote import RemoteFile
-from nmt.data.filters import Rule
+from nmt.data.pair import Pair
 from nmt.data.report import Drops
+from nmt.data.rules import BLANK, IDENTICAL, LENGTH, Rule, words
 
 _FILE = re.compile(r"homeassistant/components/([^/]+)/translations/sk\.json")
 _LINK = re.compile(r"\[([^\]]*)\]\([^)]*\)")
@@ -75,10 +77,12 @@ CORPUS = Unsplit(
         )
     ],
     read=read_pairs,
-    filters=[EMPTY_SIDE, IDENTICAL_SIDES, length(1, 80), length_ratio(2.5)],
+    filters=[BLANK, IDENTICAL, replace(LENGTH, threshold=80), length_ratio(2.5)],
     # two thirds are near-duplicates or labels and are dropped
     held_out={"dev": 2800, "test": 2800},
-    held_out_filters=[Rule("under 3 words in dev or test", length(3, 80).measure)],
+    held_out_filters=[
+        Rule("under 3 words in dev or test", lambda pair, _: min(map(words, pair[:2])) < 3)
+    ],
     notes=[
         "Pairs are joined by key; Markdown links keep their text, placeholders such as {name} "
         "stay.",

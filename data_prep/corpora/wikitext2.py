@@ -10,9 +10,9 @@ which published perplexities count.
 from __future__ import annotations
 
 from data_prep.languages import match_language
-from data_prep.pairs import Pair
 from data_prep.remote import RemoteFile, fetched
 from data_prep.write import Corpus, Request, check_request, write_corpus
+from nmt.data.pair import Pair
 from nmt.data.report import Drops
 from nmt.data.text import read_lines
 

@@ -24,8 +24,9 @@ from data_prep.own_corpus import (
     text_options,
     write_own_corpus,
 )
-from data_prep.pairs import Pair, clean_training_pairs, read_aligned
+from data_prep.pairs import clean_training_pairs, read_aligned
 from data_prep.write import Request
+from nmt.data.pair import Pair
 from nmt.data.report import Drops
 from nmt.data.text import find_side
 

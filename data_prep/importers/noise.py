@@ -17,8 +17,9 @@ import sys
 from pathlib import Path
 
 from data_prep.formats import Option
-from data_prep.pairs import Pair, read_aligned
+from data_prep.pairs import read_aligned
 from data_prep.write import Corpus, Request, check_request, write_corpus
+from nmt.data.pair import Pair
 from nmt.data.report import Drops
 from nmt.data.text import find_side, quantity
 

@@ -14,9 +14,10 @@ from pathlib import Path
 
 from data_prep.languages import check_choice
 from data_prep.own_corpus import SPLIT_OPTIONS, file_options, write_files
-from data_prep.pairs import Pair, require_file
+from data_prep.pairs import require_file
 from data_prep.tmx import MAX_DEPTH, read_units
 from data_prep.write import Request
+from nmt.data.pair import Pair
 from nmt.data.report import Drops
 from nmt.data.text import OPENERS, type_of
 from nmt.errors import UserError

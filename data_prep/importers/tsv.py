@@ -26,11 +26,12 @@ import regex
 from data_prep.formats import Option
 from data_prep.languages import check_choice, iso639_3
 from data_prep.own_corpus import SPLIT_OPTIONS, file_options, write_files
-from data_prep.pairs import Pair, one_line
+from data_prep.pairs import one_line
 from data_prep.tables import SAMPLE, Format, Row, read_rows
 from data_prep.write import Request
 from nmt.data.languages import LETTERS, UNSPACED_CHARACTER, language_name, standard_code
 from nmt.data.near_duplicates import PLACEHOLDER
+from nmt.data.pair import Pair
 from nmt.data.report import Drops
 from nmt.data.text import quantity
 from nmt.errors import UserError

@@ -15,7 +15,7 @@ from nmt.cli.parsers import command_parser, shorten_help
 from nmt.errors import UserError
 
 if TYPE_CHECKING:
-    from nmt.data.filters import Rule
+    from nmt.data.rules import Rule
 
 EXAMPLES = """\
 examples:

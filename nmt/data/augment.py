@@ -25,7 +25,7 @@ from nmt.data import letters, moses
 from nmt.data.bitext import Chunk
 from nmt.data.languages import base_language, sentence_space
 from nmt.data.sentences import join_translations
-from nmt.data.text import Pair, is_blank
+from nmt.data.text import Texts, is_blank
 
 TYPO_RATE = 0.1  # of the words of a drawn line; it has at least one typo
 # what stays as it is inside a changed line: addresses, placeholders, tags
@@ -69,16 +69,16 @@ class Context:
     draws: Draws
     langs: tuple[str, str]
     tokenized: bool
-    other: Callable[[], Pair]
+    other: Callable[[], Texts]
 
 
-Kind: TypeAlias = Callable[[Pair, Context], Pair]
+Kind: TypeAlias = Callable[[Texts, Context], Texts]
 
 
 # ---------------------------------------------------------------- one function a kind
 
 
-def join(pair: Pair, context: Context) -> Pair:
+def join(pair: Texts, context: Context) -> Texts:
     """Append another pair of the corpus to both sides (Nguyen et al. 2021)."""
     spaces = [" " if context.tokenized else sentence_space(lang) for lang in context.langs]
     sides = zip(pair, context.other(), spaces, strict=True)
@@ -86,7 +86,7 @@ def join(pair: Pair, context: Context) -> Pair:
     return src, tgt
 
 
-def case(pair: Pair, context: Context) -> Pair:
+def case(pair: Texts, context: Context) -> Texts:
     """Write both sides in capitals, with capital initials, or in small letters."""
     change = (letters.upper, _title, letters.lower)[context.draws.below(3)]
     src, tgt = (
@@ -96,12 +96,12 @@ def case(pair: Pair, context: Context) -> Pair:
     return pair if src == pair[0] else (src, tgt)  # the source may have a script without capitals
 
 
-def accents(pair: Pair, context: Context) -> Pair:
+def accents(pair: Texts, context: Context) -> Texts:
     """Leave out the accents of the source, and the vowel signs of Arabic and Hebrew."""
     return _outside_protected(pair[0], without_accents), pair[1]
 
 
-def typos(pair: Pair, context: Context) -> Pair:
+def typos(pair: Texts, context: Context) -> Texts:
     """Put typing errors into the source: one in each tenth long word, and at least one.
 
     A letter is replaced by a neighbor on the language's keyboard, followed by one, left out, or
@@ -125,14 +125,14 @@ def typos(pair: Pair, context: Context) -> Pair:
     return "".join(parts), pair[1]
 
 
-def punctuation(pair: Pair, context: Context) -> Pair:
+def punctuation(pair: Texts, context: Context) -> Texts:
     """Leave out the mark at the end, of both sides if both have one."""
     src, tgt = (_END_MARKS.sub("", line) for line in pair)
     changed = all(line and line != old for line, old in zip((src, tgt), pair, strict=True))
     return (src, tgt) if changed else pair
 
 
-def quotes(pair: Pair, context: Context) -> Pair:
+def quotes(pair: Texts, context: Context) -> Texts:
     """Give the source other quotation marks, and the other kind of apostrophe inside words."""
     line, draws = pair[0], context.draws
     if len(_QUOTES.findall(line)) % 2 == 0:
@@ -145,7 +145,7 @@ def quotes(pair: Pair, context: Context) -> Pair:
     return line, pair[1]
 
 
-def copies(pair: Pair, context: Context) -> Pair:
+def copies(pair: Texts, context: Context) -> Texts:
     """Insert the same untranslated text into both sides: an address, an emoji, a placeholder.
 
     Its place is the end or the start, or behind one of the marks inside the lines if both sides
@@ -367,16 +367,16 @@ class Augmenter:
 
     def change(
         self,
-        pairs: Sequence[Pair],
+        pairs: Sequence[Texts],
         i: int,
         kinds: Collection[str],
         draws: Draws,
         langs: tuple[str, str],
-    ) -> Pair:
+    ) -> Texts:
         """Return one of some pairs of a corpus as some kinds change it; ``join`` takes another."""
         pair = pairs[i]
 
-        def another() -> Pair:
+        def another() -> Texts:
             return self._plain(pairs[draws.below(len(pairs))])
 
         context = Context(draws, langs, self._tokenized, another)
@@ -392,7 +392,7 @@ class Augmenter:
             return changed[0].translate(_TO_ESCAPES), changed[1].translate(_TO_ESCAPES)
         return changed
 
-    def _plain(self, pair: Pair) -> Pair:
+    def _plain(self, pair: Texts) -> Texts:
         return (unescaped(pair[0]), unescaped(pair[1])) if self._tokenized else pair
 
     def chunks(self, chunks: Iterable[Chunk]) -> Iterator[Chunk]:

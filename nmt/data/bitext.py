@@ -12,14 +12,15 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal, NamedTuple, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Literal, TypeAlias, TypeVar
 
 import numpy as np
 
 from nmt.data.corrections import read_corrections
+from nmt.data.pair import Pair
 from nmt.data.text import (
     OPENERS,
-    Pair,
+    Texts,
     find_side,
     is_blank,
     quantity,
@@ -275,23 +276,9 @@ class InputFiles:
 # ---------------------------------------------------------------- pairs
 
 
-class CorpusPair(NamedTuple):
-    """A pair of a corpus.
-
-    Attributes:
-        number: of its line, from 1.
-        pair: in the text form of the recipe.
-        original: as in the files.
-    """
-
-    number: int
-    pair: Pair
-    original: Pair
-
-
 def read_pairs(
     sides: Sides, normalized: Counter[str] | None = None, clean: bool = True
-) -> Iterator[Pair]:
+) -> Iterator[Texts]:
     """Yield the lines of both sides, as ``read_lines`` reads them.
 
     If there is only one file, targets are empty, and blank lines become empty. ``normalized``
@@ -332,7 +319,7 @@ def _unequal(sides: Sides) -> UserError:
     )
 
 
-def first_misaligned(pairs: Iterable[Pair]) -> int | None:
+def first_misaligned(pairs: Iterable[Texts]) -> int | None:
     """Return the first line where one side is blank or much longer, or None.
 
     Two files with different numbers of lines may be misaligned from there on.
@@ -377,30 +364,35 @@ class ConvertLines:
             return " ".join(self._moses.tokenize(line, lang))
         return self._moses.detokenize(line, lang)
 
-    def __call__(self, pairs: list[CorpusPair]) -> list[CorpusPair]:
+    def __call__(self, pairs: list[Pair]) -> list[Pair]:
         """Convert the pairs of a chunk."""
         src, tgt = self._langs
         return [
-            p._replace(pair=(self.line(p.pair[0], src), self.line(p.pair[1], tgt))) for p in pairs
+            p._replace(src=self.line(p.src, src), tgt=self.line(p.tgt, tgt), original=p[:2])
+            for p in pairs
         ]
 
 
 def pairs_in_form(
     corpus: Bitext, tokenized: bool, normalized: Counter[str] | None = None
-) -> Iterator[CorpusPair]:
+) -> Iterator[Pair]:
     """Yield the pairs of a corpus, in the form that ``tokenized`` says; see ``read_pairs``.
 
     Worker processes convert a large corpus.
     """
     if corpus.table:
-        pairs = read_corrections(corpus.sides[0], corpus.langs)
+        lines = read_corrections(corpus.sides[0], corpus.langs)
     else:
-        pairs = read_pairs(corpus.sides, normalized)
-    numbered = (CorpusPair(number, pair, pair) for number, pair in enumerate(pairs, 1))
+        lines = read_pairs(corpus.sides, normalized)
+    name = corpus.name
+    pairs = (
+        Pair(src, tgt, f"{name}:{number}", "", "", number)
+        for number, (src, tgt) in enumerate(lines, 1)
+    )
     if corpus.tokenized == tokenized:
-        return numbered
+        return pairs
     work = ConvertLines(tokenized, corpus.langs)
-    return itertools.chain.from_iterable(map_chunks(work, in_chunks(numbered)))
+    return itertools.chain.from_iterable(map_chunks(work, in_chunks(pairs)))
 
 
 def read_in_form(path: Path, lang: str, file_tokenized: bool, tokenized: bool) -> list[str]:
@@ -433,7 +425,7 @@ class Chunk:
 
     @classmethod
     def of(
-        cls, corpus: Bitext, pairs: Sequence[Pair], numbers: Sequence[int] | np.ndarray = ()
+        cls, corpus: Bitext, pairs: Sequence[Texts], numbers: Sequence[int] | np.ndarray = ()
     ) -> Chunk:
         """Store pairs and the numbers of their lines; without numbers, these are 1, 2, 3 ..."""
         if not len(numbers):
@@ -448,7 +440,7 @@ class Chunk:
         """Return the sources and the targets."""
         return self.src.decode().split("\n"), self.tgt.decode().split("\n")
 
-    def pairs(self) -> Iterator[Pair]:
+    def pairs(self) -> Iterator[Texts]:
         """Yield the pairs."""
         return zip(*self.sides(), strict=True)
 
@@ -472,12 +464,12 @@ class TrainingText:
         self.chunks: list[list[Chunk]] = []
         self.progress = progress
 
-    def add(self, corpus: Bitext, pairs: Iterable[CorpusPair]) -> None:
+    def add(self, corpus: Bitext, pairs: Iterable[Pair]) -> None:
         """Store the pairs of the next corpus."""
         self.corpora.append(corpus)
         self.chunks.append(
             [
-                Chunk.of(corpus, [p.pair for p in some], [p.number for p in some])
+                Chunk.of(corpus, [p[:2] for p in some], [p.number for p in some])
                 for some in in_chunks(pairs)
             ]
         )
@@ -502,7 +494,7 @@ class TrainingText:
                 row += len(chunk)
                 bar.update(len(chunk))
 
-    def sample(self, action: str, step: int) -> Iterator[tuple[Bitext, Pair]]:
+    def sample(self, action: str, step: int) -> Iterator[tuple[Bitext, Texts]]:
         """Yield every ``step``-th pair with its corpus, the first one first."""
         row = 0
         for chunk in self.read(action):

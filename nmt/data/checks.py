@@ -15,7 +15,7 @@ from array import array
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, ClassVar, NamedTuple
+from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 import regex
@@ -34,9 +34,10 @@ from nmt.data.languages import (
     script_of,
 )
 from nmt.data.near_duplicates import EXAMPLES, MIN_WORDS, RecurringTexts, is_short
+from nmt.data.pair import Pair
 from nmt.data.report import CorpusReport, Coverage, Finding, Places, SplitReport, Wording
 from nmt.data.sentences import AbbreviationCounts, split_sentences
-from nmt.data.text import SIDES, Pair, length_ratio, quantity
+from nmt.data.text import SIDES, Texts, length_ratio, quantity
 from nmt.data.unicode import NOT_NFC, changes
 
 if TYPE_CHECKING:
@@ -54,42 +55,6 @@ MAX_CHANGES = 5  # characters that a sentence names
 NEVER = 1.0  # threshold: no share is over it
 
 
-class Seen(NamedTuple):
-    """A pair that passed the filters.
-
-    Attributes:
-        src, tgt: in the text form of the recipe; a line of monolingual text has the target "".
-        original: as in the files.
-        place: corpus and line.
-        split: "train", or the dev or test set.
-        entry: the same, or the entry of data.train if there are several.
-        number: of the pair in its entry, from 1, without those that were dropped.
-        key: ``pair_hash``.
-        both_ways: some split has the other direction.
-    """
-
-    src: str
-    tgt: str
-    original: Pair
-    place: str
-    corpus: Bitext
-    split: str
-    entry: str
-    number: int
-    key: int
-    both_ways: bool
-
-    @property
-    def sampled(self) -> bool:
-        """Whether the pair is one of the first, or of a few others."""
-        return self.number <= PROFILED_PAIRS or not self.key % PROFILED_ONE_IN
-
-    def directions(self) -> list[Pair]:
-        """Return the pair, and its sides exchanged if a split has the other direction."""
-        pair = self.src, self.tgt
-        return [pair, pair[::-1]] if self.both_ways else [pair]
-
-
 def pair_hash(src: str, tgt: str) -> int:
     """Return 64 bits of a pair, the same in every process."""
     text = f"{src}\n{tgt}".encode("utf-8", "surrogatepass")
@@ -105,14 +70,46 @@ class Scanned:
         kept: number of pairs that passed, by split and by entry.
         held_out: all pairs of dev and test.
         langs: source and target language of each corpus, by its name.
+        corpus: that of the pair.
+        split: "train", or the dev or test set.
+        entry: the same, or the entry of data.train if there are several.
+        both_ways: some split has the other direction.
+        number: of the pair in its entry, from 1, without those that were dropped.
+        key: ``pair_hash`` of the pair.
+        sampled: whether the pair is one of the first, or of a few others.
     """
 
     data: DataConfig
     wording: Wording
     splits: dict[str, SplitReport] = field(default_factory=dict)
     kept: Counter[str] = field(default_factory=Counter)
-    held_out: dict[str, list[Pair]] = field(default_factory=dict)
+    held_out: dict[str, list[Texts]] = field(default_factory=dict)
     langs: dict[str, tuple[str, str]] = field(default_factory=dict)
+    corpus: Bitext = field(init=False)
+    split: str = field(init=False)
+    entry: str = field(init=False)
+    both_ways: bool = field(init=False)
+    number: int = field(init=False)
+    key: int = field(init=False)
+    sampled: bool = field(init=False)
+
+    def start(self, corpus: Bitext, split: str, entry: str) -> None:
+        """Begin a corpus."""
+        self.corpus, self.split, self.entry, self.number = corpus, split, entry, 0
+        others = [self.langs[name] for name in self.held_out if name in self.langs]
+        self.both_ways = not corpus.monolingual and corpus.langs[::-1] in others
+        self.langs[corpus.name] = corpus.langs
+
+    def next(self, pair: Pair) -> None:
+        """Count a pair of the corpus that passed."""
+        self.kept[self.entry] += 1
+        self.number += 1
+        self.key = pair_hash(pair.src, pair.tgt)
+        self.sampled = self.number <= PROFILED_PAIRS or not self.key % PROFILED_ONE_IN
+
+    def directions(self, pair: Pair) -> list[Texts]:
+        """Return the pair, and its sides exchanged if a split has the other direction."""
+        return [pair[:2], (pair.tgt, pair.src)] if self.both_ways else [pair[:2]]
 
 
 class Check:
@@ -131,7 +128,7 @@ class Check:
     def __init__(self, scanned: Scanned) -> None:
         self.scanned = scanned
 
-    def see(self, pair: Seen) -> None:
+    def see(self, pair: Pair, scanned: Scanned) -> None:
         """Count a pair."""
 
     def findings(self) -> Iterator[Finding]:
@@ -161,15 +158,15 @@ class HeldOutPairs(Check):
         self.exchanged: set[int] = set()  # of dev: a test set may be of the other direction
         self.shared: defaultdict[str, dict[int, str]] = defaultdict(dict)  # first place and text
 
-    def see(self, pair: Seen) -> None:
-        if pair.split != "train":
-            if not (pair.corpus.monolingual and is_short(pair.src)):  # as any corpus has
-                self.hashes[pair.split].add(pair.key)
-                if pair.split.startswith("dev"):
+    def see(self, pair: Pair, scanned: Scanned) -> None:
+        if scanned.split != "train":
+            if not (scanned.corpus.monolingual and is_short(pair.src)):  # as any corpus has
+                self.hashes[scanned.split].add(scanned.key)
+                if scanned.split.startswith("dev"):
                     self.exchanged.add(pair_hash(pair.tgt, pair.src))
             return
-        for src, tgt in pair.directions():
-            key = pair.key if src is pair.src else pair_hash(src, tgt)
+        for src, tgt in scanned.directions(pair):
+            key = scanned.key if src is pair.src else pair_hash(src, tgt)
             for split, hashes in self.hashes.items():
                 if key in hashes and key not in self.shared[split]:
                     text = f"{src} ||| {tgt}" if tgt else src
@@ -204,15 +201,15 @@ class HeldOutTexts(Check):
         super().__init__(scanned)
         self.texts: list[RecurringTexts] = []
 
-    def see(self, pair: Seen) -> None:
-        if pair.split != "train":
+    def see(self, pair: Pair, scanned: Scanned) -> None:
+        if scanned.split != "train":
             return
         if not self.texts:
-            sets = self.scanned.held_out
+            sets = scanned.held_out
             self.texts = [
                 RecurringTexts({n: (p[s] for p in sets[n]) for n in sets}) for s in (0, 1)
             ]
-        for sides in pair.directions():
+        for sides in scanned.directions(pair):
             for texts, line in zip(self.texts, sides, strict=True):
                 texts.add(line, pair.place)
 
@@ -248,8 +245,8 @@ class Duplicates(Check):
         super().__init__(scanned)
         self.hashes: defaultdict[str, array[int]] = defaultdict(lambda: array("q"))
 
-    def see(self, pair: Seen) -> None:
-        self.hashes[pair.split].append(pair.key)
+    def see(self, pair: Pair, scanned: Scanned) -> None:
+        self.hashes[scanned.split].append(scanned.key)
 
     def findings(self) -> Iterator[Finding]:
         for at, stored in self.hashes.items():
@@ -274,12 +271,12 @@ class Languages(Check):
         self.train: dict[str, Profiles] = {}
         self.held_out: dict[str, Profiles] = {}
 
-    def see(self, pair: Seen) -> None:
-        if pair.sampled:
-            of_corpora = self.train if pair.split == "train" else self.held_out
-            sides = (pair.src,) if pair.corpus.monolingual else (pair.src, pair.tgt)
-            if (profiles := of_corpora.get(pair.corpus.name)) is None:
-                profiles = of_corpora[pair.corpus.name] = tuple(LanguageProfile() for _ in sides)
+    def see(self, pair: Pair, scanned: Scanned) -> None:
+        if scanned.sampled:
+            of_corpora = self.train if scanned.split == "train" else self.held_out
+            sides = (pair.src,) if scanned.corpus.monolingual else (pair.src, pair.tgt)
+            if (profiles := of_corpora.get(scanned.corpus.name)) is None:
+                profiles = of_corpora[scanned.corpus.name] = tuple(LanguageProfile() for _ in sides)
             for profile, line in zip(profiles, sides, strict=True):
                 profile.add(line)
 
@@ -411,14 +408,14 @@ class OtherText(Check):
         self.held_out: defaultdict[tuple[str, int, str], TextProfile] = defaultdict(TextProfile)
         self.new: dict[str, set[str]] = {}  # by language: words of the sets that train lacks
 
-    def see(self, pair: Seen) -> None:
-        counted = pair.sampled or pair.number <= COUNTED_PAIRS
-        sides = (pair.src,) if pair.corpus.monolingual else (pair.src, pair.tgt)
-        for side, (line, lang) in enumerate(zip(sides, pair.corpus.langs, strict=False)):
+    def see(self, pair: Pair, scanned: Scanned) -> None:
+        counted = scanned.sampled or scanned.number <= COUNTED_PAIRS
+        sides = (pair.src,) if scanned.corpus.monolingual else (pair.src, pair.tgt)
+        for side, (line, lang) in enumerate(zip(sides, scanned.corpus.langs, strict=False)):
             line = line.lower()
             words = WORD.findall(line)
-            if pair.split != "train":
-                self.held_out[pair.split, side, lang].add(line, words, True)
+            if scanned.split != "train":
+                self.held_out[scanned.split, side, lang].add(line, words, True)
                 continue
             self.train[lang].add(line, words, counted)
             if lang not in self.new:
@@ -520,12 +517,12 @@ class WordSpaces(Check):
         self.counts: defaultdict[tuple[str, int], Counter[tuple[str, str]]]
         self.counts = defaultdict(Counter)
 
-    def see(self, pair: Seen) -> None:
+    def see(self, pair: Pair, scanned: Scanned) -> None:
         for side, line in enumerate((pair.src, pair.tgt)):
-            if pair.sampled and not line.isascii() and UNSPACED_CHARACTER.search(line):
-                counts = self.counts[pair.corpus.langs[side], side]
-                counts[pair.entry, "letters"] += len(UNSPACED_LETTER.findall(line))
-                counts[pair.entry, "spaces"] += len(SPACE_INSIDE.findall(line))
+            if scanned.sampled and not line.isascii() and UNSPACED_CHARACTER.search(line):
+                counts = self.counts[scanned.corpus.langs[side], side]
+                counts[scanned.entry, "letters"] += len(UNSPACED_LETTER.findall(line))
+                counts[scanned.entry, "spaces"] += len(SPACE_INSIDE.findall(line))
 
     def findings(self) -> Iterator[Finding]:
         for (lang, _), counts in self.counts.items():
@@ -559,12 +556,12 @@ class Sentences(Check):
         self.lines: defaultdict[str, list[str]] = defaultdict(list)  # by language
         self.counts: defaultdict[str, AbbreviationCounts] = defaultdict(AbbreviationCounts)
 
-    def see(self, pair: Seen) -> None:
-        if pair.split == "train" and not pair.corpus.monolingual:
-            language = base_language(pair.corpus.langs[0])
-            if pair.sampled:
+    def see(self, pair: Pair, scanned: Scanned) -> None:
+        if scanned.split == "train" and not scanned.corpus.monolingual:
+            language = base_language(scanned.corpus.langs[0])
+            if scanned.sampled:
                 self.lines[language].append(pair.src)
-            if pair.sampled or pair.number <= COUNTED_PAIRS:
+            if scanned.sampled or scanned.number <= COUNTED_PAIRS:
                 self.counts[language].add(pair.src)
 
     def findings(self) -> Iterator[Finding]:
@@ -613,9 +610,9 @@ class Sign(Check, ABC):
     def has(src: str, tgt: str) -> bool:
         """Return whether a source and its target, "" in monolingual text, have the sign."""
 
-    def see(self, pair: Seen) -> None:
+    def see(self, pair: Pair, scanned: Scanned) -> None:
         if self.has(pair.src, pair.tgt):
-            self.places[pair.split].add(pair.place)
+            self.places[scanned.split].add(pair.place)
 
     def findings(self) -> Iterator[Finding]:
         for at, places in self.places.items():
@@ -630,9 +627,9 @@ class SameText(Sign):
     meaning = "with the same text on both sides"
     fix = "check that the two files are different, and remove untranslated pairs"
 
-    def see(self, pair: Seen) -> None:
-        if len(set(pair.corpus.langs)) == 2:  # otherwise the recipe asks for copies
-            super().see(pair)
+    def see(self, pair: Pair, scanned: Scanned) -> None:
+        if len(set(scanned.corpus.langs)) == 2:  # otherwise the recipe asks for copies
+            super().see(pair, scanned)
 
     @staticmethod
     def has(src: str, tgt: str) -> bool:
@@ -674,9 +671,10 @@ class FormSign(Sign):
 
     in_tokenized: ClassVar[bool] = False
 
-    def see(self, pair: Seen) -> None:
-        if pair.corpus.tokenized == self.in_tokenized and self.has(*pair.original):
-            self.places[pair.entry].add(pair.place)
+    def see(self, pair: Pair, scanned: Scanned) -> None:
+        original = pair.original or pair[:2]
+        if scanned.corpus.tokenized == self.in_tokenized and self.has(*original):
+            self.places[scanned.entry].add(pair.place)
 
     def findings(self) -> Iterator[Finding]:
         for at, places in self.places.items():
@@ -742,10 +740,10 @@ class UnicodeForm(Check):
         super().__init__(scanned)
         self.lines: defaultdict[tuple[str, int], OtherForm] = defaultdict(OtherForm)
 
-    def see(self, pair: Seen) -> None:
+    def see(self, pair: Pair, scanned: Scanned) -> None:
         for side, line in enumerate((pair.src, pair.tgt)):
             if not line.isascii():
-                self.lines[pair.split, side].add(line, pair.place)
+                self.lines[scanned.split, side].add(line, pair.place)
 
     def findings(self) -> Iterator[Finding]:
         form, wording = self.scanned.data.normalize, self.scanned.wording

@@ -12,7 +12,7 @@ import io
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from nmt.data.text import Pair, clean_line, read_lines
+from nmt.data.text import Texts, clean_line, read_lines
 from nmt.errors import UserError
 
 COLUMNS = ("source", "shown", "corrected", "src", "tgt", "model", "time")
@@ -25,7 +25,7 @@ def write_row(values: Sequence[str]) -> str:
     return text.getvalue()
 
 
-def read_corrections(path: Path, langs: tuple[str, str]) -> Iterator[Pair]:
+def read_corrections(path: Path, langs: tuple[str, str]) -> Iterator[Texts]:
     """Yield the source and the corrected translation of each row in two languages.
 
     Rows of the other direction are read with their sides exchanged: a person wrote one of them, and

@@ -27,7 +27,7 @@ from nmt.data.mixture import copy_numbers
 from nmt.data.report import Coverage, Places
 from nmt.data.segmenters import Segmenter
 from nmt.data.segmenters.noise import Noise
-from nmt.data.text import SIDES, Pair, Side, is_blank
+from nmt.data.text import SIDES, Side, Texts, is_blank
 from nmt.data.vocab import MAX_TYPES, UNK, Vocab, tag_piece
 from nmt.data.workers import map_chunks
 from nmt.errors import MachineError, UserError
@@ -284,7 +284,7 @@ class EncodeChunk:
             pieces[side] = Pieces.of(tagged, drawn)
         return pieces, left_out
 
-    def _encode(self, pair: Pair, langs: tuple[str, str]) -> PiecesOfPair:
+    def _encode(self, pair: Texts, langs: tuple[str, str]) -> PiecesOfPair:
         (src, tgt), encode = pair, self.segmenter.encode
         return encode(src, langs[0], "src"), encode(tgt, langs[1], "tgt")
 
@@ -292,7 +292,7 @@ class EncodeChunk:
         return max(map(len, pair)) <= self._max_pieces
 
     def _versions(
-        self, chunk: Chunk, lines: Sequence[Pair], i: int, plain: PiecesOfPair
+        self, chunk: Chunk, lines: Sequence[Texts], i: int, plain: PiecesOfPair
     ) -> Iterator[PiecesOfPair]:
         """Yield the versions of a pair; what a change makes too long or unknown stays as it is."""
         noise, augmenter, langs = self._noise, self._augmenter, chunk.corpus.langs
@@ -409,7 +409,7 @@ def _unknown(vocab: Vocab, counts: Counter[str]) -> Coverage:
 
 
 def encode_held_out(
-    pairs: Sequence[Pair], segmenter: Segmenter, vocab: Vocab, corpus: Bitext, folder: Path
+    pairs: Sequence[Texts], segmenter: Segmenter, vocab: Vocab, corpus: Bitext, folder: Path
 ) -> dict[str, Coverage]:
     """Write every line of a dev or test set, and return its coverage by side.
 

@@ -1,8 +1,7 @@
-"""Filter parallel text by rules: measures of a pair, and two passes over a corpus.
+"""Filter parallel text by rules that compare a pair with its corpus, in two passes.
 
-A rule compares a measure with a threshold. ``CorpusFilter`` reads a corpus twice: what is typical
-of it is known after the first pass, and pairs are compared with that in the second one.
-``nmt-synthesize`` and ``nmt-clean`` use it; ``nmt-import`` applies rules in one pass.
+``CorpusFilter`` reads a corpus twice: what is typical of it is known after the first pass, and
+pairs are compared with that in the second one. ``nmt-synthesize`` and ``nmt-clean`` use it.
 """
 
 from __future__ import annotations
@@ -12,16 +11,14 @@ import html
 from array import array
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from math import log
 from pathlib import Path
 from random import Random
-from typing import Any, Generic, NamedTuple, TypeAlias, TypeVar
+from typing import Any, NamedTuple
 
 import numpy as np
 import regex
 
-from nmt.config.recipe import DataConfig
 from nmt.data.checks import language_findings
 from nmt.data.languages import (
     MIN_SCRIPT_SHARE,
@@ -31,8 +28,9 @@ from nmt.data.languages import (
     script_share,
 )
 from nmt.data.near_duplicates import MIN_WORDS, PLACEHOLDER, Words, normalized
+from nmt.data.pair import Pair
 from nmt.data.report import Drops
-from nmt.data.scan import Limits
+from nmt.data.rules import Reason, Rule
 from nmt.data.text import quantity
 
 # Of 10,000 pairs of each of nine corpora, at most 2 have a phrase four times in a row more often
@@ -47,16 +45,12 @@ TYPICAL_RATIOS = 0.2, 5.0  # real extremes: 0.3 to Chinese, 3 from Chinese
 # translated, 0.7 and 1.4 %.
 MIN_LOG_ODDS = 5.0
 PROFILED_LINES = 5000  # lines whose letters identify a language
-# lengths at which a recipe drops training pairs by default
-LIMITS = Limits(*(DataConfig.model_fields[name].default for name in ("max_len", "max_pieces")))
 
 _MISREAD = regex.compile("[\xc2-\xf4][^\\x00-\\x7f]")  # begins a character of UTF-8
 _MARKS = regex.compile(
     r"(?V1)[[\p{P}\p{S}]--[\p{Extended_Pictographic}\p{Emoji_Modifier}\p{Regional_Indicator}]]"
 )
 SHOWN = 3  # examples of each rule
-Reason: TypeAlias = str | None  # why a pair is dropped; None = it is kept
-PairT = TypeVar("PairT", bound="tuple[object, ...]")  # its first two items are source and target
 
 # ---------------------------------------------------------------- measures
 
@@ -153,37 +147,7 @@ class LanguageOdds:
         return sum(count * self._log_odds.get(pair, 0.0) for pair, count in profile.pairs.items())
 
 
-# ---------------------------------------------------------------- rules
-
-
-@dataclass(frozen=True)
-class Rule:
-    """A reason to drop a pair: a measure of it is over a threshold.
-
-    Attributes:
-        name: the reason, for counts and options.
-        measure: of a pair, and of the ``CorpusFilter`` that reads its corpus, if one does.
-        sentence: what is wrong with a dropped pair; ``{}`` is the threshold.
-        in_corpus: the measure compares the pair with the corpus, in the second pass.
-        sure: the measure is never wrong, so the rule may drop many pairs of a corpus.
-    """
-
-    name: str
-    measure: Callable[[Any, Any], float]
-    threshold: float = 0
-    sentence: str = ""
-    in_corpus: bool = False
-    sure: bool = False
-
-    @property
-    def text(self) -> str:
-        """The sentence with the threshold."""
-        return self.sentence.format(self.threshold)
-
-
-def why_dropped(pair: object, rules: Iterable[Rule]) -> Reason:
-    """Return the name of the first rule that drops a pair; no rule may need the corpus."""
-    return next((r.name for r in rules if r.measure(pair, None) > r.threshold), None)
+# ---------------------------------------------------------------- two passes
 
 
 class Repeats:
@@ -193,13 +157,13 @@ class Repeats:
         key: returns what equal pairs have in common.
     """
 
-    def __init__(self, key: Callable[[Any], object]) -> None:
+    def __init__(self, key: Callable[[Pair], object]) -> None:
         self._key = key
         self._hashes = array("q")
         self._repeated: set[int] | None = None
         self._kept: set[int] = set()
 
-    def add(self, number: int, pair: object) -> None:
+    def add(self, number: int, pair: Pair) -> None:
         """Note the pair of a number, from 0; numbers may be left out."""
         self._hashes.extend([0] * (number - len(self._hashes)))
         self._hashes.append(hash(self._key(pair)))
@@ -218,15 +182,13 @@ class Repeats:
 
 
 class Example(NamedTuple):
-    """A dropped pair, its line, and its measure."""
+    """A dropped pair and its measure."""
 
-    line: int
-    src: str
-    tgt: str
+    pair: Pair
     measure: float
 
 
-class CorpusFilter(Generic[PairT]):
+class CorpusFilter:
     """Decide which pairs of a corpus are kept: those that no rule drops.
 
     Args:
@@ -250,7 +212,7 @@ class CorpusFilter(Generic[PairT]):
 
     def __init__(
         self,
-        pairs: Callable[[], Iterable[PairT]],
+        pairs: Callable[[], Iterable[Pair]],
         rules: Sequence[Rule],
         langs: tuple[str, str],
         name: str,
@@ -272,7 +234,7 @@ class CorpusFilter(Generic[PairT]):
             if number == len(self.reasons):
                 self.reasons.append(None)
             if self.reasons[number] is None and not self.drops(pair, alone):
-                src, tgt = str(pair[0]), str(pair[1])
+                src, tgt = pair[:2]
                 ratios.append(len(tgt) / max(1, len(src)))
                 if len(common_words(tgt)) >= MIN_WORDS:
                     share = copied_share(src, tgt)
@@ -297,7 +259,7 @@ class CorpusFilter(Generic[PairT]):
         # the two languages can be told apart only if there is enough text of both
         self.odds = LanguageOdds(*profiles) if all(p.enough for p in profiles) else None
 
-    def drops(self, pair: PairT, rules: Iterable[Rule]) -> bool:
+    def drops(self, pair: Pair, rules: Iterable[Rule]) -> bool:
         """Return whether a rule drops the pair of ``number``, and note it if so."""
         for rule in rules:
             if (measure := rule.measure(pair, self)) > rule.threshold:
@@ -307,12 +269,12 @@ class CorpusFilter(Generic[PairT]):
                 count = self._counts[rule.name]
                 place = count - 1 if count <= SHOWN else self._random.randrange(count)
                 if place < SHOWN:
-                    example = Example(self.number + 1, str(pair[0]), str(pair[1]), measure)
+                    example = Example(pair._replace(number=self.number + 1), measure)
                     self.examples[rule.name][place : place + 1] = [example]
                 return True
         return False
 
-    def kept(self) -> Iterator[PairT]:
+    def kept(self) -> Iterator[Pair]:
         """Yield the pairs that are kept."""
         for number, (pair, reason) in enumerate(zip(self._pairs(), self.reasons, strict=False)):
             self.number = number

@@ -10,14 +10,14 @@ from pathlib import Path
 from typing import TypeAlias
 
 from nmt.data.letters import compared
-from nmt.data.text import Pair, clean_line, is_blank, quantity, read_lines
+from nmt.data.text import Texts, clean_line, is_blank, quantity, read_lines
 from nmt.errors import UserError
 
 LONGEST_TERM = 200  # characters
 STAR = "*"
 _SPACE_SIGN = "\u2581"
 
-Term: TypeAlias = Pair  # source term, target term
+Term: TypeAlias = Texts  # source term, target term
 
 
 def read_glossary(path: Path) -> list[Term]:

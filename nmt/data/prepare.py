@@ -202,7 +202,7 @@ def _write(
     report.findings += lacked_by_parent(unknown, report.wording)
     if augmenter:
         report.findings += check_augmented(augmenter, segmenter, known, training)
-    train_report.drop(f"longer than {quantity(data.max_pieces, 'subword')}", left_out)
+    train_report.drop("subwords", left_out)  # over data.max_pieces
     require_training_pairs(train_report, files)
     vocab.save(folder)
     report.types = len(vocab)

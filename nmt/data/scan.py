@@ -6,37 +6,26 @@ The pass decides which pairs train, and shows the others to the checks of ``nmt.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from nmt.data.augment import Augmenter, Draws
-from nmt.data.bitext import Bitext, CorpusPair, RecipeFiles, TrainingText, pairs_in_form
-from nmt.data.checks import CHECKS, NEVER, Scanned, Seen, findings, pair_hash
-from nmt.data.report import CorpusReport, Finding, Places, SplitReport, Wording
+from nmt.data.bitext import Bitext, RecipeFiles, TrainingText, pairs_in_form
+from nmt.data.checks import CHECKS, NEVER, Scanned, findings
+from nmt.data.pair import Pair
+from nmt.data.report import CorpusReport, Drops, Finding, Places, SplitReport, Wording
+from nmt.data.rules import Limits, apply_rules, training_rules, why_dropped
 from nmt.data.segmenters.base import Segmenter
-from nmt.data.text import SIDES, Pair, is_blank, quantity
+from nmt.data.text import SIDES, Texts, quantity
 from nmt.errors import UserError
 from nmt.runtime.progress import counted
 
 if TYPE_CHECKING:
     from nmt.config.recipe import DataConfig, Recipe
 
-MAX_PIECE_LENGTH = 20  # characters per allowed piece; a longer line has too many pieces
 LENGTHS = "data.max_len and data.max_pieces"
 ROUND_TRIPS = 2000  # pairs that are segmented and joined again
 AUGMENTED = 500  # pairs that each kind of data.augment changes for the report
 SHOWN_PIECES = 10  # of those that the vocabulary lacks
-
-
-class Limits(NamedTuple):
-    """Maximum length of a side of a training pair: words, and pieces after segmentation."""
-
-    words: int
-    pieces: int
-
-    @property
-    def characters(self) -> int:
-        """Maximum characters of a line: segmenting a longer one could take minutes."""
-        return MAX_PIECE_LENGTH * self.pieces
 
 
 class Scan:
@@ -56,45 +45,35 @@ class Scan:
         return self.scanned.splits.setdefault(name, SplitReport())
 
     def filter(
-        self, split: str, corpus: Bitext, pairs: Iterable[CorpusPair], entry: str = ""
-    ) -> Iterator[CorpusPair]:
-        """Check the pairs of a corpus; yield those with text, which are not too long.
+        self, split: str, corpus: Bitext, pairs: Iterable[Pair], entry: str = ""
+    ) -> Iterator[Pair]:
+        """Check the pairs of a corpus; yield those that train (``training_rules``).
 
         Args:
             split: "train", or a dev or test set.
             entry: names the corpus if training has several.
         """
-        report, kept, entry = self.split(split), self.scanned.kept, entry or split
-        langs = self.scanned.langs
-        others = [langs[name] for name in self.scanned.held_out if name in langs]
-        both_ways = not corpus.monolingual and corpus.langs[::-1] in others
-        langs[corpus.name] = corpus.langs
+        report, scanned = self.split(split), self.scanned
+        scanned.start(corpus, split, entry or split)
         limits = self.limits if split == "train" else None
+        rules = training_rules(limits, corpus.monolingual)
         shown = [check.see for check in self.checks]
         if corpus.monolingual:
             report.blank = report.blank or 0
-        number = 0
-        for found in pairs:
-            src, tgt = found.pair
+        for pair in pairs:
             report.pairs += 1
-            if corpus.monolingual and not src:
+            if corpus.monolingual and not pair.src:
                 report.blank = (report.blank or 0) + 1
-                yield found
+                yield pair
                 continue
-            place = f"{corpus.name}:{found.number}"
-            if reason := _reason(corpus, found.pair, limits):
-                report.dropped.setdefault(reason, Places()).add(place)
+            if reason := why_dropped(pair, rules):
+                report.dropped.setdefault(reason, Places()).add(pair.place)
                 continue
             report.kept += 1
-            number += 1
-            kept[entry] += 1
-            key = pair_hash(src, tgt)
-            seen = Seen(
-                src, tgt, found.original, place, corpus, split, entry, number, key, both_ways
-            )
+            scanned.next(pair)
             for see in shown:
-                see(seen)
-            yield found
+                see(pair, scanned)
+            yield pair
 
     def report(self) -> CorpusReport:
         """Return the numbers of all splits, and what the checks found."""
@@ -106,7 +85,7 @@ class Scan:
 
 def read_corpora(
     recipe: Recipe, files: RecipeFiles, progress: bool
-) -> tuple[CorpusReport, TrainingText, dict[str, list[Pair]]]:
+) -> tuple[CorpusReport, TrainingText, dict[str, list[Texts]]]:
     """Return the report, the training pairs to use, and all pairs of dev and test.
 
     Raises:
@@ -118,7 +97,7 @@ def read_corpora(
     for name, corpus in files.held_out.items():
         split = scan.split(name)
         pairs = list(pairs_in_form(corpus, data.tokenized, split.normalized))
-        held_out[name] = [found.pair for found in pairs]  # all lines of a set stay
+        held_out[name] = [pair[:2] for pair in pairs]  # all lines of a set stay
         list(scan.filter(name, corpus, pairs))
         if not split.kept:
             raise UserError(
@@ -158,12 +137,9 @@ def read_to_learn_from(
     for corpus in corpora:
         pairs = pairs_in_form(corpus, data.tokenized)
         shown = counted(pairs, "reading", "pairs", show=progress)
-        usable = (
-            found
-            for found in shown
-            if not is_blank(found.pair[0]) and not _reason(corpus, found.pair, limits)
-        )
-        text.add(corpus, usable)
+        rules = training_rules(limits, corpus.monolingual)
+        with_text = (pair for pair in shown if pair.src)  # also without blank lines
+        text.add(corpus, apply_rules(with_text, rules, Drops()))
     if not any(text.sizes):
         wording = Wording.of(corpora[0].monolingual)
         raise UserError(
@@ -257,30 +233,3 @@ def require_training_pairs(train: SplitReport, files: RecipeFiles) -> None:
             at=f"data.train ({', '.join(map(str, files.train))})",
             fix=f"check the files, {LENGTHS}",
         )
-
-
-def reason_to_drop(src: str, tgt: str | None, limits: Limits | None) -> str | None:
-    """Return why a pair is left out of training, or None if it is not.
-
-    A line of text, with ``tgt`` None, may have any number of words: blocks divide it.
-    """
-    sides = (src,) if tgt is None else (src, tgt)
-    if tgt is not None and any(blank := (is_blank(src), is_blank(tgt))):
-        return "both sides blank" if all(blank) else f"{'source' if blank[0] else 'target'} blank"
-    if limits is None:
-        return None
-    longest = max(map(len, sides))
-    if (
-        tgt is not None
-        and longest > 2 * limits.words
-        and any(len(side.split()) > limits.words for side in sides)
-    ):
-        return f"longer than {quantity(limits.words, 'word')}"
-    if longest > limits.characters:
-        return f"longer than {quantity(limits.characters, 'character')}"
-    return None
-
-
-def _reason(corpus: Bitext, pair: Pair, limits: Limits | None) -> str | None:
-    src, tgt = pair
-    return reason_to_drop(src, None if corpus.monolingual else tgt, limits)

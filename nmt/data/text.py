@@ -32,7 +32,7 @@ from nmt.errors import MachineError, UserError
 from nmt.runtime.files import open_file
 from nmt.runtime.missing import missing_fix, similar_path, url_of
 
-Pair: TypeAlias = tuple[str, str]  # a source line and a target line
+Texts: TypeAlias = tuple[str, str]  # a source line and a target line
 Side: TypeAlias = Literal["src", "tgt"]
 SIDES: tuple[Side, Side] = ("src", "tgt")
 

@@ -21,7 +21,7 @@ from nmt.data.augment import EMOJI, KINDS, PLACEHOLDERS, QUOTE_STYLES, Augmenter
 from nmt.data.bitext import TrainingText
 from nmt.data.encoded import EncodeChunk, EncodedCorpus, encode_training
 from nmt.data.segmenters import learn_segmenter
-from nmt.data.text import Pair
+from nmt.data.text import Texts
 from nmt.data.vocab import UNK
 from nmt.errors import UserError
 from tests.toy import CORPUS, numbered, one_corpus
@@ -33,7 +33,7 @@ PAIR = (
 )
 
 
-def changed(kind: str, pair: Pair, tokenized: bool = False, langs=("sk", "en")) -> set[Pair]:
+def changed(kind: str, pair: Texts, tokenized: bool = False, langs=("sk", "en")) -> set[Texts]:
     """Return what 200 draws of a kind make of a pair."""
     one, pairs = Augmenter({kind: 1.0}, tokenized), [pair, OTHER]
     # a join with the pair itself is left out
@@ -266,9 +266,9 @@ class Corpus:
             self.vocab, _, _ = encode_training(work, text, 1, folder, given, [])
         self.corpus = EncodedCorpus(folder)
 
-    def text(self) -> list[list[Pair]]:
+    def text(self) -> list[list[Texts]]:
         """Return the pairs of each version."""
-        decoded: list[list[Pair]] = [[] for _ in range(DRAWS)]
+        decoded: list[list[Texts]] = [[] for _ in range(DRAWS)]
         for row in range(DRAWS * len(LINES)):
             both = self.corpus.src(row), self.corpus.tgt(row)
             src, tgt = (self.segmenter.decode(self.vocab.pieces(ids), "en") for ids in both)

@@ -21,6 +21,7 @@ from nmt.data.checks import (
     lacked_by_training,
     pair_hash,
 )
+from nmt.data.pair import Pair
 from nmt.data.report import (
     MAX_LISTED,
     CorpusReport,
@@ -32,7 +33,8 @@ from nmt.data.report import (
     summary,
     usual_line,
 )
-from nmt.data.scan import Limits, Scan, reason_to_drop
+from nmt.data.rules import Limits, training_rules, why_dropped
+from nmt.data.scan import Scan
 from nmt.data.sentences import UsualLine
 from nmt.errors import UserError
 from tests.toy import numbered
@@ -51,7 +53,7 @@ def add(scan: Scan, split: str, pairs, tokenized: bool = False, name: str = "") 
     corpus = Bitext(name or split, (), Direction("glg", "en"), tokenized)
     if split != "train":
         scan.scanned.held_out[split] = pairs
-    return [passed.number for passed in scan.filter(split, corpus, numbered(pairs))]
+    return [passed.number for passed in scan.filter(split, corpus, numbered(pairs, corpus.name))]
 
 
 def checked(tokenized: bool = False, form: str = "clean", **splits) -> CorpusReport:
@@ -81,30 +83,35 @@ def warnings(report: CorpusReport, **keys) -> list[str]:
     ("pair", "reason"),
     [
         (("a", "b"), None),
-        (("", ""), "both sides blank"),
-        (("\u00a0\u3000", "\u200b"), "both sides blank"),
-        (("\ufeff", "b"), "source blank"),
-        (("a", " \t"), "target blank"),
+        (("", ""), "blank"),
+        (("\u00a0\u3000", "\u200b"), "blank"),
+        (("\ufeff", "b"), "blank"),
+        (("a", " \t"), "blank"),
         (("a b c", "d"), None),
-        (("a b c d", "d"), "longer than 3 words"),
-        (("a", "b c d e"), "longer than 3 words"),
+        (("a b c d", "d"), "length"),
+        (("a", "b c d e"), "length"),
         (("a" * 20, "b"), None),
-        (("a", "b" * 21), "longer than 20 characters"),
+        (("a", "b" * 21), "characters"),
     ],
 )
-def test_reasons_to_drop(pair, reason):
-    assert reason_to_drop(*pair, Limits(words=3, pieces=1)) == reason
+def test_rules_of_training_text(pair, reason):
+    assert why_dropped(Pair(*pair), training_rules(Limits(words=3, pieces=1), False)) == reason
 
 
-def test_length_is_no_reason_without_limits():
-    assert reason_to_drop("a " * 10_000, "b", None) is None
+def test_held_out_lines_and_words_of_monolingual_text_may_be_many():
+    assert why_dropped(Pair("a " * 10_000, "b"), training_rules(None, False)) is None
+    rules = training_rules(Limits(words=3, pieces=1), True)
+    assert [why_dropped(Pair(line, ""), rules) for line in ("a b c d", "a" * 21)] == [
+        None,
+        "characters",
+    ]
 
 
 def test_drops_are_counted_and_the_first_are_listed():
     report = checked(train=[("", "x")] * (MAX_LISTED + 5) + [("a", "b")]).splits["train"]
     lines = [f"train:{n}" for n in range(1, MAX_LISTED + 1)]
-    assert report.dropped == {"source blank": Places(MAX_LISTED + 5, lines)}
-    assert describe(report.dropped) == f"source blank: {MAX_LISTED + 5}"
+    assert report.dropped == {"blank": Places(MAX_LISTED + 5, lines)}
+    assert describe(report.dropped) == f"blank: {MAX_LISTED + 5}"
     assert (report.pairs, report.kept) == (MAX_LISTED + 6, 1)
 
 
@@ -196,7 +203,14 @@ def test_an_entry_in_another_form_than_it_says_is_an_error_if_others_are_right()
         scan = Scan(data(), monolingual=False)
         for number, pairs in enumerate(entries):
             corpus = Bitext(f"c{number}", (), Direction("gl", "en"))
-            list(scan.filter("train", corpus, numbered(pairs), f"data.train[{number}] (c{number})"))
+            list(
+                scan.filter(
+                    "train",
+                    corpus,
+                    numbered(pairs, f"c{number}"),
+                    f"data.train[{number}] (c{number})",
+                )
+            )
         report = scan.report()
         return failures(report), warnings(report)
 
@@ -312,9 +326,9 @@ def test_summary_lists_the_findings():
     report.splits["train"].normalized["CRLF read as LF"] = 1234
     report.warnings = ["look here"]
     assert summary(report).splitlines() == [
-        "train: 4 pairs; 1 dropped (source blank: 1); CRLF read as LF in 1,234 lines; 1 duplicate; "
+        "train: 4 pairs; 1 dropped (blank: 1); CRLF read as LF in 1,234 lines; 1 duplicate; "
         "0.0% of the sources with several sentences",
-        "dev: 2 pairs; 1 with a blank side, kept for scoring (target blank: 1); 100.0% of the "
+        "dev: 2 pairs; 1 with a blank side, kept for scoring (blank: 1); 100.0% of the "
         "pairs (1) are also in the training data",
         "warning: look here",
     ]
@@ -327,7 +341,7 @@ def test_report_has_the_names_of_its_file_format():
         "splits", "findings", "types", "inputs", "versions", "warnings", "lengths", "draws",
     }  # fmt: skip
     assert values["splits"]["dev"] == {"pairs": 1, "kept": 1, "dropped": {}, "normalized": {}}
-    dropped = {"source blank": {"count": 1, "lines": ["train:1"]}}
+    dropped = {"blank": {"count": 1, "lines": ["train:1"]}}
     assert values["splits"]["train"]["dropped"] == dropped
     same = {
         "name": "same text on both sides",

@@ -80,10 +80,8 @@ def test_drops_are_counted_with_their_lines(tmp_path: Path):
     assert len(p.train) == train.kept == 201
     assert train.pairs == 205
     assert train.dropped == {
-        "both sides blank": Places(1, ["train:1"]),
-        "target blank": Places(1, ["train:2"]),
-        "source blank": Places(1, ["train:3"]),
-        "longer than 250 words": Places(1, ["train:4"]),
+        "blank": Places(3, ["train:1", "train:2", "train:3"]),
+        "length": Places(1, ["train:4"]),
     }
     assert p.report.found("duplicates", "train").count == 1
     assert text_of(p, p.train, 0) == TRAIN[0]

@@ -86,8 +86,8 @@ def test_drops_and_counts(tmp_path: Path):
     assert train.kept == 203
     assert p.report.found("duplicates", "train").count == 1
     assert train.dropped == {
-        "longer than 2,000 characters": Places(1, ["train:1"]),
-        "longer than 100 subwords": Places(1, ["train:2"]),
+        "characters": Places(1, ["train:1"]),
+        "subwords": Places(1, ["train:2"]),
     }
     text = summary(p.report)
     assert "train: 208 lines; 3 blank, which separate documents; 2 dropped" in text

@@ -21,7 +21,7 @@ from nmt.data import workers
 from nmt.data.encoded import EncodeChunk
 from nmt.data.segmenters import learn_segmenter
 from nmt.data.segmenters.bpe import count_words
-from nmt.data.text import Pair
+from nmt.data.text import Texts
 from nmt.data.workers import Prefetcher, in_chunks, map_chunks
 from nmt.errors import UserError
 from tests.toy import one_corpus
@@ -32,10 +32,10 @@ PAIRS = [(f"a {i}", f"b {i}") for i in range(50)]
 class Look:
     """Return the process id and the pairs."""
 
-    def __init__(self, fail_at: Pair | None = None) -> None:
+    def __init__(self, fail_at: Texts | None = None) -> None:
         self.fail_at = fail_at
 
-    def __call__(self, pairs: list[Pair]) -> tuple[int, list[Pair]]:
+    def __call__(self, pairs: list[Texts]) -> tuple[int, list[Texts]]:
         if self.fail_at in pairs:
             raise UserError("no such thing", at="here:3", fix="look there")
         return os.getpid(), pairs
@@ -71,7 +71,7 @@ class Garbage:
         os.write(1, f"{os.getpid()}\n".encode())
 
 
-def collect(chunk: list[Pair]) -> int:
+def collect(chunk: list[Texts]) -> int:
     gc.collect()
     return os.getpid()
 
@@ -107,7 +107,7 @@ def test_error_in_a_worker_is_raised_unchanged():
 @pytest.mark.slow
 @pytest.mark.usefixtures("small_chunks")
 def test_input_error_or_early_close_ends_the_workers():
-    def broken() -> Iterator[Pair]:
+    def broken() -> Iterator[Texts]:
         yield from PAIRS[:20]
         raise UserError("cannot be read")
 

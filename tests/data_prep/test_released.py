@@ -40,7 +40,7 @@ def test_a_blank_side_drops_the_training_pair(tmp_path):
     assert (tmp_path / "out/train.en").read_text("utf-8") == "one\ntwo 2\nx y\n"
     assert (tmp_path / "out/train.vi").read_text("utf-8") == "mot\nhai\nz\n"
     manifest = json.loads((tmp_path / "out/MANIFEST.json").read_text("utf-8"))
-    assert manifest["dropped"]["empty side"] == {"count": 2, "first": "train:2 train:4"}
+    assert manifest["dropped"]["blank"] == {"count": 2, "first": "train:2 train:4"}
 
 
 ODD = "one\u00a0 two \r\n\n\u200b\n x\u2028y\tz"

@@ -62,7 +62,7 @@ def test_splits_share_no_text_and_their_sides_are_aligned(wheel, tmp_path):
         assert all(not a & b for a, b in itertools.combinations(words, 2))
     assert "Retry {name} 5 times please" in lines["train", "en"]  # train keeps near-duplicates
     dropped = json.loads((out / "MANIFEST.json").read_text("utf-8"))["dropped"]
-    assert dropped["identical sides"]["count"] == 300
+    assert dropped["identical"]["count"] == 300
     assert dropped["dev: near-duplicate in train"]["count"] == 1
 
 

@@ -5,15 +5,15 @@ import json
 
 import pytest
 
-from data_prep.pairs import Pair
 from data_prep.write import Corpus, Request, write_corpus
+from nmt.data.pair import Pair
 from nmt.data.report import Drops
 from nmt.errors import MachineError, UserError
 
 
 def corpus(**splits):
     drops = Drops()
-    drops["empty side"].add("train:7")
+    drops["blank"].add("train:7")
     splits = splits or {"train": [Pair("ä b", "c")], "dev": iter([Pair("d", "e f")])}
     return Corpus("toy", splits, drops)
 
@@ -32,7 +32,7 @@ def test_files_and_manifest_agree(tmp_path):
     assert (out / "train.xx").read_bytes() == "ä b\n".encode()
     assert manifest["pairs"] == {"train": 1, "dev": 1}
     assert manifest["words"]["dev"] == {"xx": 1, "yy": 2}
-    assert manifest["dropped"] == {"empty side": {"count": 1, "first": "train:7"}}
+    assert manifest["dropped"] == {"blank": {"count": 1, "first": "train:7"}}
     for name, value in manifest["sha256"].items():
         assert hashlib.sha256((out / name).read_bytes()).hexdigest() == value
 
@@ -73,7 +73,7 @@ def test_an_empty_folder_is_filled_and_a_file_is_not_replaced(tmp_path):
 
 
 def test_an_empty_split_names_the_filters(tmp_path):
-    with pytest.raises(UserError, match=r"dev \(dropped: empty side: 1\)"):
+    with pytest.raises(UserError, match=r"dev \(dropped: blank: 1\)"):
         write_corpus(corpus(train=[Pair("a", "b")], dev=[]), request(tmp_path / "toy"))
     assert list(tmp_path.iterdir()) == []
 

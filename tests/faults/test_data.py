@@ -234,7 +234,7 @@ def test_very_long_line_is_dropped_or_is_a_batch_of_its_own(corpus: Corpus):
         path.write_text("word " * 10_000 + "\n" + path.read_text())
     short = corpus.prepared()
     assert len(short.train) == 60
-    assert short.report.splits["train"].dropped == {"longer than 250 words": Places(1, ["train:1"])}
+    assert short.report.splits["train"].dropped == {"length": Places(1, ["train:1"])}
     complete = corpus.prepared(data={"max_len": 20_000, "max_pieces": 20_000})
     assert len(complete.train) == 61
     batches = make_batches(complete.train.src_len, complete.train.tgt_len, 256, seed=1, epoch=0)
@@ -246,7 +246,7 @@ def test_very_long_line_is_dropped_or_is_a_batch_of_its_own(corpus: Corpus):
 def test_no_pair_left_error_lists_the_filters(corpus: Corpus, kind: str):
     corpus.write("train.gl", "\n" * 5 + "a b c\n" * 55)
     message = corpus.refused(segment={"kind": kind}, data={"max_len": 2})
-    assert "no training pair is left (source blank: 5, longer than 2 words: 55)" in message
+    assert "no training pair is left (blank: 5, length: 55)" in message
 
 
 @pytest.mark.parametrize("kind", ["fastbpe", "sentencepiece", "whitespace"])
@@ -267,8 +267,8 @@ def test_pair_with_too_many_pieces_is_dropped_with_its_line(corpus: Corpus, kind
     p = corpus.prepared(**keys)
     train = p.report.splits["train"]
     assert train.dropped == {
-        "longer than 20,000 characters": Places(1, ["train:7"]),
-        "longer than 1,000 subwords": Places(1, ["train:61"]),
+        "characters": Places(1, ["train:7"]),
+        "subwords": Places(1, ["train:61"]),
     }
     assert (train.pairs, train.kept, len(p.train)) == (61, 59, 59)
     assert max(p.train.src_len.max(), p.train.tgt_len.max()) <= 20
@@ -285,10 +285,8 @@ def test_places_of_dropped_pairs_are_right_after_other_drops(corpus: Corpus, mon
     train = str(corpus.folder / "train")
     p = corpus.prepared(data={"train": [train, train], "max_pieces": 25})
     dropped = p.report.splits["train"].dropped
-    assert dropped["longer than 25 subwords"] == Places(4, ["train:41", "train:51"] * 2)
-    left = (
-        r"is left \(both sides blank: 2, longer than 20 characters: 4, longer than 1 subword: 114\)"
-    )
+    assert dropped["subwords"] == Places(4, ["train:41", "train:51"] * 2)
+    left = r"is left \(blank: 2, characters: 4, subwords: 114\)"
     with pytest.raises(UserError, match=left):
         corpus.prepared(data={"train": [train, train], "max_pieces": 1})
 

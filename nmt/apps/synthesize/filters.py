@@ -7,40 +7,27 @@ from __future__ import annotations
 
 import re
 from array import array
-from collections.abc import Iterable
-from dataclasses import dataclass
-from typing import NamedTuple
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, replace
+from typing import Literal
 
 import numpy as np
 
 from nmt.data.filters import (
-    LIMITS,
     MAX_REPETITIONS,
     MIN_LOG_ODDS,
     CorpusFilter,
-    Reason,
-    Rule,
     copied_share,
     foreign_share,
-    why_dropped,
 )
 from nmt.data.languages import MIN_SCRIPT_SHARE
 from nmt.data.letters import repetitions
-from nmt.data.text import is_blank, length_ratio, quantity
+from nmt.data.pair import Pair
+from nmt.data.rules import BLANK, CHARACTERS, LENGTH, Reason, Rule, why_dropped, words
+from nmt.data.text import is_blank, length_ratio
 
+CUT = "cut"  # the length limit ended the translation, not the search
 _SURROGATE = re.compile("[\ud800-\udfff]")
-
-
-class Candidate(NamedTuple):
-    """A line and its translation.
-
-    Attributes:
-        finished: whether the search ended the translation, not the length limit.
-    """
-
-    src: str
-    tgt: str
-    finished: bool = True
 
 
 @dataclass(frozen=True)
@@ -65,55 +52,46 @@ def source_rules(lang: str) -> list[Rule]:
 
 
 def target_rules(lang: str, thresholds: Thresholds) -> list[Rule]:
-    """Return why a translation to a language is dropped."""
+    """Return why a translation to a language is dropped; the names are those of ``nmt-clean``."""
     return [
-        Rule("target cut at the length limit", lambda pair, _: not pair.finished),
         Rule(
-            "target copied from the source",
+            "partly-copied",
             lambda pair, _: copied_share(pair.src, pair.tgt),
             thresholds.max_copied,
         ),
         *_rules_of_side(1, lang),
-        Rule("target with a repetition loop", _repetitions, MAX_REPETITIONS),
+        Rule("repetition", _repetitions, MAX_REPETITIONS),
         Rule(
-            f"length ratio over {thresholds.max_ratio:g}",
+            "ratio",
             lambda pair, corpus: length_ratio(pair.src, pair.tgt, corpus.typical_ratio),
             thresholds.max_ratio,
             in_corpus=True,
         ),
-        Rule("target in the language of the source", _swapped, MIN_LOG_ODDS, in_corpus=True),
+        Rule("swapped", _swapped, MIN_LOG_ODDS, in_corpus=True),
     ]
 
 
-def _rules_of_side(side: int, lang: str) -> list[Rule]:
+def _rules_of_side(side: Literal[0, 1], lang: str) -> list[Rule]:
+    """Return the rules that need one side only, such as "source blank"."""
     name = ("source", "target")[side]
-    longer = f"{name} longer than"
+
+    def of_side(rule: Rule, measure: Callable[[str], float]) -> Rule:
+        return replace(rule, name=f"{name} {rule.name}", measure=lambda p, _: measure(p[side]))
+
     return [
-        Rule(f"{name} blank", lambda pair, _: is_blank(pair[side])),
-        Rule(
-            f"{longer} {quantity(LIMITS.words, 'word')}",
-            lambda pair, _: len(pair[side].split()),
-            LIMITS.words,
-        ),
-        Rule(
-            f"{longer} {quantity(LIMITS.characters, 'character')}",
-            lambda pair, _: len(pair[side]),
-            LIMITS.characters,
-        ),
-        Rule(
-            f"{name} not in the script of {lang}",
-            lambda pair, _: foreign_share(pair[side], lang),
-            1 - MIN_SCRIPT_SHARE,
-        ),
+        of_side(BLANK, is_blank),
+        of_side(LENGTH, words),
+        of_side(CHARACTERS, len),
+        Rule(f"{name} script", lambda p, _: foreign_share(p[side], lang), 1 - MIN_SCRIPT_SHARE),
     ]
 
 
-def _repetitions(pair: Candidate, _: object) -> int:
+def _repetitions(pair: Pair, _: object) -> int:
     times = repetitions(pair.tgt)
     return times if times > MAX_REPETITIONS and times > repetitions(pair.src) else 0
 
 
-def _swapped(pair: Candidate, corpus: CorpusFilter[Candidate]) -> float:
+def _swapped(pair: Pair, corpus: CorpusFilter) -> float:
     return corpus.odds.log_odds(pair.tgt) if corpus.odds else 0.0
 
 
@@ -125,9 +103,9 @@ def reasons_to_skip(lines: Iterable[str], lang: str) -> list[Reason]:
     reasons: list[Reason] = []
     rules, hashes = source_rules(lang), array("q")
     for line in lines:
-        reasons.append(why_dropped(Candidate(line, ""), rules))
+        reasons.append(why_dropped(Pair(line, ""), rules))
         hashes.append(hash(line))
     repeated = np.ones(len(reasons), bool)
     repeated[np.unique(hashes, return_index=True)[1]] = False
     pairs = zip(reasons, repeated.tolist(), strict=True)
-    return [reason or ("source duplicated" if again else None) for reason, again in pairs]
+    return [reason or ("source duplicate" if again else None) for reason, again in pairs]

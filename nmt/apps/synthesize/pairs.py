@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from nmt.data.bitext import write_pairs
+from nmt.data.pair import Pair
 from nmt.data.text import clean_line, read_lines
 from nmt.errors import RunError, UserError
 from nmt.runtime.files import (
@@ -32,16 +33,17 @@ from nmt.runtime.files import (
 from nmt.store.output import CHOOSE_ANOTHER, partial_path
 
 if TYPE_CHECKING:
-    from nmt.apps.synthesize.filters import Candidate, Thresholds
-    from nmt.data.filters import CorpusFilter, Reason
+    from nmt.apps.synthesize.filters import Thresholds
+    from nmt.data.filters import CorpusFilter
+    from nmt.data.rules import Reason
     from nmt.decoding.codec import Translation
     from nmt.decoding.translator import Translator
 
-# start of a reason to drop a pair -> the option that may keep the pair
+# name of a rule that drops a pair -> the option that may keep the pair
 REMEDIES = {
-    "length ratio over": "add --resume with a larger --max-ratio",
-    "target copied from the source": "add --resume with a larger --max-copied",
-    "target cut at the length limit": "add --force with a larger --max-len-offset",
+    "ratio": "add --resume with a larger --max-ratio",
+    "partly-copied": "add --resume with a larger --max-copied",
+    "cut": "add --force with a larger --max-len-offset",
 }
 
 
@@ -153,7 +155,7 @@ class SyntheticCorpus:
             RunError: the filters drop every pair.
             MachineError: the disk is full or not writable.
         """
-        from nmt.apps.synthesize.filters import target_rules
+        from nmt.apps.synthesize.filters import CUT, target_rules
         from nmt.data.filters import CorpusFilter
         from nmt.runtime.progress import progress_bar
 
@@ -164,13 +166,18 @@ class SyntheticCorpus:
         total = 2 * len(self.skipped)  # they are read twice
         with progress_bar("filtering", "lines", total) as bar:
 
-            def pairs() -> Iterator[Candidate]:
+            def pairs() -> Iterator[Pair]:
                 for pair in self._read_pairs(partial):
                     bar.update()
                     yield pair
 
             rules = target_rules(self.langs[1], self.thresholds)
-            checked = CorpusFilter(pairs, rules, self.langs, self.prefix.name, self.skipped)
+            flags = (line[0] for line in read_lines(partial))  # 0 = not finished
+            skipped = [
+                reason or (CUT if flag == "0" else None)
+                for reason, flag in zip(self.skipped, flags, strict=True)
+            ]
+            checked = CorpusFilter(pairs, rules, self.langs, self.prefix.name, skipped)
             try:
                 with disk_errors(self.prefix, elsewhere=CHOOSE_ANOTHER):
                     self._write_sides(checked, *drafts[:2])
@@ -192,26 +199,19 @@ class SyntheticCorpus:
     def _read_text(self) -> Iterator[str]:
         return read_lines(self.text, clean=False, errors="surrogateescape")
 
-    def _read_pairs(self, partial: Path) -> Iterator[Candidate]:
-        from nmt.apps.synthesize.filters import Candidate
-
+    def _read_pairs(self, partial: Path) -> Iterator[Pair]:
         for line, translation in zip(self._read_text(), read_lines(partial), strict=True):
-            # the tab between them is a space now
-            yield Candidate(clean_line(line), translation[2:], translation[0] == "1")
+            yield Pair(clean_line(line), translation[2:])  # without the flag, and a space after it
 
     def _state_of_text(self) -> tuple[int, int]:
         with disk_errors(self.text, elsewhere=CHOOSE_ANOTHER):
             state = self.text.stat()
         return state.st_size, state.st_mtime_ns
 
-    def _write_sides(self, checked: CorpusFilter[Candidate], src: Path, tgt: Path) -> None:
+    def _write_sides(self, checked: CorpusFilter, src: Path, tgt: Path) -> None:
         """Write the pairs that are kept."""
         if not write_pairs(checked.kept(), src, tgt):
-            steps = [
-                step
-                for start, step in REMEDIES.items()
-                if any(reason.startswith(start) for reason in checked.counts())
-            ]
+            steps = [step for name, step in REMEDIES.items() if name in checked.counts()]
             raise RunError(
                 f"no pair is left ({checked.dropped})",
                 at=self.name,
@@ -219,9 +219,7 @@ class SyntheticCorpus:
                 + ", or ".join([*steps, "add --force and use a better model"]),
             )
 
-    def _report(
-        self, checked: CorpusFilter[Candidate], drafts: list[Path], settings: dict[str, Any]
-    ) -> str:
+    def _report(self, checked: CorpusFilter, drafts: list[Path], settings: dict[str, Any]) -> str:
         kept = checked.reasons.count(None)
         sides = zip(self.files[:2], drafts, strict=False)
         report = {

@@ -49,7 +49,7 @@ def test_sizes_and_lengths(tmp_path):
     assert found.pairs == 4
     assert (found.src.words, found.src.mean_words, found.src.p99_words) == (13, 3.25, 5)
     assert (found.tgt.words, found.target_words) == (13, 13)
-    assert found.report.splits["train"].dropped["source blank"].count == 1
+    assert found.report.splits["train"].dropped["blank"].count == 1
     assert found.report.found("duplicates", "train").count == 1
     assert found.report.found("also in the training data", "dev").count == 1
     assert found.sample == [pair for pair in zip(src, tgt, strict=True) if pair[0]]
