@@ -61,7 +61,9 @@ def parser() -> argparse.ArgumentParser:
         help="run folder from nmt-train, or model; several with the same vocabulary are an "
         "ensemble",
     )
-    p.add_argument("files", nargs="+", metavar="FILE", help="a document")
+    p.add_argument(
+        "files", nargs="+", metavar="FILE", help="document, or folder for the documents in it"
+    )
     documents = p.add_argument_group("documents")
     add_output(
         documents,
@@ -119,15 +121,17 @@ def documents_of(args: argparse.Namespace) -> Documents:
     """
     from nmt.apps.documents.job import Reading
     from nmt.data.text import text_encoding
+    from nmt.store.folder import MARKERS
 
     named = {key: value for key, value in vars(args).items() if key not in NOT_OF_RESULT}
     command = json.dumps(named, sort_keys=True, default=str)
-    count = next((i for i, name in enumerate(args.files) if not Path(name).is_dir()), None)
-    if count is None:
-        what = "these are folders, and there is no document to translate"
-        raise UserError(what, at=" ".join(args.files), fix="name documents after the run folder")
-    args.run = [args.run, *args.files[:count]]
-    files = [Path(name) for name in args.files[count:]]
+    paths = [Path(name) for name in args.files]
+    runs = [path for path in paths if any((path / name).is_file() for name in MARKERS)]
+    args.run = [args.run, *map(str, runs)]
+    files = [file for path in paths if path not in runs for file in _documents_in(path)]
+    if not files:
+        fix = f"name them after the run folder: {args.run[0]} FILE... -o {args.output}"
+        raise UserError("there is no document to translate", fix=fix)
     folder = Path(args.output)
     if folder.exists() and not folder.is_dir():
         fix = "give --output a folder, which may be new"
@@ -146,6 +150,21 @@ def documents_of(args: argparse.Namespace) -> Documents:
     reading = Reading(args.retranslate, encoding, keys, skip_keys)
     documents = Documents(files, folder, command, args.force, args.resume, reading, args.debug)
     documents.check()
+    return documents
+
+
+def _documents_in(path: Path) -> list[Path]:
+    """Return the documents in a folder, without its subfolders; a file is a document itself."""
+    from nmt.apps.documents.formats import FORMATS
+    from nmt.store.folder import children
+
+    if not path.is_dir():
+        return [path]
+    files = [file for file in children(path) if file.is_file() and not file.name.startswith(".")]
+    documents = [file for file in files if file.suffix.lower() in FORMATS]
+    if not documents:
+        fix = f"name a folder with files that end in {', '.join(FORMATS)}"
+        raise UserError("no document is in this folder", at=str(path), fix=fix)
     return documents
 
 

@@ -12,6 +12,7 @@ import pytest
 
 from nmt.apps.documents.journal import Journal
 from nmt.cli import documents, train
+from nmt.errors import UserError
 from tests import words
 from tests.apps.documents.samples import all_documents
 from tests.apps.documents.test_formats import BOLD, content
@@ -114,14 +115,29 @@ def test_a_bad_file_does_not_stop_the_others(run, folder, capsys):
     [
         (["words.txt", "-o", "."], "is also an input"),
         (["words.txt", "-o", "film.srt"], "is not a folder"),
-        ([".", "-o", "out"], "there is no document"),
+        (["empty", "-o", "out"], "empty: no document is in this folder"),
         (["words.txt", "words.txt", "-o", "out"], "the same name"),
         (["words.txt", "-o", "out", "--encoding", "rot13"], "not one of text"),
     ],
 )
 def test_wrong_arguments_are_named(arguments, what, short_run, folder, capsys):
+    Path("empty").mkdir()
     assert command(short_run, *arguments) == 2
     assert what in capsys.readouterr().err
+
+
+def test_a_folder_stands_for_the_documents_in_it(short_run, folder):
+    names = sorted(path.name for path in folder.iterdir())
+    for name in ("table.csv", ".hidden.txt", "below/word.txt"):
+        Path(name).parent.mkdir(exist_ok=True)
+        Path(name).write_text("1\n")
+    runs = [str(short_run)] * 2
+    args = documents.parser().parse_args([*runs, ".", "-o", "out"])
+    found = documents.documents_of(args)
+    assert [file.name for file in found.files] == names
+    assert args.run == runs
+    with pytest.raises(UserError, match="there is no document to translate"):
+        documents.documents_of(documents.parser().parse_args([*runs, "-o", "out"]))
 
 
 @pytest.mark.slow
