@@ -149,8 +149,10 @@ def cases() -> list[Case]:
                              "out/model"], ["--force"]),
         Case("nmt-sweep", ["sweep", "v.yaml", "--output", "out/sweep"]),
         Case("nmt-translate", ["translate", "trained", "--input", "lines.gl", "-o",
-                                      "out/lines.en"], resume),
+                               "out/lines.en"], resume),
         Case("nmt-documents", ["documents", "trained", *documents, "-o", "out/docs"], resume),
+        Case("nmt-synthesize", ["synthesize", "trained", "--input", "lines.gl", "-o", "out/bt",
+                                "--max-copied", "1"], resume),
     ]  # fmt: skip
 
 
