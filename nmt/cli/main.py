@@ -48,9 +48,9 @@ Train and use translation models for languages with little data.
 Each command has --help. A command is also a program: nmt-train is nmt train.
 
 examples:
-  nmt train recipes/quickstart.yaml
-  echo 'Nastavenia' | nmt translate runs/quickstart
-  nmt import tsv pairs.tsv --src-lang gl --tgt-lang en -o corpus
+  nmt-train recipes/quickstart.yaml
+  echo 'Nastavenia' | nmt-translate runs/quickstart
+  nmt-import tsv pairs.tsv --src-lang gl --tgt-lang en -o corpus
 
 exit codes:
   0    success
