@@ -10,7 +10,7 @@ it drops many pairs of a text.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import regex
 
@@ -35,7 +35,7 @@ from nmt.data.languages import MIN_SCRIPT_SHARE, UNSPACED_CHARACTER
 from nmt.data.letters import repetitions
 from nmt.data.near_duplicates import MIN_WORDS, RecurringTexts, normalized
 from nmt.data.pair import Pair
-from nmt.data.rules import BLANK, CHARACTERS, LENGTH, Rule, worse
+from nmt.data.rules import BLANK, CHARACTERS, LENGTH, Rule, duplicates, worse
 from nmt.data.text import length_ratio
 
 # A typical target of 18 corpora of unrelated languages has no word of its source, and in one of
@@ -254,14 +254,7 @@ RULES = (
         in_corpus=True,
         sure=True,
     ),
-    Rule(
-        "duplicate",
-        _repeated(0),
-        0,
-        "The same pair stands in an earlier line.",
-        in_corpus=True,
-        sure=True,
-    ),
+    replace(duplicates(), measure=_repeated(0), in_corpus=True),
     Rule(
         "near-duplicate",
         _repeated(1),

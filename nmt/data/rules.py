@@ -7,13 +7,13 @@ add rules that compare a pair with its corpus.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, MutableMapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple, TypeAlias
 
 from nmt.config.recipe import DataConfig
 from nmt.data.pair import Pair
-from nmt.data.report import Drops
+from nmt.data.report import Places
 from nmt.data.text import is_blank
 
 MAX_PIECE_LENGTH = 20  # characters per allowed piece; a longer line has too many pieces
@@ -124,10 +124,12 @@ def why_dropped(pair: Pair, rules: Iterable[Rule]) -> Reason:
     return None
 
 
-def apply_rules(pairs: Iterable[Pair], rules: Sequence[Rule], drops: Drops) -> Iterator[Pair]:
+def apply_rules(
+    pairs: Iterable[Pair], rules: Sequence[Rule], drops: MutableMapping[str, Places]
+) -> Iterator[Pair]:
     """Yield the pairs that no rule drops; count each other pair under its first rule."""
     for pair in pairs:
         if (reason := why_dropped(pair, rules)) is None:
             yield pair
         else:
-            drops[reason].add(pair.place)
+            drops.setdefault(reason, Places()).add(pair.place)

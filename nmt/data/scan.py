@@ -12,8 +12,8 @@ from nmt.data.augment import Augmenter, Draws
 from nmt.data.bitext import Bitext, RecipeFiles, TrainingText, pairs_in_form
 from nmt.data.checks import CHECKS, NEVER, Scanned, findings
 from nmt.data.pair import Pair
-from nmt.data.report import CorpusReport, Drops, Finding, Places, SplitReport, Wording
-from nmt.data.rules import Limits, apply_rules, training_rules, why_dropped
+from nmt.data.report import CorpusReport, Drops, Finding, SplitReport, Wording
+from nmt.data.rules import Limits, apply_rules, training_rules
 from nmt.data.segmenters.base import Segmenter
 from nmt.data.text import SIDES, Texts, quantity
 from nmt.errors import UserError
@@ -60,20 +60,17 @@ class Scan:
         shown = [check.see for check in self.checks]
         if corpus.monolingual:
             report.blank = report.blank or 0
-        for pair in pairs:
-            report.pairs += 1
-            if corpus.monolingual and not pair.src:
+        for pair in apply_rules(pairs, rules, report.dropped):
+            if pair.src:
+                report.kept += 1
+                scanned.next(pair)
+                for see in shown:
+                    see(pair, scanned)
+            else:  # a blank line of monolingual text
                 report.blank = (report.blank or 0) + 1
-                yield pair
-                continue
-            if reason := why_dropped(pair, rules):
-                report.dropped.setdefault(reason, Places()).add(pair.place)
-                continue
-            report.kept += 1
-            scanned.next(pair)
-            for see in shown:
-                see(pair, scanned)
             yield pair
+        dropped = sum(places.count for places in report.dropped.values())
+        report.pairs = report.kept + (report.blank or 0) + dropped
 
     def report(self) -> CorpusReport:
         """Return the numbers of all splits, and what the checks found."""

@@ -16,8 +16,11 @@ from hypothesis import strategies as st
 from data_prep.cleaning import dual
 from data_prep.cleaning.identify import by_fasttext, by_lingua
 from data_prep.cleaning.rules import RULES
+from data_prep.pairs import length_ratio, unusual_ratio
+from nmt.apps.synthesize.filters import Thresholds, source_rules, target_rules
 from nmt.cli import clean
 from nmt.cli.clean import chosen_rules
+from nmt.data.rules import LIMITS, duplicates, training_rules
 from nmt.errors import UserError
 from tests.toy import lines_of_digits, reverse
 
@@ -242,6 +245,15 @@ def test_the_page_has_the_rules_and_their_thresholds():
         *((rule.name, f"{rule.threshold:g}") for rule in RULES),
         ("cross-entropy", "off"),
     ]
+
+
+def test_a_fault_has_one_name_in_all_commands():
+    names = {rule.name for rule in RULES}
+    assert {rule.name for rule in training_rules(LIMITS, monolingual=False)} <= names
+    assert {duplicates().name, length_ratio(2).name, unusual_ratio([], 2).name} <= names
+    synthetic = [*source_rules("gl"), *target_rules("en", Thresholds())]
+    faults = {rule.name.removeprefix("source ").removeprefix("target ") for rule in synthetic}
+    assert faults - names == {"not UTF-8"}
 
 
 def test_a_rule_that_would_drop_many_pairs_asks(tmp_path, capsys):
