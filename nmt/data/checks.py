@@ -477,7 +477,8 @@ class OtherText(Check):
     def _words(
         self, at: str, noun: str, lang: str, train: TextProfile, text: TextProfile
     ) -> Finding:
-        lacking = Counter({word: text.words[word] for word in self.new[lang] & text.words.keys()})
+        # in the order of the text, so that words of one count always stand in the same order
+        lacking = Counter({word: n for word, n in text.words.items() if word in self.new[lang]})
         share = lacking.total() / max(1, text.size)
         # Good and Turing: so many words of more text of this kind would be new
         single = sum(count == 1 for count in train.words.values())
