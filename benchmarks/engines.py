@@ -38,7 +38,7 @@ from tqdm import tqdm
 
 import nmt
 import nmt.cli
-from nmt.data.text import read_lines
+from nmt.data.lines import read_lines
 from nmt.decoding.ctranslate2.engine import CTranslate2Engine
 from nmt.decoding.engine import all_cores
 from nmt.decoding.translator import Translator

@@ -20,10 +20,10 @@ from nmt.config.load import recipe_from_text
 from nmt.data.segmenters import Segmenter
 from nmt.data.segmenters.base import Whitespace
 from nmt.data.segmenters.sentencepiece import SentencePiece
-from nmt.data.tokenizer import Moses
 from nmt.data.vocab import TAG_MARK, UNK, Vocab
 from nmt.store.model import WEIGHTS, Description, Origin, complete, output_folder, save_text
 from nmt.store.tensors import write_tensors
+from nmt.text.tokenizer import Moses
 from nmt.version import __version__
 
 POSITIONS = 640  # the fewest that a model can have

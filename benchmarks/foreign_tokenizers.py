@@ -14,7 +14,7 @@ from pathlib import Path
 import sentencepiece
 
 from nmt.data.segmenters.sentencepiece import SPACE, SentencePiece
-from nmt.data.tokenizer import Moses
+from nmt.text.tokenizer import Moses
 
 
 def compare(model: Path, lines: list[str]) -> tuple[int, int]:

@@ -21,9 +21,9 @@ from data_prep.write import Corpus, Request, check_request, write_corpus
 from nmt.data.pair import Pair
 from nmt.data.report import Drops
 from nmt.data.rules import BLANK, IDENTICAL, LENGTH, apply_rules, duplicates
-from nmt.data.text import quantity
 from nmt.errors import UserError
 from nmt.runtime.progress import counted
+from nmt.runtime.words import quantity
 
 MIN_GROUPS = 10  # of --split group
 ALONE = (BLANK, IDENTICAL, LENGTH)  # rules that need no other pair

@@ -14,11 +14,11 @@ from pathlib import Path
 import numpy as np
 
 from nmt.data.bitext import read_pairs
+from nmt.data.lines import LENGTH_SLACK, LONGEST_LINE
+from nmt.data.lines import length_ratio as ratio
 from nmt.data.pair import Pair
 from nmt.data.report import Drops
 from nmt.data.rules import BLANK, Rule, apply_rules
-from nmt.data.text import LENGTH_SLACK, LONGEST_LINE
-from nmt.data.text import length_ratio as ratio
 from nmt.errors import UserError
 from nmt.runtime.missing import missing_fix
 

@@ -26,7 +26,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import unquote, urlsplit
 
-from nmt.data.text import OPENERS
+from nmt.data.lines import OPENERS
 from nmt.errors import MachineError, UserError
 from nmt.runtime.files import file_digest
 from nmt.runtime.progress import progress_bar

@@ -9,11 +9,11 @@ import hashlib
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
-from nmt.data.near_duplicates import NearIndex
 from nmt.data.pair import Pair
 from nmt.data.report import Drops
 from nmt.data.rules import Rule, apply_rules, duplicates
 from nmt.runtime.progress import counted
+from nmt.text.near_duplicates import NearIndex
 
 GROUPS_PER_SPLIT = 10  # at least; a larger group stays in train
 SPARE = 1.25  # pairs that are compared with the others for each that is held out

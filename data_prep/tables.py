@@ -18,7 +18,7 @@ from typing import TypeAlias
 
 from data_prep.languages import check_choice
 from data_prep.pairs import require_file
-from nmt.data.text import check_only_line, read_lines
+from nmt.data.lines import check_only_line, read_lines
 from nmt.errors import UserError, install_fix
 from nmt.runtime.files import require_unpackable
 

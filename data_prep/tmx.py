@@ -12,9 +12,9 @@ from pathlib import Path
 from typing import BinaryIO, TextIO
 
 from data_prep.pairs import archive_errors, one_line
-from nmt.data.languages import UNSPACED_CHARACTER
-from nmt.data.text import OPENERS, text_encoding
+from nmt.data.lines import OPENERS, text_encoding
 from nmt.errors import UserError
+from nmt.text.languages import UNSPACED_CHARACTER
 
 _XML_LANG = "{http://www.w3.org/XML/1998/namespace}lang"
 _BLOCK = 1 << 20  # characters that are read at once

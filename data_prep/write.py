@@ -17,10 +17,10 @@ from data_prep.remote import RemoteFile
 from nmt.data.corpus_manifest import MANIFEST
 from nmt.data.pair import Pair
 from nmt.data.report import Drops
-from nmt.data.text import quantity
 from nmt.errors import UserError
 from nmt.runtime.files import atomic_folder, disk_errors, file_digest
 from nmt.runtime.progress import counted
+from nmt.runtime.words import quantity
 
 
 @dataclass(frozen=True)

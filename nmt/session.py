@@ -19,7 +19,6 @@ from nmt.config.sizes import advice_on_size
 from nmt.data.bitext import held_out_entries
 from nmt.data.prepare import Prepared
 from nmt.data.report import summary as describe_report
-from nmt.data.text import quantity
 from nmt.decoding.ctranslate2.folder import prepare_engine
 from nmt.decoding.translator import Translator
 from nmt.errors import Diverged, MachineError, NmtError, RunError, Terminated
@@ -33,6 +32,7 @@ from nmt.runtime.memory import (
     require_memory,
 )
 from nmt.runtime.signals import StopRequest, raise_terminated, stop_signals
+from nmt.runtime.words import quantity
 from nmt.scoring.systems import set_file, words_file
 from nmt.store.checkpoint import (
     Checkpoint,

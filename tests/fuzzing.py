@@ -32,12 +32,11 @@ from nmt.apps.transformers.convert import convert
 from nmt.config.load import load_recipe
 from nmt.config.recipe import SentencePieceConfig
 from nmt.data.glossary import read_glossary
+from nmt.data.lines import OPENERS, read_lines
 from nmt.data.report import Drops
 from nmt.data.segmenters import load_segmenter, save_segmenter
 from nmt.data.segmenters.bpe import read_codes
 from nmt.data.segmenters.sentencepiece import SentencePiece
-from nmt.data.text import OPENERS, read_lines
-from nmt.data.tokenizer import Moses
 from nmt.data.vocab import Vocab
 from nmt.decoding.glossary import Glossary
 from nmt.errors import UserError
@@ -45,6 +44,7 @@ from nmt.store.checkpoint import read_checkpoint
 from nmt.store.model import Model
 from nmt.store.results import read_result
 from nmt.store.tensors import empty_model
+from nmt.text.tokenizer import Moses
 from tests.apps.documents.samples import PO, TEXTS, all_documents
 from tests.apps.documents.translators import Reversing
 from tests.decoding.ctranslate2.cases import model_folder

@@ -17,7 +17,6 @@ from torch import Tensor
 from nmt.config.load import recipe_from_text
 from nmt.config.recipe import Recipe
 from nmt.data.segmenters.base import Whitespace
-from nmt.data.tokenizer import Moses
 from nmt.data.vocab import Vocab
 from nmt.runtime import files
 from nmt.store.checkpoint import (
@@ -32,6 +31,7 @@ from nmt.store.folder import RunFolder, update_of
 from nmt.store.lifecycle import TrainingFolder
 from nmt.store.model import WEIGHTS, Model
 from nmt.store.tensors import read_tensors
+from nmt.text.tokenizer import Moses
 
 FILES = ("model.safetensors", "optimizer.safetensors", "state.json", "manifest.json")
 

@@ -25,9 +25,9 @@ from data_prep.pairs import read_aligned
 from nmt.data.bitext import write_pairs
 from nmt.data.corpus_manifest import MANIFEST
 from nmt.data.filters import CorpusFilter, Example
+from nmt.data.lines import find_side
 from nmt.data.pair import Pair
 from nmt.data.rules import Rule
-from nmt.data.text import find_side
 from nmt.errors import RunError, UserError
 from nmt.runtime.files import (
     AGAIN,

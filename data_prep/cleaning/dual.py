@@ -9,10 +9,10 @@ from pathlib import Path
 
 import numpy as np
 
-from nmt.data.languages import base_language
-from nmt.data.text import read_lines
+from nmt.data.lines import read_lines
 from nmt.errors import UserError
 from nmt.runtime.progress import counted
+from nmt.text.languages import base_language
 
 
 def dual_cross_entropy(forward: float, backward: float) -> float:

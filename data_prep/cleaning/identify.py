@@ -8,8 +8,8 @@ from typing import TypeAlias
 
 from data_prep.languages import iso639_3, language_group, match_language
 from data_prep.pairs import require_file
-from nmt.data.languages import scripts_of
 from nmt.errors import UserError, install_fix
+from nmt.text.languages import scripts_of
 
 # the probability that words are of another language than that of a side (0 = source, 1 = target)
 Identify: TypeAlias = Callable[[str, int], float]

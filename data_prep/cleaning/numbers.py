@@ -10,7 +10,7 @@ from collections import Counter
 
 import regex
 
-from nmt.data.numbers import digit_rows
+from nmt.text.numbers import digit_rows
 
 _CHINESE = str.maketrans("零〇一二三四五六七八九", "00123456789")
 # three in a row are the digits of a year or of a telephone number, such as 一九四五

@@ -31,12 +31,12 @@ from nmt.data.filters import (
     is_misread,
     marks_share,
 )
-from nmt.data.languages import MIN_SCRIPT_SHARE, UNSPACED_CHARACTER
-from nmt.data.letters import repetitions
-from nmt.data.near_duplicates import MIN_WORDS, RecurringTexts, normalized
+from nmt.data.lines import length_ratio
 from nmt.data.pair import Pair
 from nmt.data.rules import BLANK, CHARACTERS, LENGTH, Rule, duplicates, worse
-from nmt.data.text import length_ratio
+from nmt.text.languages import MIN_SCRIPT_SHARE, UNSPACED_CHARACTER
+from nmt.text.letters import repetitions
+from nmt.text.near_duplicates import MIN_WORDS, RecurringTexts, normalized
 
 # A typical target of 18 corpora of unrelated languages has no word of its source, and in one of
 # Spanish and Guarani 22 % of its words are Spanish nouns.

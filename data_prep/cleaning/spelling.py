@@ -12,11 +12,12 @@ from pathlib import Path
 
 import regex
 
-from nmt.data.letters import capitalized, upper
-from nmt.data.text import quantity, read_lines
+from nmt.data.lines import read_lines
 from nmt.errors import UserError
 from nmt.runtime.files import TEMPORARY, disk_errors
+from nmt.runtime.words import quantity
 from nmt.store.output import CHOOSE_ANOTHER, check_output_file
+from nmt.text.letters import capitalized, upper
 
 SHOWN = 3  # changed lines and unused rows that the report names
 

@@ -28,9 +28,9 @@ from data_prep.pairs import clean_training_pairs, one_line, read_aligned, requir
 from data_prep.released import Release
 from data_prep.remote import RemoteFile
 from data_prep.write import Request, check_request
+from nmt.data.lines import OPENERS, find_side, read_lines
 from nmt.data.pair import Pair
 from nmt.data.report import Drops
-from nmt.data.text import OPENERS, find_side, read_lines
 from nmt.errors import UserError
 from nmt.runtime.files import file_digest
 

@@ -18,9 +18,9 @@ from data_prep.languages import match_pair
 from data_prep.pairs import one_line
 from data_prep.remote import HUB, TOKEN_VARIABLE, DownloadError, RemoteFile, fetched
 from data_prep.write import Corpus, Request, check_request, write_corpus
+from nmt.data.lines import read_lines
 from nmt.data.pair import Pair
 from nmt.data.report import Drops
-from nmt.data.text import read_lines
 from nmt.errors import UserError
 from nmt.runtime.files import json_object
 

@@ -40,12 +40,13 @@ from data_prep.remote import HUB, RemoteFile, cache_folder, fetched
 from data_prep.tmx import read_units
 from data_prep.write import Request, check_request
 from nmt.data.corpus_manifest import LONGEST_LICENSE
+from nmt.data.lines import OPENERS, read_lines
 from nmt.data.pair import Pair
 from nmt.data.report import Drops
-from nmt.data.text import OPENERS, quantity, read_lines
 from nmt.errors import MachineError, UserError, install_fix
 from nmt.runtime.files import UNPACKED, file_digest, human_bytes
 from nmt.runtime.progress import counted, progress_bar
+from nmt.runtime.words import quantity
 
 Record = dict[str, Any]  # of mtdata's index: did, url, ext, in_ext, in_paths, cols, cite
 

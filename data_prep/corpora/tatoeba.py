@@ -17,13 +17,14 @@ from data_prep.pairs import one_line
 from data_prep.remote import RemoteFile, fetched
 from data_prep.splits import hold_out
 from data_prep.write import Corpus, Request, check_request, write_corpus
+from nmt.data.lines import read_lines
 from nmt.data.pair import Pair
 from nmt.data.report import Drops
 from nmt.data.rules import BLANK, IDENTICAL, apply_rules
-from nmt.data.text import quantity, read_lines
 from nmt.errors import UserError
 from nmt.runtime.files import file_digest
 from nmt.runtime.progress import counted
+from nmt.runtime.words import quantity
 
 _URL = "https://downloads.tatoeba.org/exports/per_language/"
 _SENTENCES = "_sentences_detailed.tsv.bz2"

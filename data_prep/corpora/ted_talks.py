@@ -16,9 +16,9 @@ from data_prep.languages import match_pair
 from data_prep.pairs import member_lines, one_line
 from data_prep.remote import RemoteFile, fetched
 from data_prep.write import Corpus, Request, check_request, write_corpus
+from nmt.data.lines import is_blank
 from nmt.data.pair import Pair
 from nmt.data.report import Drops
-from nmt.data.text import is_blank
 
 SOURCE = RemoteFile(
     what="TED talks in 58 languages (Qi et al. 2018)",

@@ -12,9 +12,9 @@ from __future__ import annotations
 from data_prep.languages import match_language
 from data_prep.remote import RemoteFile, fetched
 from data_prep.write import Corpus, Request, check_request, write_corpus
+from nmt.data.lines import read_lines
 from nmt.data.pair import Pair
 from nmt.data.report import Drops
-from nmt.data.text import read_lines
 
 _COMMIT = "77f55b912142e11fcfdf5b530231fb9c52f181e8"
 _URL = (

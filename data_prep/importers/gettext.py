@@ -21,9 +21,9 @@ from data_prep.formats import Option
 from data_prep.own_corpus import SPLIT_OPTIONS, file_options, write_files
 from data_prep.pairs import one_line, require_file
 from data_prep.write import Request
+from nmt.data.lines import text_encoding
 from nmt.data.pair import Pair
 from nmt.data.report import Drops
-from nmt.data.text import text_encoding
 from nmt.errors import UserError, install_fix
 
 _STRING = re.compile(r'\ufeff?(?:#~)?\s*(?:msg\w+(?:\[\d+\])?\s*)?"')

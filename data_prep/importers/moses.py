@@ -26,9 +26,9 @@ from data_prep.own_corpus import (
 )
 from data_prep.pairs import clean_training_pairs, read_aligned
 from data_prep.write import Request
+from nmt.data.lines import find_side
 from nmt.data.pair import Pair
 from nmt.data.report import Drops
-from nmt.data.text import find_side
 
 
 def _pairs(prefix: str, request: Request) -> Iterator[Pair]:

@@ -19,9 +19,10 @@ from pathlib import Path
 from data_prep.formats import Option
 from data_prep.pairs import read_aligned
 from data_prep.write import Corpus, Request, check_request, write_corpus
+from nmt.data.lines import find_side
 from nmt.data.pair import Pair
 from nmt.data.report import Drops
-from nmt.data.text import find_side, quantity
+from nmt.runtime.words import quantity
 
 SEED = 1
 OPTIONS = (

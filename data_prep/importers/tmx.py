@@ -17,9 +17,9 @@ from data_prep.own_corpus import SPLIT_OPTIONS, file_options, write_files
 from data_prep.pairs import require_file
 from data_prep.tmx import MAX_DEPTH, read_units
 from data_prep.write import Request
+from nmt.data.lines import OPENERS, type_of
 from nmt.data.pair import Pair
 from nmt.data.report import Drops
-from nmt.data.text import OPENERS, type_of
 from nmt.errors import UserError
 
 OPTIONS = (*file_options("FILE"), *SPLIT_OPTIONS)

@@ -29,12 +29,12 @@ from data_prep.own_corpus import SPLIT_OPTIONS, file_options, write_files
 from data_prep.pairs import one_line
 from data_prep.tables import SAMPLE, Format, Row, read_rows
 from data_prep.write import Request
-from nmt.data.languages import LETTERS, UNSPACED_CHARACTER, language_name, standard_code
-from nmt.data.near_duplicates import PLACEHOLDER
 from nmt.data.pair import Pair
 from nmt.data.report import Drops
-from nmt.data.text import quantity
 from nmt.errors import UserError
+from nmt.runtime.words import quantity
+from nmt.text.languages import LETTERS, UNSPACED_CHARACTER, language_name, standard_code
+from nmt.text.near_duplicates import PLACEHOLDER
 
 Column: TypeAlias = int | str  # its number from 1, or its name in the header
 

@@ -16,10 +16,10 @@ from typing import TYPE_CHECKING
 from nmt.cli.common import run_command
 from nmt.cli.parsers import add_output, command_parser, shorten_help
 from nmt.cli.search_options import add_search_options, open_translator, search_options_of
-from nmt.data.text import quantity
 from nmt.errors import MachineError, NmtError, UserError
 from nmt.runtime.files import AGAIN, disk_errors, write_atomic
 from nmt.runtime.signals import raise_terminated
+from nmt.runtime.words import quantity
 
 if TYPE_CHECKING:
     from nmt.apps.documents.job import Reading, Report
@@ -120,7 +120,7 @@ def documents_of(args: argparse.Namespace) -> Documents:
         UserError: no file is given, two files have the same name, or a translation exists.
     """
     from nmt.apps.documents.job import Reading
-    from nmt.data.text import text_encoding
+    from nmt.data.lines import text_encoding
     from nmt.store.folder import MARKERS
 
     named = {key: value for key, value in vars(args).items() if key not in NOT_OF_RESULT}

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import BinaryIO, NamedTuple
 
-from nmt.data.text import (
+from nmt.data.lines import (
     LONGEST_LINE,
     LONGEST_SENTENCE,
     OPENERS,
@@ -20,11 +20,11 @@ from nmt.data.text import (
     check_only_line,
     file_type,
     is_blank,
-    quantity,
     read_lines,
 )
 from nmt.errors import UserError
 from nmt.runtime.files import disk_errors
+from nmt.runtime.words import quantity
 
 CHUNK = 1 << 16  # bytes per read: the capacity of a pipe
 STDIN = "standard input"  # its name in errors

@@ -88,8 +88,9 @@ def body(args: argparse.Namespace) -> None:
 def _make(args: argparse.Namespace) -> None:
     from nmt.apps.judge.key import Key, draw_rows, read_documents
     from nmt.apps.judge.sheet import LETTERS, write_sheet
-    from nmt.data.text import is_blank, quantity, read_lines
+    from nmt.data.lines import is_blank, read_lines
     from nmt.runtime.files import AGAIN, TEMPORARY, disk_errors, replace_together, write_synced
+    from nmt.runtime.words import quantity
     from nmt.scoring.metrics import check_lines
     from nmt.scoring.systems import reject_duplicates
     from nmt.store.output import check_output_file
@@ -137,8 +138,8 @@ def _read(args: argparse.Namespace) -> None:
     from nmt.apps.judge.analysis import analyze, judgement_table, results_tsv, table
     from nmt.apps.judge.key import read_key
     from nmt.apps.judge.sheet import read_sheets
-    from nmt.data.text import quantity
     from nmt.runtime.files import AGAIN, write_atomic
+    from nmt.runtime.words import quantity
     from nmt.scoring.metrics import RESAMPLES
     from nmt.scoring.systems import reject_duplicates
     from nmt.store.output import check_output_file

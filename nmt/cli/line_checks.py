@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Any
 import regex
 
 from nmt.cli.search_options import note
-from nmt.data.protect import compare, has_words
-from nmt.data.text import is_blank, quantity
+from nmt.data.lines import is_blank
+from nmt.runtime.words import quantity
+from nmt.text.protect import compare, has_words
 
 if TYPE_CHECKING:
     from nmt.decoding.codec import Translation, UnknownPieces

@@ -10,8 +10,8 @@ from collections.abc import Sequence
 from data_prep.download import obtain_corpus
 from nmt.cli.common import enable_gc, run_command
 from nmt.cli.parsers import add_recipe, command_parser, recipe_of, recipe_words
-from nmt.data.text import quantity
 from nmt.runtime.signals import raise_terminated
+from nmt.runtime.words import quantity
 
 EXAMPLES = """\
 examples:

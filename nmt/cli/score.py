@@ -208,8 +208,8 @@ def _external_metrics(args: argparse.Namespace) -> list[ExternalMetric]:
 
 def _write_sentences(args: argparse.Namespace, systems: Systems, result: Report) -> None:
     from nmt.apps.evaluate.report import sentence_table
-    from nmt.data.text import quantity
     from nmt.runtime.files import AGAIN, replace_surrogates, write_atomic
+    from nmt.runtime.words import quantity
 
     table = sentence_table(systems, args.metrics, result.segments)
     text = replace_surrogates(table)

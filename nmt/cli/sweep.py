@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 
 from nmt.cli.common import count, enable_gc, positive, run_command
 from nmt.cli.parsers import command_parser, shorten_help
-from nmt.data.text import quantity
 from nmt.errors import NmtError, RunError, Terminated, UserError
+from nmt.runtime.words import quantity
 
 if TYPE_CHECKING:
     from nmt.apps.sweep.plan import PlannedRun

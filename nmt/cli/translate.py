@@ -24,9 +24,9 @@ from nmt.cli.search_options import (
     open_translator,
     search_options_of,
 )
-from nmt.data.text import quantity
 from nmt.errors import UserError
 from nmt.runtime.signals import raise_terminated
+from nmt.runtime.words import quantity
 
 if TYPE_CHECKING:
     from nmt.decoding.codec import Translation

@@ -16,10 +16,10 @@ from typing import Any, TypeAlias
 
 from nmt.config.recipe import Recipe
 from nmt.data.bitext import Chunk, RecipeFiles, TrainingText
+from nmt.data.lines import SIDES
 from nmt.data.prepare import GivenText, read_mixture
 from nmt.data.scan import read_to_learn_from
 from nmt.data.segmenters import Segmenter
-from nmt.data.text import SIDES
 from nmt.data.vocab import SPECIALS, TAG_MARK, UNK, Vocab
 from nmt.data.workers import map_chunks
 

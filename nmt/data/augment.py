@@ -21,11 +21,11 @@ from typing import TypeAlias
 
 import regex
 
-from nmt.data import letters, moses
 from nmt.data.bitext import Chunk
-from nmt.data.languages import base_language, sentence_space
-from nmt.data.sentences import join_translations
-from nmt.data.text import Texts, is_blank
+from nmt.data.lines import Texts, is_blank
+from nmt.text import letters, moses
+from nmt.text.languages import base_language, sentence_space
+from nmt.text.sentences import join_translations
 
 TYPO_RATE = 0.1  # of the words of a drawn line; it has at least one typo
 # what stays as it is inside a changed line: addresses, placeholders, tags

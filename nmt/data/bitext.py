@@ -17,22 +17,15 @@ from typing import TYPE_CHECKING, Literal, TypeAlias, TypeVar
 import numpy as np
 
 from nmt.data.corrections import read_corrections
+from nmt.data.lines import OPENERS, Texts, find_side, is_blank, read_lines, require_line_feeds
 from nmt.data.pair import Pair
-from nmt.data.text import (
-    OPENERS,
-    Texts,
-    find_side,
-    is_blank,
-    quantity,
-    read_lines,
-    require_line_feeds,
-)
-from nmt.data.tokenizer import Moses
 from nmt.data.workers import in_chunks, map_chunks
 from nmt.errors import UserError
 from nmt.runtime.files import file_digest
 from nmt.runtime.missing import missing_fix
 from nmt.runtime.progress import progress_bar
+from nmt.runtime.words import quantity
+from nmt.text.tokenizer import Moses
 
 if TYPE_CHECKING:
     from nmt.config.entries import CorpusEntry, Direction, HeldOutEntry

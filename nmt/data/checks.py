@@ -21,7 +21,11 @@ import numpy as np
 import regex
 
 from nmt.data.bitext import Bitext
-from nmt.data.languages import (
+from nmt.data.lines import SIDES, Texts, length_ratio
+from nmt.data.pair import Pair
+from nmt.data.report import CorpusReport, Coverage, Finding, Places, SplitReport, Wording
+from nmt.runtime.words import quantity
+from nmt.text.languages import (
     LONGEST_WORD,
     MIN_SCRIPT_SHARE,
     SPACE_INSIDE,
@@ -33,12 +37,9 @@ from nmt.data.languages import (
     base_language,
     script_of,
 )
-from nmt.data.near_duplicates import EXAMPLES, MIN_WORDS, RecurringTexts, is_short
-from nmt.data.pair import Pair
-from nmt.data.report import CorpusReport, Coverage, Finding, Places, SplitReport, Wording
-from nmt.data.sentences import AbbreviationCounts, split_sentences
-from nmt.data.text import SIDES, Texts, length_ratio, quantity
-from nmt.data.unicode import NOT_NFC, changes
+from nmt.text.near_duplicates import EXAMPLES, MIN_WORDS, RecurringTexts, is_short
+from nmt.text.sentences import AbbreviationCounts, split_sentences
+from nmt.text.unicode import NOT_NFC, changes
 
 if TYPE_CHECKING:
     from nmt.config.recipe import DataConfig, SegmentConfig

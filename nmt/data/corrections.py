@@ -12,7 +12,7 @@ import io
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from nmt.data.text import Texts, clean_line, read_lines
+from nmt.data.lines import Texts, clean_line, read_lines
 from nmt.errors import UserError
 
 COLUMNS = ("source", "shown", "corrected", "src", "tgt", "model", "time")

@@ -23,11 +23,11 @@ import numpy as np
 
 from nmt.data.augment import Augmenter, Draws
 from nmt.data.bitext import Bitext, Chunk, TrainingText
+from nmt.data.lines import SIDES, Side, Texts, is_blank
 from nmt.data.mixture import copy_numbers
 from nmt.data.report import Coverage, Places
 from nmt.data.segmenters import Segmenter
 from nmt.data.segmenters.noise import Noise
-from nmt.data.text import SIDES, Side, Texts, is_blank
 from nmt.data.vocab import MAX_TYPES, UNK, Vocab, tag_piece
 from nmt.data.workers import map_chunks
 from nmt.errors import MachineError, UserError

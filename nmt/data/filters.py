@@ -20,18 +20,18 @@ import numpy as np
 import regex
 
 from nmt.data.checks import language_findings
-from nmt.data.languages import (
+from nmt.data.pair import Pair
+from nmt.data.report import Drops
+from nmt.data.rules import Reason, Rule
+from nmt.runtime.words import quantity
+from nmt.text.languages import (
     MIN_SCRIPT_SHARE,
     WORD,
     LanguageProfile,
     script_of,
     script_share,
 )
-from nmt.data.near_duplicates import MIN_WORDS, PLACEHOLDER, Words, normalized
-from nmt.data.pair import Pair
-from nmt.data.report import Drops
-from nmt.data.rules import Reason, Rule
-from nmt.data.text import quantity
+from nmt.text.near_duplicates import MIN_WORDS, PLACEHOLDER, Words, normalized
 
 # Of 10,000 pairs of each of nine corpora, at most 2 have a phrase four times in a row more often
 # than on the other side.

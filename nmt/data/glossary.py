@@ -9,9 +9,10 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TypeAlias
 
-from nmt.data.letters import compared
-from nmt.data.text import Texts, clean_line, is_blank, quantity, read_lines
+from nmt.data.lines import Texts, clean_line, is_blank, read_lines
 from nmt.errors import UserError
+from nmt.runtime.words import quantity
+from nmt.text.letters import compared
 
 LONGEST_TERM = 200  # characters
 STAR = "*"

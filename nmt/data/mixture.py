@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from nmt.data.text import quantity
 from nmt.errors import UserError
+from nmt.runtime.words import quantity
 
 LEARNING_SEED = 0  # of the draw that a segmentation is learned from: all seeds of a recipe share it
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from nmt.data.text import Texts
+from nmt.data.lines import Texts
 
 
 class Pair(NamedTuple):

@@ -30,10 +30,10 @@ from nmt.data.scan import (
     round_trip,
 )
 from nmt.data.segmenters import Segmenter, learn_segmenter, load_segmenter, save_segmenter
-from nmt.data.text import quantity
 from nmt.data.vocab import MASK, Vocab
 from nmt.errors import MachineError, NmtError, UserError
 from nmt.runtime.files import read_text
+from nmt.runtime.words import quantity
 
 REPORT = "report.json"
 

@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from pydantic import TypeAdapter
 
-from nmt.data.sentences import UsualLine, usual_sentences
-from nmt.data.text import quantity
 from nmt.errors import UserError
 from nmt.runtime.files import json_object
+from nmt.runtime.words import quantity
+from nmt.text.sentences import UsualLine, usual_sentences
 
 if TYPE_CHECKING:
     from nmt.config.recipe import DataConfig

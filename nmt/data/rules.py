@@ -12,9 +12,9 @@ from dataclasses import dataclass, replace
 from typing import Any, NamedTuple, TypeAlias
 
 from nmt.config.recipe import DataConfig
+from nmt.data.lines import is_blank
 from nmt.data.pair import Pair
 from nmt.data.report import Places
-from nmt.data.text import is_blank
 
 MAX_PIECE_LENGTH = 20  # characters per allowed piece; a longer line has too many pieces
 Reason: TypeAlias = str | None  # name of the rule that drops a pair; None = it is kept

@@ -11,13 +11,14 @@ from typing import TYPE_CHECKING
 from nmt.data.augment import Augmenter, Draws
 from nmt.data.bitext import Bitext, RecipeFiles, TrainingText, pairs_in_form
 from nmt.data.checks import CHECKS, NEVER, Scanned, findings
+from nmt.data.lines import SIDES, Texts
 from nmt.data.pair import Pair
 from nmt.data.report import CorpusReport, Drops, Finding, SplitReport, Wording
 from nmt.data.rules import Limits, apply_rules, training_rules
 from nmt.data.segmenters.base import Segmenter
-from nmt.data.text import SIDES, Texts, quantity
 from nmt.errors import UserError
 from nmt.runtime.progress import counted
+from nmt.runtime.words import quantity
 
 if TYPE_CHECKING:
     from nmt.config.recipe import DataConfig, Recipe

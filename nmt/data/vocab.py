@@ -18,7 +18,7 @@ from pathlib import Path
 
 import numpy as np
 
-from nmt.data.text import Side
+from nmt.data.lines import Side
 from nmt.errors import UserError
 from nmt.runtime.files import LARGE, RESTORE, open_file, write_atomic
 

@@ -15,12 +15,10 @@ import numpy as np
 
 from nmt.config.entries import Directions
 from nmt.data.glossary import Term
-from nmt.data.languages import base_language, sentence_space
+from nmt.data.lines import clean_line, is_blank, too_long
 from nmt.data.segmenters import Segmenter
 from nmt.data.segmenters.base import Side
 from nmt.data.segmenters.sentencepiece import SPACE
-from nmt.data.sentences import UsualLine, join_in_parts, join_translations, split_sentences
-from nmt.data.text import clean_line, is_blank, too_long
 from nmt.data.vocab import UNK, Vocab, tag_piece
 from nmt.decoding.constraints import LineConstraints, PieceStrings, TargetPieces
 from nmt.decoding.engine import NO_PIECES, Hypothesis, SearchInput
@@ -28,6 +26,8 @@ from nmt.decoding.glossary import Glossary, glossary_of
 from nmt.decoding.options import SearchOptions
 from nmt.errors import UserError
 from nmt.store.model import Model
+from nmt.text.languages import base_language, sentence_space
+from nmt.text.sentences import UsualLine, join_in_parts, join_translations, split_sentences
 
 MAX_NAMED_LINES = 5  # lines of which a note gives the numbers
 MAX_SOURCE_PIECES = 512  # of one search; longer lines are translated in parts

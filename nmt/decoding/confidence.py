@@ -19,11 +19,11 @@ from typing import Any
 
 import numpy as np
 
-from nmt.data.text import quantity
 from nmt.decoding.codec import BLANK, Translation
 from nmt.decoding.options import SearchOptions
 from nmt.errors import UserError
 from nmt.runtime.files import json_object, read_text
+from nmt.runtime.words import quantity
 from nmt.store.folder import RunFolder
 
 BEST = 100.0  # chrF of a blank line, which needs no review

@@ -16,12 +16,12 @@ from typing import Any
 
 import regex
 
-from nmt.data.languages import UNSPACED_CHARACTER
 from nmt.data.segmenters import Segmenter
 from nmt.data.segmenters.sentencepiece import BYTE_SURFACE
-from nmt.data.text import quantity
 from nmt.data.vocab import EOS, Vocab
 from nmt.errors import UserError
+from nmt.runtime.words import quantity
+from nmt.text.languages import UNSPACED_CHARACTER
 
 # ---------------------------------------------------------------- text that a user gives
 

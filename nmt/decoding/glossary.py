@@ -2,7 +2,7 @@
 
 A line has a term if it has its words next to each other. A word of a term without capital letters
 matches in any case, one with capital letters as it is or in capitals: ``us`` matches ``US``, and
-``US`` does not match ``us``. ``nmt.data.letters`` says which letters are equal. In scripts without
+``US`` does not match ``us``. ``nmt.text.letters`` says which letters are equal. In scripts without
 spaces, each letter is a word. Where terms overlap, the one of most words counts.
 
 A translation has one form of a term: any of the alternatives, as it is written or, as at the
@@ -22,11 +22,12 @@ from typing import NamedTuple
 import regex
 
 from nmt.data.glossary import LONGEST_TERM, STAR, Term
-from nmt.data.languages import WORD_OR_NUMBER
-from nmt.data.letters import capitalized, compared, fold, fold_capitals, upper
-from nmt.data.text import clean_line, quantity
-from nmt.data.tokenizer import Moses
+from nmt.data.lines import clean_line
 from nmt.errors import UserError
+from nmt.runtime.words import quantity
+from nmt.text.languages import WORD_OR_NUMBER
+from nmt.text.letters import capitalized, compared, fold, fold_capitals, upper
+from nmt.text.tokenizer import Moses
 
 STEPS = 20  # of the search for terms, for each word of a line; a usual glossary needs one or two
 _ESCAPE = regex.compile("&(?:quot|apos|amp|lt|gt|#91|#93|#124);")  # of Moses

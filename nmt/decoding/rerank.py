@@ -15,12 +15,12 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from nmt.data.languages import base_language
-from nmt.data.text import too_long
+from nmt.data.lines import too_long
 from nmt.decoding.codec import MAX_SOURCE_PIECES, TextCodec, Translation
 from nmt.decoding.engine import EncodedPair, SearchInput
 from nmt.decoding.options import SearchOptions
 from nmt.errors import UserError
+from nmt.text.languages import base_language
 
 
 def by_reverse_model(

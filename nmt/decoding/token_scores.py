@@ -14,7 +14,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from nmt.data.text import too_long
+from nmt.data.lines import too_long
 from nmt.decoding.codec import BLANK, MAX_SOURCE_PIECES, TextCodec, Translation
 from nmt.decoding.engine import (
     EncodedPair,

@@ -14,8 +14,8 @@ from pathlib import Path
 from sacrebleu.metrics import BLEU
 
 from nmt.data.corpus_manifest import languages_of
-from nmt.data.languages import UNSPACED, base_language, script_of, scripts_of
-from nmt.data.text import OPENERS
+from nmt.data.lines import OPENERS
+from nmt.text.languages import UNSPACED, base_language, script_of, scripts_of
 
 _CHINESE = {"yue", "wuu", "nan", "hak", "gan", "hsn", "cdo", "lzh"}  # written in Han, or in Latin
 _LANGUAGE_OF_SCRIPT = {

@@ -20,13 +20,13 @@ from sacrebleu.metrics import BLEU, CHRF, TER
 from sacrebleu.metrics.base import Metric as SacrebleuMetric
 from sacrebleu.significance import PairedTest, Result
 
-from nmt.data.languages import UNSPACED_CHARACTER
-from nmt.data.text import quantity
 from nmt.errors import UserError
 from nmt.runtime.progress import TerminalBar, progress_bar
+from nmt.runtime.words import quantity
 from nmt.scoring.language import bleu_tokenizer, lacks_spaces
 from nmt.scoring.results import Score
 from nmt.scoring.spbleu import spbleu
+from nmt.text.languages import UNSPACED_CHARACTER
 
 # in a signature: the words of the hypotheses are the model's pieces joined, without retokenizing
 MODEL_WORDS = "model-words"

@@ -12,14 +12,14 @@ from typing import TYPE_CHECKING
 
 from nmt.data.bitext import held_out_entries, read_in_form
 from nmt.data.checks import OtherForm
-from nmt.data.text import find_side, is_blank, read_lines
-from nmt.data.tokenizer import Moses
+from nmt.data.lines import find_side, is_blank, read_lines
 from nmt.errors import UserError
 from nmt.scoring.language import bleu_tokenizer, language_of_files, language_of_text
 from nmt.scoring.metrics import MODEL_WORDS, check_lines
 from nmt.store.folder import RunFolder
 from nmt.store.results import read_result
 from nmt.store.verify import require_scored
+from nmt.text.tokenizer import Moses
 
 if TYPE_CHECKING:
     from nmt.config.entries import HeldOutEntry

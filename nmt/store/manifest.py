@@ -16,11 +16,11 @@ from typing import Annotated, Any, ClassVar
 
 from pydantic import ConfigDict, Field, TypeAdapter, ValidationError
 
-from nmt.data.sentences import UsualLine
-from nmt.data.text import quantity
 from nmt.errors import UserError
 from nmt.runtime.files import RESTORE, SMALL, disk_errors, file_digest, read_file
 from nmt.runtime.memory import require_room
+from nmt.runtime.words import quantity
+from nmt.text.sentences import UsualLine
 from nmt.version import __version__
 
 FORMAT = 1

@@ -29,8 +29,6 @@ from pydantic import ConfigDict, Field, TypeAdapter, ValidationError
 from nmt.config.entries import Direction, Directions
 from nmt.config.recipe import DecodeConfig, ModelConfig, Recipe, SegmentConfig
 from nmt.data.segmenters import Segmenter, load_segmenter, save_segmenter
-from nmt.data.sentences import UsualLine
-from nmt.data.text import quantity
 from nmt.data.vocab import FILE as VOCAB
 from nmt.data.vocab import Vocab
 from nmt.errors import UserError
@@ -43,6 +41,7 @@ from nmt.runtime.files import (
     read_json,
     write_synced,
 )
+from nmt.runtime.words import quantity
 from nmt.store.folder import CONFIG_YAML, MODEL_JSON, RunFolder, require_translation, wrong_folder
 from nmt.store.manifest import (
     SEAL,
@@ -54,6 +53,7 @@ from nmt.store.manifest import (
     seal,
     unseal,
 )
+from nmt.text.sentences import UsualLine
 from nmt.version import __version__
 
 FORMAT = 1

@@ -17,9 +17,9 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import BinaryIO, TypeAlias
 
-from nmt.data.text import quantity
 from nmt.errors import MachineError, UserError
 from nmt.runtime.files import AGAIN, RESUME, disk_errors
+from nmt.runtime.words import quantity
 
 LineNumber: TypeAlias = Callable[[bytes], int]  # line of output -> line of input, from 0
 Write: TypeAlias = Callable[[bytes], None]  # writes lines with their ends

@@ -13,6 +13,7 @@ from torch import Tensor
 
 from nmt.config.model import model_config
 from nmt.config.recipe import Recipe
+from nmt.data.lines import count_words
 from nmt.data.lm import (
     CausalText,
     MaskedText,
@@ -21,10 +22,10 @@ from nmt.data.lm import (
     TokenStream,
 )
 from nmt.data.prepare import EvalSet, Prepared
-from nmt.data.text import count_words, quantity
 from nmt.data.vocab import MASK, SPECIALS
 from nmt.errors import UserError
 from nmt.model.language_model import LanguageModel
+from nmt.runtime.words import quantity
 from nmt.scoring.results import Score
 from nmt.store.results import format_number
 from nmt.training.evaluation import Evaluation, HeldOutLoss, loss_text

@@ -13,8 +13,8 @@ from typing import Any
 from torch import Tensor
 
 from nmt.config.recipe import Recipe
-from nmt.data.text import quantity
 from nmt.runtime.progress import TerminalBar
+from nmt.runtime.words import quantity
 from nmt.store.folder import RunFolder
 from nmt.store.manifest import TrainState
 from nmt.store.results import as_score, clock, format_number, read_metrics

@@ -6,7 +6,7 @@ import math
 
 from nmt.config.recipe import Recipe
 from nmt.config.schedules import History, LrRamp
-from nmt.data.text import quantity
+from nmt.runtime.words import quantity
 from nmt.store.manifest import TrainState
 
 

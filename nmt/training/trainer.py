@@ -22,12 +22,12 @@ from nmt.data.batches import FlatBatch, UpdateBatches, updates
 from nmt.data.bitext import Split
 from nmt.data.report import usual_line
 from nmt.data.segmenters import text_hash
-from nmt.data.text import quantity
 from nmt.data.workers import Prefetcher
 from nmt.errors import Diverged, MachineError, UserError
 from nmt.model.base import ModelBase
 from nmt.runtime.distributed import World
 from nmt.runtime.memory import cached_products, limit_onednn_cache
+from nmt.runtime.words import quantity
 from nmt.store.checkpoint import (
     Checkpoint,
     TrainState,

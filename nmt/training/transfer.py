@@ -26,8 +26,8 @@ from torch.nn import functional as F
 from nmt.config.entries import TAG_KEYS, Directions
 from nmt.config.recipe import Recipe
 from nmt.data import adapt
+from nmt.data.lines import SIDES
 from nmt.data.prepare import GivenText
-from nmt.data.text import SIDES
 from nmt.data.vocab import SPECIALS, TAG_MARK, UNK, Vocab
 from nmt.errors import UserError
 from nmt.store.model import Model, read_models

@@ -12,11 +12,11 @@ from typing import Any
 
 from nmt.config.entries import Directions
 from nmt.config.recipe import DecodeConfig
-from nmt.data.sentences import UsualLine
-from nmt.data.tokenizer import Moses
 from nmt.decoding.codec import Translation, UnknownPieces
 from nmt.decoding.engine import ModelInfo
 from nmt.decoding.options import SearchOptions
+from nmt.text.sentences import UsualLine
+from nmt.text.tokenizer import Moses
 
 
 class Imitation:

@@ -17,11 +17,11 @@ import pytest
 from nmt.cli.export import main
 from nmt.config.recipe import FastBpeConfig, SentencePieceConfig, WhitespaceConfig
 from nmt.data.segmenters import Segmenter
-from nmt.data.sentences import UsualLine
 from nmt.data.vocab import Vocab
 from nmt.decoding.engine import ModelInfo
 from nmt.decoding.translator import Translator
 from nmt.store.model import Model
+from nmt.text.sentences import UsualLine
 from tests.decoding.ctranslate2.cases import made, model_folder, pairs
 from tests.decoding.untrained import learned
 from tests.run_cases import edit_model

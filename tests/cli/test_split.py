@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from nmt.cli import translate
-from nmt.data.sentences import UsualLine
 from nmt.decoding.translator import Translator
+from nmt.text.sentences import UsualLine
 from tests.decoding.ctranslate2.cases import model_folder
 from tests.decoding.untrained import untrained
 from tests.run_cases import edit_model

@@ -16,9 +16,9 @@ from nmt.config.recipe import FastBpeConfig, SentencePieceConfig, WhitespaceConf
 from nmt.data.segmenters import Segmenter, learn_segmenter, load_segmenter, save_segmenter
 from nmt.data.segmenters.extend import MANY_PIECES, learn_symbols
 from nmt.data.segmenters.sentencepiece import SPACE, SentencePiece, edit_model, read_scores
-from nmt.data.tokenizer import Moses
 from nmt.data.vocab import UNK, Vocab
 from nmt.errors import UserError
+from nmt.text.tokenizer import Moses
 from tests.toy import one_corpus, without_rare_pieces
 
 LATIN, GEORGIAN = "abcdefghilmnoprstuvz", "აბგდევზთიკლმნოპრს"

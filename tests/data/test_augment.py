@@ -20,8 +20,8 @@ from nmt.data import augment
 from nmt.data.augment import EMOJI, KINDS, PLACEHOLDERS, QUOTE_STYLES, Augmenter, Draws, unescaped
 from nmt.data.bitext import TrainingText
 from nmt.data.encoded import EncodeChunk, EncodedCorpus, encode_training
+from nmt.data.lines import Texts
 from nmt.data.segmenters import learn_segmenter
-from nmt.data.text import Texts
 from nmt.data.vocab import UNK
 from nmt.errors import UserError
 from tests.toy import CORPUS, numbered, one_corpus

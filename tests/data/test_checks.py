@@ -35,8 +35,8 @@ from nmt.data.report import (
 )
 from nmt.data.rules import Limits, training_rules, why_dropped
 from nmt.data.scan import Scan
-from nmt.data.sentences import UsualLine
 from nmt.errors import UserError
+from nmt.text.sentences import UsualLine
 from tests.toy import numbered
 
 BPE = FastBpeConfig()

@@ -18,8 +18,8 @@ from nmt.data.encoded import (
     write_corpus,
 )
 from nmt.data.segmenters.base import Whitespace
-from nmt.data.tokenizer import Moses
 from nmt.errors import MachineError
+from nmt.text.tokenizer import Moses
 from tests.toy import CORPUS, numbered
 
 

@@ -11,9 +11,9 @@ from nmt.data.filters import (
     is_misread,
     marks_share,
 )
-from nmt.data.languages import LanguageProfile
-from nmt.data.letters import repetitions
-from nmt.data.text import length_ratio
+from nmt.data.lines import length_ratio
+from nmt.text.languages import LanguageProfile
+from nmt.text.letters import repetitions
 
 
 @pytest.mark.parametrize(

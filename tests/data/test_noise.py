@@ -16,14 +16,14 @@ import pytest
 from nmt.config.recipe import FastBpeConfig, SentencePieceConfig, WhitespaceConfig
 from nmt.data.bitext import TrainingText
 from nmt.data.encoded import EncodeChunk, EncodedCorpus, EpochPairs, encode_training
+from nmt.data.lines import SIDES
 from nmt.data.segmenters import Segmenter, bpe, learn_segmenter
 from nmt.data.segmenters.bpe import FastBpe, WordSplitter
 from nmt.data.segmenters.noise import MAX_SYMBOLS, POOL, Merges, Noise, Unigram
 from nmt.data.segmenters.sentencepiece import read_scores
-from nmt.data.text import SIDES
-from nmt.data.tokenizer import Moses
 from nmt.data.vocab import UNK
 from nmt.errors import UserError
+from nmt.text.tokenizer import Moses
 from tests.toy import CORPUS, numbered, one_corpus, without_rare_pieces
 
 PAIRS = [

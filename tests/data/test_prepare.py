@@ -167,7 +167,7 @@ def test_the_text_is_read_twice(tmp_path: Path, monkeypatch):
         return open_file(path, *args, **keys)
 
     monkeypatch.setattr("nmt.runtime.files.open_file", count)
-    monkeypatch.setattr("nmt.data.text.open_file", count)
+    monkeypatch.setattr("nmt.data.lines.open_file", count)
     keys = {"segment": {"merges": 30, "dropout": 0.5}, "data": {"tokenized": False}}
     prepared(tmp_path, **keys)
     assert (opened["train.gl"], opened["train.en"]) == (2, 2)  # to hash it, and to check it

@@ -10,10 +10,10 @@ import pytest
 
 from nmt.config.recipe import Recipe
 from nmt.data.bitext import missing_files
+from nmt.data.lines import count_words
 from nmt.data.lm import CausalText, TokenStream
 from nmt.data.prepare import prepare
 from nmt.data.report import Places, summary
-from nmt.data.text import count_words
 from nmt.data.vocab import EOS, MASK
 from nmt.errors import UserError
 

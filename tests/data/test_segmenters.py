@@ -14,6 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from nmt.config.recipe import FastBpeConfig, SentencePieceConfig, WhitespaceConfig
+from nmt.data.lines import clean_line
 from nmt.data.segmenters import (
     Segmenter,
     bpe,
@@ -34,10 +35,9 @@ from nmt.data.segmenters.bpe import (
     unescape,
 )
 from nmt.data.segmenters.sentencepiece import SentencePiece, make_model, read_scores
-from nmt.data.text import clean_line
-from nmt.data.tokenizer import Moses
 from nmt.data.vocab import UNK, Vocab
 from nmt.errors import UserError
+from nmt.text.tokenizer import Moses
 from tests.toy import one_corpus, without_rare_pieces
 
 TEXT = [

@@ -19,9 +19,9 @@ import pytest
 from nmt.config.recipe import FastBpeConfig, SentencePieceConfig, WhitespaceConfig
 from nmt.data import workers
 from nmt.data.encoded import EncodeChunk
+from nmt.data.lines import Texts
 from nmt.data.segmenters import learn_segmenter
 from nmt.data.segmenters.bpe import count_words
-from nmt.data.text import Texts
 from nmt.data.workers import Prefetcher, in_chunks, map_chunks
 from nmt.errors import UserError
 from tests.toy import one_corpus

@@ -7,10 +7,10 @@ from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
 from data_prep.splits import cut, hold_out, near_duplicates, split_by_group
-from nmt.data.near_duplicates import NearIndex, normalized
 from nmt.data.pair import Pair
 from nmt.data.report import Drops
 from nmt.data.rules import Rule
+from nmt.text.near_duplicates import NearIndex, normalized
 
 
 def test_normalized_leaves_words_only():

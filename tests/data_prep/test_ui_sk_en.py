@@ -10,9 +10,9 @@ import pytest
 from data_prep import released
 from data_prep.corpora import ui_sk_en
 from data_prep.write import Request
-from nmt.data.near_duplicates import normalized
 from nmt.data.report import Drops
 from nmt.errors import UserError
+from nmt.text.near_duplicates import normalized
 from tests.data_prep.archives import zipped
 
 

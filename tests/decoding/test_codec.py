@@ -13,7 +13,6 @@ from hypothesis import strategies as st
 
 from nmt.config.recipe import SentencePieceConfig
 from nmt.data.segmenters.sentencepiece import SentencePiece
-from nmt.data.tokenizer import Moses
 from nmt.decoding import codec as codec_module
 from nmt.decoding import token_scores
 from nmt.decoding.codec import part_ends
@@ -21,6 +20,7 @@ from nmt.decoding.constraints import LineConstraints
 from nmt.decoding.options import SearchOptions
 from nmt.decoding.translator import Translator
 from nmt.errors import UserError
+from nmt.text.tokenizer import Moses
 from tests.decoding.untrained import LINES, PAIRS, untrained
 from tests.toy import one_corpus
 

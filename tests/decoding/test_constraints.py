@@ -12,13 +12,13 @@ from hypothesis import strategies as st
 from nmt.config.entries import Directions
 from nmt.config.recipe import SentencePieceConfig
 from nmt.data.segmenters.sentencepiece import SentencePiece
-from nmt.data.tokenizer import Moses
 from nmt.data.vocab import Vocab
 from nmt.decoding.codec import TextCodec
 from nmt.decoding.constraints import LineConstraints, PieceStrings
 from nmt.decoding.options import SearchOptions
 from nmt.decoding.translator import Translator
 from nmt.errors import UserError
+from nmt.text.tokenizer import Moses
 from tests.decoding.untrained import LINES, untrained
 from tests.toy import one_corpus
 

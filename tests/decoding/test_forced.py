@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import torch
 
-from nmt.data.text import clean_line
+from nmt.data.lines import clean_line
 from nmt.data.vocab import EOS, UNK
 from nmt.decoding.engine import ignore
 from nmt.decoding.ensemble import Ensemble

@@ -13,13 +13,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from nmt.config.recipe import SentencePieceConfig, WhitespaceConfig
-from nmt.data.sentences import UsualLine
-from nmt.data.tokenizer import Moses
 from nmt.decoding.constraints import LineConstraints
 from nmt.decoding.glossary import Glossary, split_words
 from nmt.decoding.options import SearchOptions
 from nmt.decoding.translator import Translator
 from nmt.errors import UserError
+from nmt.text.sentences import UsualLine
+from nmt.text.tokenizer import Moses
 from tests.decoding.untrained import LINES, untrained
 
 
@@ -98,7 +98,7 @@ def test_terms_that_a_line_has_in_a_million_ways_are_an_error():
     ],
 )
 def test_letters_of_a_language(lang, term, line, found):
-    """Which signs are the same is tested in tests/data/test_letters.py."""
+    """Which signs are the same is tested in tests/text/test_letters.py."""
     for form in ("NFC", "NFD"):
         glossary = Glossary([(unicodedata.normalize(form, term), "x")], (lang, "en"))
         assert bool(glossary.find(line)) is found

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from nmt.data.sentences import UsualLine
 from nmt.decoding.translator import Translation, Translator
+from nmt.text.sentences import UsualLine
 from tests.decoding.untrained import untrained
 
 SENTENCES = ["O can bebe auga.", "A gata vella!", "Hoxe non chove?", "O mar, señor."]

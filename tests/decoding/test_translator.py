@@ -13,7 +13,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from nmt.data.text import clean_line, is_blank
+from nmt.data.lines import clean_line, is_blank
 from nmt.data.vocab import BOS, EOS, PAD, UNK
 from nmt.decoding import codec as codec_module
 from nmt.decoding import translator as translator_module

@@ -24,10 +24,10 @@ from nmt.data import encoded, workers
 from nmt.data import prepare as prepare_module
 from nmt.data.batches import make_batches
 from nmt.data.checks import over_batch
+from nmt.data.lines import OPENERS, require_line_feeds
 from nmt.data.prepare import Prepared, prepare
 from nmt.data.report import Places
 from nmt.data.segmenters import bpe
-from nmt.data.text import OPENERS, require_line_feeds
 from nmt.data.vocab import UNK
 from nmt.errors import MachineError, UserError
 

@@ -13,11 +13,10 @@ import pytest
 
 from nmt.apps.report.runs import read_runs
 from nmt.cli import train
+from nmt.data.lines import read_lines
 from nmt.data.segmenters import load_segmenter
 from nmt.data.segmenters.bpe import read_codes
 from nmt.data.segmenters.sentencepiece import SentencePiece
-from nmt.data.text import read_lines
-from nmt.data.tokenizer import Moses
 from nmt.data.vocab import Vocab
 from nmt.decoding.translator import Translator
 from nmt.errors import UserError
@@ -26,6 +25,7 @@ from nmt.store.folder import RunFolder
 from nmt.store.metrics_log import MetricsLog
 from nmt.store.parent import require_same_parent
 from nmt.store.results import read_metrics, read_summary
+from nmt.text.tokenizer import Moses
 from tests.run_cases import trained
 from tests.toy import toy_corpus, toy_recipe
 

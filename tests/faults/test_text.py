@@ -18,9 +18,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from nmt.config.recipe import FastBpeConfig, SentencePieceConfig
+from nmt.data.lines import clean_line, file_type, find_side, is_blank, read_lines
 from nmt.data.segmenters import Segmenter, bpe, learn_segmenter, load_segmenter, save_segmenter
 from nmt.data.segmenters.bpe import WordSplitter, join, learn_codes, read_codes
-from nmt.data.text import clean_line, file_type, find_side, is_blank, read_lines
 from nmt.data.vocab import UNK, Vocab
 from nmt.errors import UserError
 from tests.toy import one_corpus

@@ -14,9 +14,9 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import NamedTuple, TypeAlias
 
-from nmt.data.letters import repetitions
-from nmt.data.protect import Difference, Span, compare, has_words, repair, spans
-from nmt.data.text import too_long
+from nmt.data.lines import too_long
+from nmt.text.letters import repetitions
+from nmt.text.protect import Difference, Span, compare, has_words, repair, spans
 
 MAX_REQUIRED = 40  # characters of parts that a search must produce; a longer URL derails it
 EMPTY = "the model gives an empty translation"

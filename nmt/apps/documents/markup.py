@@ -17,10 +17,10 @@ from dataclasses import dataclass, field
 
 from nmt.apps.documents.lines import NOT_TRANSLATED, Line, Lines, Link, Translated
 from nmt.apps.documents.segments import Mark, Segment, Token, joined
-from nmt.data.languages import UNSPACED_CHARACTER, base_language, sentence_space
-from nmt.data.protect import Span, spans
-from nmt.data.sentences import space_between, split_sentences
-from nmt.data.text import clean_line
+from nmt.data.lines import clean_line
+from nmt.text.languages import UNSPACED_CHARACTER, base_language, sentence_space
+from nmt.text.protect import Span, spans
+from nmt.text.sentences import space_between, split_sentences
 
 LONGEST_WORD = 1000  # characters; the time to place marks grows with those inside a word
 MAX_DEPTH = 100  # of pairs in each other; those inside are single marks

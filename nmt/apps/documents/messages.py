@@ -16,7 +16,7 @@ from typing import TypeAlias
 
 from nmt.apps.documents.lines import NOT_TRANSLATED
 from nmt.apps.documents.segments import Mark, Segment, Token, joined
-from nmt.data.protect import has_words
+from nmt.text.protect import has_words
 
 MAX_LEVELS = 20  # of arguments in each other
 

@@ -10,12 +10,13 @@ from typing import Any
 import numpy as np
 
 from nmt.data.bitext import held_out_entries
-from nmt.data.text import is_blank, quantity
+from nmt.data.lines import is_blank
 from nmt.decoding.confidence import LIMITS, Calibration, search_settings
 from nmt.decoding.translator import Translator
 from nmt.errors import UserError
 from nmt.runtime.files import AGAIN, write_atomic
 from nmt.runtime.progress import progress_bar
+from nmt.runtime.words import quantity
 from nmt.scoring.metrics import sentence_scores
 from nmt.scoring.results import tsv
 from nmt.scoring.systems import from_runs

@@ -18,8 +18,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from nmt.data.text import quantity
 from nmt.errors import RunError, UserError
+from nmt.runtime.words import quantity
 
 SRC, HYP, REF = PLACEHOLDERS = ("{src}", "{hyp}", "{ref}")
 EXAMPLE = "comet-score -s {src} -t {hyp} -r {ref} --quiet"

@@ -7,9 +7,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from nmt.apps.evaluate.external import ExternalMetric
-from nmt.data.text import quantity
 from nmt.errors import UserError
 from nmt.runtime.progress import progress_bar
+from nmt.runtime.words import quantity
 from nmt.scoring.metrics import (
     METRICS,
     paired_bootstrap,

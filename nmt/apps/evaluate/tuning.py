@@ -8,7 +8,7 @@ from typing import Any
 
 from nmt.apps.evaluate.report import Report
 from nmt.data.bitext import read_in_form
-from nmt.data.text import find_side
+from nmt.data.lines import find_side
 from nmt.decoding.translator import Translator
 from nmt.runtime.progress import progress_bar
 from nmt.scoring.systems import Systems, find_set

@@ -19,7 +19,6 @@ from pathlib import Path
 from string import Template
 
 from nmt.config.model import model_config
-from nmt.data.languages import language_name, standard_code
 from nmt.data.segmenters.sentencepiece import MODEL
 from nmt.decoding.ctranslate2.folder import ENGINE_FILES, write_engine
 from nmt.decoding.ctranslate2.spec import check_supported, require_ctranslate2
@@ -27,6 +26,7 @@ from nmt.errors import UserError
 from nmt.runtime.files import sync_folder, temporary
 from nmt.store.model import Model
 from nmt.store.output import check_output_file
+from nmt.text.languages import language_name, standard_code
 
 SUFFIX = ".argosmodel"
 VERSION = "1.0"  # of the package

@@ -30,7 +30,6 @@ import torch
 from nmt.apps.export.browser_rules import rules
 from nmt.config.entries import Direction
 from nmt.config.model import model_config
-from nmt.data.languages import base_language, own_name, sentence_space, standard_code
 from nmt.data.segmenters.sentencepiece import (
     MODEL,
     UNUSED,
@@ -51,6 +50,7 @@ from nmt.model.transformer import Transformer
 from nmt.runtime.files import human_bytes
 from nmt.store.model import Model, check_output, output_folder
 from nmt.store.tensors import read_weights
+from nmt.text.languages import base_language, own_name, sentence_space, standard_code
 from nmt.version import __version__
 
 STORAGES = ("fp16", "int8", "fp32")

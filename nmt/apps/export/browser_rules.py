@@ -1,8 +1,8 @@
 """The rules for text as data for JavaScript, made from the Python code that has them.
 
 A page that translates must clean text and end sentences as training did. So its tables are not
-written a second time: patterns and word lists are those of ``nmt.data.unicode`` and
-``nmt.data.sentences``, and character classes come from Python's own functions.
+written a second time: patterns and word lists are those of ``nmt.text.unicode`` and
+``nmt.text.sentences``, and character classes come from Python's own functions.
 """
 
 from __future__ import annotations
@@ -17,7 +17,8 @@ from typing import Any
 
 import regex
 
-from nmt.data import sentences, text, unicode
+from nmt.data import lines
+from nmt.text import sentences, unicode
 
 _LAST = 0x32000  # no letter has a code point above it; only tags and variation selectors have
 _CODES = (*range(_LAST), *range(0xE0000, 0xE0200))
@@ -30,14 +31,14 @@ CONSTANTS = {
     sentences: "ESCAPE MARKS BEFORE_SPACE SPACE UNSPACED CLOSES OPENS BRACKET LONGEST_QUOTE "
     "FIRST_LETTER LAST_WORD INITIAL WITH_STOPS ORDINAL UNIT NO_VOWEL ORDINALS TITLES "
     "BEFORE_NUMBER SHORT KNOWN CONTROL",
-    text: "CONTROL LONGEST_SENTENCE",
+    lines: "CONTROL LONGEST_SENTENCE",
     unicode: "DROP SPACE ANY RUN MOST_MARKS ZWSP ZWNJ ZWJ TATWEEL JOINING UNSPACED EMOJI_SIGNS "
     "KEYCAP BLACK_FLAG",
 }
 # character classes of text, by the names that text.js uses
 CLASSES: dict[str, Callable[[str], bool]] = {
     "ALPHA": str.isalpha,
-    "BLANK": text.is_blank,
+    "BLANK": lines.is_blank,
     "CASELESS": lambda char: char.isalpha() and char.lower() == char.upper(),
     "COMBINING": lambda char: unicodedata.combining(char) > 0,
     "DIGIT": str.isdigit,

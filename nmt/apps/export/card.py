@@ -12,10 +12,10 @@ from typing import Any
 
 import yaml
 
-from nmt.data.languages import base_language
-from nmt.data.text import quantity
+from nmt.runtime.words import quantity
 from nmt.scoring.metrics import METRICS
 from nmt.store.model import Description, Origin
+from nmt.text.languages import base_language
 from nmt.version import __version__
 
 

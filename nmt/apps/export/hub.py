@@ -20,7 +20,7 @@ from nmt.apps.export.card import Corpus, Facts, model_card
 from nmt.config.entries import Direction
 from nmt.config.model import model_config
 from nmt.data.corpus_manifest import licenses_of
-from nmt.data.text import find_side, read_lines
+from nmt.data.lines import find_side, read_lines
 from nmt.decoding.ctranslate2.folder import packages, write_export
 from nmt.decoding.ctranslate2.spec import check_supported, require_ctranslate2
 from nmt.errors import RunError, UserError

@@ -18,7 +18,7 @@ import numpy as np
 
 from nmt.apps.judge.key import HIGHEST, LOWEST, Key
 from nmt.apps.judge.sheet import SCORE, Judgement
-from nmt.data.text import quantity
+from nmt.runtime.words import quantity
 from nmt.scoring.results import Cell, Score, tsv
 from nmt.scoring.significance import interval, mean_scores, paired_tests
 

@@ -16,9 +16,10 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
-from nmt.data.text import is_blank, quantity, read_lines
+from nmt.data.lines import is_blank, read_lines
 from nmt.errors import UserError
 from nmt.runtime.files import LARGE, json_object, read_text
+from nmt.runtime.words import quantity
 from nmt.store.manifest import SEAL, seal, unseal
 
 FORMAT = 1

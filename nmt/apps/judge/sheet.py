@@ -12,9 +12,9 @@ from pathlib import Path
 from typing import Any
 
 from nmt.apps.judge.key import HIGHEST, LOWEST, Key, Row, row_id
-from nmt.data.text import quantity
 from nmt.errors import UserError, install_fix
 from nmt.runtime.files import require_unpackable
+from nmt.runtime.words import quantity
 
 LETTERS = "ABC"
 ROW, DOCUMENT, SOURCE, REFERENCE, TRANSLATION, SCORE, COMMENT = (

@@ -9,7 +9,7 @@ from pathlib import Path
 from nmt.apps.report.runs import ReportedRun
 from nmt.data.corpus_manifest import licenses_of
 from nmt.data.report import CorpusReport
-from nmt.data.text import quantity
+from nmt.runtime.words import quantity
 
 NOT_RECORDED = "not recorded"
 

@@ -19,14 +19,14 @@ from typing import Any, NamedTuple
 
 from nmt.apps.report.runs import ReportedRun
 from nmt.data.bitext import Split, held_out_entries, read_in_form
-from nmt.data.languages import UNSPACED_CHARACTER
-from nmt.data.letters import repetitions
-from nmt.data.text import find_side, is_blank
-from nmt.data.tokenizer import Moses
+from nmt.data.lines import find_side, is_blank
 from nmt.errors import NmtError
 from nmt.scoring.metrics import check_lines, sentence_scores
 from nmt.scoring.systems import Systems, from_runs, hypotheses_file
 from nmt.store.folder import is_average, update_of
+from nmt.text.languages import UNSPACED_CHARACTER
+from nmt.text.letters import repetitions
+from nmt.text.tokenizer import Moses
 
 EXAMPLES = 5  # of each kind
 FAULTY_LINES = 50  # shown of each fault and run

@@ -21,10 +21,10 @@ from nmt.apps.report.data_card import NOT_RECORDED, data_cards
 from nmt.apps.report.outputs import Outputs, splits_of, text_direction
 from nmt.apps.report.recipes import key_rows
 from nmt.apps.report.runs import ReportedRun
-from nmt.data.text import quantity
 from nmt.errors import NmtError
 from nmt.runtime.files import AGAIN, replace_surrogates, write_atomic
 from nmt.runtime.progress import counted
+from nmt.runtime.words import quantity
 from nmt.scoring.metrics import METRICS, RESAMPLES
 from nmt.scoring.results import SIGNIFICANCE_LEVEL, Score
 from nmt.store.model import read_provenance

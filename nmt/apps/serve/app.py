@@ -60,10 +60,11 @@ from nmt.apps.serve.schema import (
     problems_of,
 )
 from nmt.data.glossary import Term
-from nmt.data.text import is_blank, quantity
+from nmt.data.lines import is_blank
 from nmt.decoding.options import SearchOptions
 from nmt.decoding.translator import Translator
 from nmt.errors import MachineError, UserError
+from nmt.runtime.words import quantity
 from nmt.version import __version__
 
 Result = TypeVar("Result")

@@ -19,7 +19,7 @@ from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
 from nmt.apps.serve.limits import Refused
-from nmt.data.text import quantity
+from nmt.runtime.words import quantity
 
 BATCH_COST = 40_000  # about 64 lines of 60 characters with beam 5: a fraction of a second
 UNINTERRUPTED = 0.25  # seconds that a batch computes before short lines interrupt it

@@ -26,8 +26,8 @@ from nmt.apps.documents.model import Word, linked, translated
 from nmt.apps.serve.limits import Limits, Refused, stopping
 from nmt.apps.serve.model import ServedModel
 from nmt.apps.serve.worker import Worker, late
-from nmt.data.text import quantity
 from nmt.decoding.options import SearchOptions
+from nmt.runtime.words import quantity
 
 WORKERS = 2  # documents that are translated at the same time
 READERS = 4  # and others that are read, or translated while their client waits

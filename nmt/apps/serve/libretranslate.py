@@ -23,9 +23,9 @@ from nmt.apps.serve.limits import Refused
 from nmt.apps.serve.model import ServedModel
 from nmt.apps.serve.schema import Texts, TranslateRequest
 from nmt.config.entries import Direction
-from nmt.data.languages import language_name, standard_code
-from nmt.data.text import is_blank
+from nmt.data.lines import is_blank
 from nmt.errors import UserError
+from nmt.text.languages import language_name, standard_code
 
 if TYPE_CHECKING:
     from nmt.apps.serve.app import Service

@@ -12,11 +12,11 @@ from nmt.apps.documents.model import source_words, target_words
 from nmt.apps.serve.batcher import Batcher
 from nmt.apps.serve.limits import Limits
 from nmt.config.entries import Direction
-from nmt.data.languages import language_name, script_of, script_share
-from nmt.data.text import is_blank
+from nmt.data.lines import is_blank
 from nmt.decoding.codec import Translation
 from nmt.decoding.options import SearchOptions
 from nmt.decoding.translator import Translator
+from nmt.text.languages import language_name, script_of, script_share
 
 LONG = 100  # so a line of 2,000 characters is a batch of its own, and one of 200 is as before
 

@@ -29,9 +29,9 @@ from uvicorn.server import ServerState
 
 from nmt.apps.serve.app import Service
 from nmt.apps.serve.guard import CONNECTION
-from nmt.data.text import quantity
 from nmt.errors import MachineError, UserError
 from nmt.runtime.signals import TERMINATING, handle_signals
+from nmt.runtime.words import quantity
 
 BACKLOG = 2048  # connections that wait to be accepted
 SECONDS_TO_CLOSE = 2  # connections, after the last answer

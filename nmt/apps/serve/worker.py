@@ -27,8 +27,8 @@ from nmt.apps.documents.document import count_segments, translate_bytes
 from nmt.apps.documents.job import Reading, Remark
 from nmt.apps.documents.lines import Link, Phrases, Translate, Translated
 from nmt.apps.serve.limits import Refused, stopping
-from nmt.data.text import quantity
 from nmt.errors import UserError
+from nmt.runtime.words import quantity
 
 MEMORY = 1 << 30  # bytes of address space
 KEPT_MEMORY = 200_000  # kilobytes; a process that had more ends, because it never gives it back

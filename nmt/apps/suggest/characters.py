@@ -7,7 +7,7 @@ from collections.abc import Iterator, Set
 from dataclasses import dataclass
 
 from nmt.apps.suggest.corpus import MONOLINGUAL, CorpusPaths
-from nmt.data.text import find_side, read_lines
+from nmt.data.lines import find_side, read_lines
 
 MIN_SHARE = 0.002  # of the characters of a side of a set, from which advice names them
 SHOWN = 20  # characters, the most frequent first

@@ -16,8 +16,8 @@ from nmt.config.sizes import CPU, GPU, Size, lengthened, most_passes, size_for, 
 from nmt.data.batches import make_batches
 from nmt.data.bitext import read_pairs
 from nmt.data.checks import LIKE_TRAIN
-from nmt.data.languages import UNSPACED
-from nmt.data.text import quantity
+from nmt.runtime.words import quantity
+from nmt.text.languages import UNSPACED
 
 VALIDATIONS = 8  # at most, of a training with a fixed number of updates
 # With fewer updates, a smaller model with smaller batches and a smaller vocabulary is suggested. In

@@ -9,10 +9,11 @@ from pathlib import Path
 
 from nmt.data.bitext import read_pairs
 from nmt.data.corpus_manifest import languages_of
-from nmt.data.languages import base_language
-from nmt.data.text import OPENERS, find_side, quantity
+from nmt.data.lines import OPENERS, find_side
 from nmt.errors import UserError
 from nmt.runtime.files import require_usable
+from nmt.runtime.words import quantity
+from nmt.text.languages import base_language
 
 # names of a validation and of a test set next to train, the first that exists counts
 HELD_OUT = {"dev": ("dev", "valid", "validation", "val"), "test": ("test",)}

@@ -21,12 +21,12 @@ from nmt.config.recipe import Recipe, SegmentConfig, SentencePieceConfig
 from nmt.data.bitext import Bitext, Chunk, RecipeFiles, read_pairs
 from nmt.data.checks import Escapes
 from nmt.data.encoded import SIDES
-from nmt.data.languages import UNSPACED, scripts_of
+from nmt.data.lines import find_side
 from nmt.data.report import CorpusReport
 from nmt.data.scan import read_corpora
 from nmt.data.segmenters import Segmenter, learn_segmenter
-from nmt.data.text import find_side
 from nmt.data.vocab import UNK, Vocab
+from nmt.text.languages import UNSPACED, scripts_of
 
 SAMPLE = 20_000  # maximum number of evenly spaced pairs whose characters and pieces are counted
 MIN_SHARE = 0.05  # of the letters of a side, for a script to be named

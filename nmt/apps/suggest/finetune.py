@@ -43,15 +43,15 @@ from nmt.config.entries import TAG_KEYS, Directions
 from nmt.config.recipe import DataConfig, Recipe
 from nmt.config.sizes import CPU, Size, size_for
 from nmt.data.cache import NOISE_KEYS
-from nmt.data.languages import base_language
 from nmt.data.prepare import GivenText
-from nmt.data.text import quantity
 from nmt.data.vocab import SPECIALS
 from nmt.errors import UserError
 from nmt.runtime.files import human_bytes
 from nmt.runtime.memory import free_memory, memory_to_train, parameter_count
+from nmt.runtime.words import quantity
 from nmt.store.model import Description, Model
 from nmt.store.parent import text_of_parent, with_keys_of_parent
+from nmt.text.languages import base_language
 from nmt.training.tasks import model_without_memory
 
 SMALL = CPU[3]  # the largest model measured here; a parent that is larger is fine-tuned

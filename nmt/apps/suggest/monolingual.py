@@ -9,7 +9,8 @@ from typing import Any
 from nmt.apps.suggest.choices import Choice, Suggestion
 from nmt.apps.suggest.corpus import CorpusPaths
 from nmt.apps.suggest.facts import CorpusFacts, looks_tokenized
-from nmt.data.text import find_side, quantity, read_lines
+from nmt.data.lines import find_side, read_lines
+from nmt.runtime.words import quantity
 
 SHARE = (
     0.5  # copied lines for each pair in an epoch, at most, about as in recipes/public/chr-en.yaml

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from nmt.apps.suggest.corpus import CorpusPaths, has_side
-from nmt.data.languages import base_language
-from nmt.data.text import find_side
+from nmt.data.lines import find_side
+from nmt.text.languages import base_language
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,7 @@ from nmt.apps.suggest.choices import Choice, Suggestion, scores
 from nmt.apps.suggest.corpus import CorpusPaths
 from nmt.apps.suggest.facts import SAMPLE, CorpusFacts, collect_facts, forms_of
 from nmt.config.entries import MAX_WEIGHT
-from nmt.data.text import quantity
+from nmt.runtime.words import quantity
 
 
 def collect_all(corpora: Sequence[CorpusPaths], progress: bool) -> list[CorpusFacts]:

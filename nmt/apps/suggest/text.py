@@ -19,7 +19,7 @@ from nmt.apps.suggest.speed import Setting
 from nmt.config.sizes import most_passes
 from nmt.data.checks import HeldOutPairs
 from nmt.data.report import describe
-from nmt.data.text import quantity
+from nmt.runtime.words import quantity
 
 WIDTH = 100
 COLUMN = 30  # where comments begin

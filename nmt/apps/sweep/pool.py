@@ -19,9 +19,9 @@ from pathlib import Path
 from typing import TextIO
 
 from nmt.apps.sweep.plan import Outcome, PlannedRun
-from nmt.data.text import quantity
 from nmt.runtime.files import json_object
 from nmt.runtime.signals import PARENT, StopRequest
+from nmt.runtime.words import quantity
 from nmt.store.folder import RunFolder
 from nmt.store.results import as_score, clock, format_number
 

@@ -20,11 +20,11 @@ from nmt.data.filters import (
     copied_share,
     foreign_share,
 )
-from nmt.data.languages import MIN_SCRIPT_SHARE
-from nmt.data.letters import repetitions
+from nmt.data.lines import is_blank, length_ratio
 from nmt.data.pair import Pair
 from nmt.data.rules import BLANK, CHARACTERS, LENGTH, Reason, Rule, why_dropped, words
-from nmt.data.text import is_blank, length_ratio
+from nmt.text.languages import MIN_SCRIPT_SHARE
+from nmt.text.letters import repetitions
 
 CUT = "cut"  # the length limit ended the translation, not the search
 _SURROGATE = re.compile("[\ud800-\udfff]")

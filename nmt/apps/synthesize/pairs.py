@@ -18,8 +18,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from nmt.data.bitext import write_pairs
+from nmt.data.lines import clean_line, read_lines
 from nmt.data.pair import Pair
-from nmt.data.text import clean_line, read_lines
 from nmt.errors import RunError, UserError
 from nmt.runtime.files import (
     RESUME,

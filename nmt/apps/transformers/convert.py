@@ -22,7 +22,6 @@ from nmt.config.load import recipe_from_text
 from nmt.config.model import model_config
 from nmt.config.recipe import DecodeConfig, Recipe
 from nmt.data.segmenters.sentencepiece import read_scores
-from nmt.data.sentences import UsualLine
 from nmt.errors import UserError
 from nmt.runtime.files import AGAIN, disk_errors
 from nmt.runtime.memory import PER_WEIGHT
@@ -36,6 +35,7 @@ from nmt.store.model import (
     save_text,
 )
 from nmt.store.tensors import write_tensors
+from nmt.text.sentences import UsualLine
 from nmt.version import __version__
 
 # others are paths of a machine, or the name of a parent

@@ -18,9 +18,9 @@ from typing import Any, NamedTuple
 
 from nmt.apps.transformers.folder import CONFIG_JSON, DOWNLOAD, GENERATION, HubFolder, damaged
 from nmt.data.segmenters.sentencepiece import SentencePiece, load_model, make_model
-from nmt.data.tokenizer import Moses
 from nmt.data.vocab import TAG_MARK
 from nmt.errors import UserError
+from nmt.text.tokenizer import Moses
 
 ACTIVATIONS = {"relu": "relu", "gelu": "gelu", "swish": "swish", "silu": "swish"}
 PIECES, PIECES_JSON = "sentencepiece.bpe.model", "tokenizer.json"

@@ -28,7 +28,6 @@ from torch import Tensor
 from nmt.apps.transformers.layers import sines_first, to_transformers
 from nmt.config.errors import format_value
 from nmt.config.model import model_config
-from nmt.data import unicode
 from nmt.data.vocab import BOS, EOS, MASK, PAD, TAG_MARK, UNK, Vocab
 from nmt.decoding.codec import MAX_SOURCE_PIECES
 from nmt.decoding.ctranslate2.fold import PARTS, fold
@@ -38,6 +37,7 @@ from nmt.model.config import ModelConfig, unknown_keys
 from nmt.model.embedding import sinusoids
 from nmt.store.model import Description, Model, check_output, output_folder
 from nmt.store.tensors import read_weights
+from nmt.text import unicode
 from nmt.version import __version__
 
 TEMPLATE = Path(__file__).parent / "templates" / "transformers.md"

@@ -16,11 +16,11 @@ from nmt.data.bitext import Chunk
 from nmt.data.segmenters.base import Segmenter, Whitespace
 from nmt.data.segmenters.bpe import FastBpe
 from nmt.data.segmenters.sentencepiece import SentencePiece
-from nmt.data.tokenizer import Moses
-from nmt.data.unicode import FORMS
 from nmt.data.vocab import Vocab
 from nmt.errors import UserError
 from nmt.runtime.files import file_digest, json_object, read_text, write_atomic
+from nmt.text.tokenizer import Moses
+from nmt.text.unicode import FORMS
 
 SEGMENTERS: dict[str, type[Segmenter]] = {
     cls.kind: cls for cls in (FastBpe, SentencePiece, Whitespace)

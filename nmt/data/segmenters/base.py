@@ -8,10 +8,10 @@ from pathlib import Path
 from typing import Any
 
 from nmt.data.bitext import Chunk
+from nmt.data.lines import Side
 from nmt.data.segmenters.noise import Noise
-from nmt.data.text import Side
-from nmt.data.tokenizer import Moses
 from nmt.errors import UserError
+from nmt.text.tokenizer import Moses
 
 
 class Segmenter(ABC):

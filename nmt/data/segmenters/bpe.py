@@ -23,14 +23,14 @@ from typing import Any
 from subword_nmt import apply_bpe, learn_bpe
 
 from nmt.data.bitext import Chunk
+from nmt.data.lines import Side
 from nmt.data.segmenters.base import Segmenter
 from nmt.data.segmenters.extend import learn_symbols
 from nmt.data.segmenters.noise import Merges, Noise
-from nmt.data.text import Side
-from nmt.data.tokenizer import Moses
 from nmt.data.workers import map_chunks
 from nmt.errors import UserError
 from nmt.runtime.files import LARGE, read_file, read_text
+from nmt.text.tokenizer import Moses
 
 try:
     import fastBPE

@@ -22,15 +22,15 @@ from typing import Any
 import sentencepiece
 
 from nmt.data.bitext import Chunk
+from nmt.data.lines import SIDES, Side, clean_line
 from nmt.data.segmenters.base import Segmenter
 from nmt.data.segmenters.extend import learn_symbols
 from nmt.data.segmenters.noise import Merges, Noise, Unigram
-from nmt.data.text import SIDES, Side, clean_line
-from nmt.data.tokenizer import Moses
 from nmt.data.workers import map_chunks
 from nmt.errors import UserError
 from nmt.runtime.files import LARGE, read_file
 from nmt.runtime.progress import progress_bar
+from nmt.text.tokenizer import Moses
 
 CHARACTER_COVERAGE = 0.9995  # share of the characters that get pieces; the others become bytes
 MAX_COUNTED_WORDS = 2_000_000  # distinct words in memory when pieces are added; then without rare

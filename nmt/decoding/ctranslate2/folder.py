@@ -26,8 +26,6 @@ from string import Template
 from pydantic import TypeAdapter, ValidationError
 
 from nmt.config.model import model_config
-from nmt.data import unicode
-from nmt.data.languages import base_language, sentence_space
 from nmt.data.segmenters import Segmenter
 from nmt.decoding.codec import TextCodec
 from nmt.decoding.ctranslate2.engine import CTranslate2Engine, temporary_folder
@@ -53,6 +51,8 @@ from nmt.store.model import (
     output_folder,
     save_text,
 )
+from nmt.text import unicode
+from nmt.text.languages import base_language, sentence_space
 
 FOLDER = "ctranslate2"
 ENGINE_FILES = ("model.bin", "config.json", "shared_vocabulary.json")

@@ -23,9 +23,9 @@ from nmt.apps.documents.lines import (
 )
 from nmt.apps.documents.markup import translate_segments
 from nmt.apps.documents.segments import Mark, Segment, Token, joined, plain
-from nmt.data.protect import compare, spans
+from nmt.text.protect import compare, spans
 from tests.apps.documents.translators import Reversing, upper
-from tests.data.test_protect import PROTECTED
+from tests.text.test_protect import PROTECTED
 
 LANGS = ("en", "it")
 

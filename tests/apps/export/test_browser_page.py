@@ -15,11 +15,11 @@ from typing import Any
 import pytest
 
 from nmt.apps.export.browser import export_browser, translate_script
-from nmt.data import unicode
-from nmt.data.sentences import split_sentences
-from nmt.data.text import clean_line
+from nmt.data.lines import clean_line
 from nmt.decoding.translator import Translator
 from nmt.store.model import Model
+from nmt.text import unicode
+from nmt.text.sentences import split_sentences
 from tests.apps.export.pages import HARNESS, VARIANTS, script_of, words
 from tests.apps.export.test_browser_engine import assert_equal, case_of
 from tests.apps.export.test_browser_text import ABBREVIATIONS, texts

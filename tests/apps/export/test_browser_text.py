@@ -14,12 +14,12 @@ import pytest
 import sentencepiece
 
 from nmt.apps.export.browser_rules import to_javascript
-from nmt.data import unicode
+from nmt.data.lines import clean_line, is_blank
 from nmt.data.segmenters.sentencepiece import SentencePiece, edit_model, read_scores
-from nmt.data.sentences import KNOWN, space_between, split_sentences
-from nmt.data.text import clean_line, is_blank
-from nmt.data.tokenizer import Moses
 from nmt.decoding.codec import TextCodec
+from nmt.text import unicode
+from nmt.text.sentences import KNOWN, space_between, split_sentences
+from nmt.text.tokenizer import Moses
 from tests.apps.export.pages import NODE, in_node, script_of, words
 from tests.decoding.ctranslate2.cases import made
 

@@ -15,7 +15,7 @@ import yaml
 from nmt.apps.export import hub as module
 from nmt.cli import export as command
 from nmt.cli import train, translate
-from nmt.data.text import find_side
+from nmt.data.lines import find_side
 from nmt.decoding.translator import Translator
 from nmt.errors import UserError
 from nmt.store.folder import RunFolder

@@ -16,9 +16,9 @@ import tests.apps.serve.conftest  # noqa: F401, skips without the extra
 from nmt.apps.serve import app, guard
 from nmt.config.entries import Direction, Directions
 from nmt.config.schema import meanings
-from nmt.data.sentences import UsualLine
 from nmt.decoding.options import SearchOptions
 from nmt.model.incremental import DecodeState
+from nmt.text.sentences import UsualLine
 from tests.apps.serve.conftest import KEY, LIMITS, Make, problem
 from tests.decoding.untrained import LINES, untrained
 

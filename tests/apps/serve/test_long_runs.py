@@ -23,9 +23,9 @@ import tests.apps.serve.conftest  # noqa: F401, skips without the extra
 from nmt.apps.documents.formats import FORMATS
 from nmt.apps.documents.model import source_words
 from nmt.apps.serve.limits import Limits
-from nmt.data.languages import script_share
-from nmt.data.sentences import UsualLine
 from nmt.decoding.constraints import LineConstraints
+from nmt.text.languages import script_share
+from nmt.text.sentences import UsualLine
 from tests.apps.serve.process import SECONDS, Process
 from tests.decoding.untrained import untrained
 

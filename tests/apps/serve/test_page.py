@@ -22,8 +22,8 @@ from nmt.apps.serve.limits import Refused
 from nmt.apps.serve.server import Server, listen
 from nmt.config.entries import Direction, Directions
 from nmt.data.corrections import read_corrections
-from nmt.data.languages import language_name
 from nmt.decoding.codec import Translation
+from nmt.text.languages import language_name
 from tests.apps.serve.conftest import KEY, LIMITS, both_ways
 from tests.decoding.untrained import LINES, untrained
 

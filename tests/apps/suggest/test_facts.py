@@ -12,8 +12,8 @@ from nmt.apps.suggest.choices import corpora, nested
 from nmt.apps.suggest.corpus import find_corpus
 from nmt.apps.suggest.facts import CorpusFacts, collect_facts, describe_side, target_words
 from nmt.config.recipe import Recipe
-from nmt.data.languages import script_of_letter
 from nmt.errors import UserError
+from nmt.text.languages import script_of_letter
 
 LATIN = ["o gato come", "a casa é azul e grande", "si"]
 

@@ -21,10 +21,10 @@ import pytest
 from nmt.cli import search_options, synthesize, translate
 from nmt.config.entries import Directions
 from nmt.config.load import recipe_from_text
-from nmt.data.sentences import UsualLine
 from nmt.decoding.codec import Translation
 from nmt.runtime import files
 from nmt.store.model import Description
+from nmt.text.sentences import UsualLine
 from tests.cli.imitation import Imitation
 
 LINES = ["one two", "", "three four five", "cut", "one two", "level", "six"]

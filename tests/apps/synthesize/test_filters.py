@@ -14,9 +14,9 @@ from nmt.apps.synthesize.filters import (
     target_rules,
 )
 from nmt.data.filters import CorpusFilter
-from nmt.data.languages import script_of, script_share
 from nmt.data.pair import Pair
 from nmt.data.rules import LIMITS, Reason
+from nmt.text.languages import script_of, script_share
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,7 @@ from safetensors.torch import load_file
 
 from nmt.apps.transformers.convert import convert
 from nmt.cli.export import main as export
-from nmt.data.text import is_blank
+from nmt.data.lines import is_blank
 from nmt.data.vocab import EOS, SPECIALS, UNK, Vocab, tag_piece
 from nmt.decoding.ctranslate2.folder import export as export_ctranslate2
 from nmt.decoding.translator import Translator

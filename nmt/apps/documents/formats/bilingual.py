@@ -37,9 +37,9 @@ from nmt.apps.documents.segments import (
     text_unit,
     written,
 )
-from nmt.data.languages import base_language, standard_code
-from nmt.data.protect import has_words
 from nmt.errors import UserError
+from nmt.text.languages import base_language, standard_code
+from nmt.text.protect import has_words
 
 # markup with text inside; that in other elements is code of the document
 _PAIRS = {"g", "hi", "mrk", "pc"}

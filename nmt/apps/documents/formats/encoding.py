@@ -10,7 +10,7 @@ from typing import BinaryIO
 
 from nmt.apps.documents.job import Job
 from nmt.apps.documents.segments import Item
-from nmt.data.text import file_type, text_encoding, unicode_encoding
+from nmt.data.lines import file_type, text_encoding, unicode_encoding
 from nmt.errors import UserError
 
 _MARKS = {

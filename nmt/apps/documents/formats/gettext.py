@@ -19,8 +19,8 @@ from nmt.apps.documents.formats.encoding import convert_text, lines_of
 from nmt.apps.documents.formats.text import tokens_of
 from nmt.apps.documents.job import Job
 from nmt.apps.documents.segments import Item, Segment, Unit, written
-from nmt.data.languages import base_language, standard_code
 from nmt.errors import UserError
+from nmt.text.languages import base_language, standard_code
 
 # not the word that a template has in its place
 _DECLARED = re.compile(rb"Content-Type:[^\n]*charset=(?!CHARSET)([\w.-]+)(?=\\n|\"|\s)")

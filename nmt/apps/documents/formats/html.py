@@ -18,7 +18,7 @@ from nmt.apps.documents.formats.encoding import convert_text
 from nmt.apps.documents.formats.xml import escape
 from nmt.apps.documents.job import Job
 from nmt.apps.documents.segments import Item, Mark, Token, text_unit, with_ruby, written
-from nmt.data.languages import base_language
+from nmt.text.languages import base_language
 
 
 def _names(names: str) -> frozenset[str]:

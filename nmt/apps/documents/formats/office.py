@@ -33,9 +33,9 @@ from nmt.apps.documents.formats.xml import (
 )
 from nmt.apps.documents.job import Job
 from nmt.apps.documents.segments import Item, Mark, Token, Unit, text_unit, written
-from nmt.data.languages import base_language, script_of, standard_code
-from nmt.data.protect import has_words
 from nmt.errors import UserError
+from nmt.text.languages import base_language, script_of, standard_code
+from nmt.text.protect import has_words
 
 _WORD = (
     "http://schemas.openxmlformats.org/wordprocessingml/2006/main",

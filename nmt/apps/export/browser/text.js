@@ -1,4 +1,4 @@
-// Text: cleaning and sentences, as nmt/data/text.py, unicode.py and sentences.py have them.
+// Text: cleaning and sentences, as nmt/data/lines.py, unicode.py and sentences.py have them.
 // RULES has their patterns, word lists and character classes; indices are those of UTF-16.
 
 const classOf = (ranges) => `[${ranges}]`;
@@ -29,7 +29,7 @@ const LINES = rulesOf(RULES.text), FORM = rulesOf(RULES.unicode), ENDS = rulesOf
 const characterAt = (text, place) => place < text.length ? String.fromCodePoint(text.codePointAt(place)) : "";
 const characterBefore = (text, place) => /.?$/us.exec(text.slice(Math.max(0, place - 2), place))[0];
 
-// ---------------------------------------------------------------- lines (nmt/data/text.py)
+// ---------------------------------------------------------------- lines (nmt/data/lines.py)
 
 const cleanLine = (line) => line.replace(LINES.CONTROL.everywhere, " ");
 
@@ -53,7 +53,7 @@ function words(line) { // as str.split() of Python
   return found;
 }
 
-// ---------------------------------------------------------------- Unicode form (nmt/data/unicode.py)
+// ---------------------------------------------------------------- Unicode form (nmt/text/unicode.py)
 
 function normalize(text, form) {
   if (form === "none") return text;
@@ -121,7 +121,7 @@ function scriptOf(character) {
   return low < table.length && table[low][0] <= code ? table[low][2] : "";
 }
 
-// ---------------------------------------------------------------- sentences (nmt/data/sentences.py)
+// ---------------------------------------------------------------- sentences (nmt/text/sentences.py)
 
 const ESCAPED = {quot: '"', apos: "'", amp: "&", lt: "<", gt: ">"};
 

@@ -17,8 +17,8 @@ from typing import NamedTuple
 
 import regex
 
-from nmt.data.languages import UNSPACED_CHARACTER, WORD_OR_NUMBER, base_language, script_of
-from nmt.data.unicode import MOST_MARKS, bounded
+from nmt.text.languages import UNSPACED_CHARACTER, WORD_OR_NUMBER, base_language, script_of
+from nmt.text.unicode import MOST_MARKS, bounded
 
 # ---------------------------------------------------------------- capital and small letters
 

@@ -16,8 +16,8 @@ from typing import TypeAlias
 
 import regex
 
-from nmt.data.languages import WORD, WORD_OR_NUMBER
-from nmt.data.letters import fold
+from nmt.text.languages import WORD, WORD_OR_NUMBER
+from nmt.text.letters import fold
 
 Words: TypeAlias = tuple[str, ...]
 

@@ -2,7 +2,7 @@
 
 ``spans`` finds them by their form, and texts that a caller wants to keep, such as code. ``compare``
 says what a translation lacks, and ``repair`` puts right what a model often does to placeholders:
-spaces inside, or other case. ``nmt.data.numbers`` says which numbers are equal.
+spaces inside, or other case. ``nmt.text.numbers`` says which numbers are equal.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 import regex
 
-from nmt.data import numbers
+from nmt.text import numbers
 
 # These patterns read hostile text in linear time: what they repeat is possessive, bounded, or
 # cannot begin inside itself.

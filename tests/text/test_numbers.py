@@ -11,8 +11,8 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from nmt.data.numbers import digit_rows
-from nmt.data.protect import compare, spans
+from nmt.text.numbers import digit_rows
+from nmt.text.protect import compare, spans
 
 CHARACTERS = [*map(chr, range(sys.maxunicode + 1))]
 ZEROS = [c for c in CHARACTERS if unicodedata.decimal(c, None) == 0]

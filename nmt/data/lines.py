@@ -2,7 +2,7 @@
 
 Only LF ends a line. A CR before LF and a byte-order mark at the start of a file are removed.
 Control characters (Unicode category Cc, including a lone CR, NUL and tab) and surrogates become
-spaces. All other characters stay, also U+2028 and U+2029; ``nmt.data.unicode`` removes some of
+spaces. All other characters stay, also U+2028 and U+2029; ``nmt.text.unicode`` removes some of
 them when a line is segmented. A line is blank if it only has white space, control and format
 characters (Cf: U+200B, U+FEFF, direction marks and others), and others that are not seen.
 """
@@ -27,10 +27,11 @@ from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any, Literal, TypeAlias
 
-from nmt.data.unicode import is_shapeless
 from nmt.errors import MachineError, UserError
 from nmt.runtime.files import open_file
 from nmt.runtime.missing import missing_fix, similar_path, url_of
+from nmt.runtime.words import quantity
+from nmt.text.unicode import is_shapeless
 
 Texts: TypeAlias = tuple[str, str]  # a source line and a target line
 Side: TypeAlias = Literal["src", "tgt"]
@@ -111,11 +112,6 @@ def _normalizations(line: str, number: int) -> Iterator[str]:
         yield "control characters read as spaces"
     if "\u2028" in line or "\u2029" in line:
         yield "U+2028 or U+2029 inside"
-
-
-def quantity(number: float, noun: str, form: str = ",") -> str:
-    """Return a formatted number with its noun, in the plural unless it is 1: ``2 pairs``."""
-    return f"{number:{form}} {noun}{'' if number == 1 else 's'}"
 
 
 def count_words(lines: Iterable[str]) -> int:

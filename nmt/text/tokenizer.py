@@ -9,9 +9,9 @@ space before it. ``segment.kind: sentencepiece`` keeps these too.
 
 from __future__ import annotations
 
-from nmt.data import moses
-from nmt.data.languages import base_language
-from nmt.data.unicode import normalize
+from nmt.text import moses
+from nmt.text.languages import base_language
+from nmt.text.unicode import normalize
 
 
 class Moses:

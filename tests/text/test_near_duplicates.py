@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from nmt.data import near_duplicates
-from nmt.data.near_duplicates import NearIndex, Recurrence, RecurringTexts, is_short, normalized
+from nmt.text import near_duplicates
+from nmt.text.near_duplicates import NearIndex, Recurrence, RecurringTexts, is_short, normalized
 
 TEXTS = [
     "The commission will examine the proposal in the second half of the year.",

@@ -11,8 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from sacremoses import MosesTokenizer
 
-from nmt.data.text import clean_line, is_blank, read_lines
-from nmt.data.tokenizer import Moses
+from nmt.data.lines import clean_line, is_blank, read_lines
+from nmt.text.tokenizer import Moses
 
 CORPORA = Path(__file__).parents[2] / "../shared/data"
 RAW = Moses(tokenized=False)

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from nmt.data.languages import sentence_space
-from nmt.data.sentences import (
+from nmt.text.languages import sentence_space
+from nmt.text.sentences import (
     AbbreviationCounts,
     join_in_parts,
     join_translations,

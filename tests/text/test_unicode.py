@@ -13,7 +13,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from nmt.data.unicode import changes, normalize, removed
+from nmt.text.unicode import changes, normalize, removed
 
 # signs with a shape of their own, although they are of category Cf
 SIGNS = {*range(0x600, 0x606), 0x6DD, 0x70F, 0x890, 0x891, 0x8E2, 0x110BD, 0x110CD}

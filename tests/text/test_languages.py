@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from nmt.data.checks import language_findings
-from nmt.data.languages import LanguageProfile, base_language
-from nmt.data.text import read_lines
+from nmt.data.lines import read_lines
+from nmt.text.languages import LanguageProfile, base_language
 
 DATA = Path(__file__).resolve().parents[2] / "../shared/data"
 CORPORA = {

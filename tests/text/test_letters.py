@@ -12,8 +12,8 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from nmt.data.letters import capitalized, compared, fold, fold_capitals, lower, upper
 from nmt.decoding.glossary import Glossary, split_words
+from nmt.text.letters import capitalized, compared, fold, fold_capitals, lower, upper
 
 LETTERS = [
     char

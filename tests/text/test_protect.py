@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nmt.data.protect import compare, has_words, repair, spans
+from nmt.text.protect import compare, has_words, repair, spans
 
 PROTECTED = [
     "%s", "%(name)s", "%1$d", "%.2f", "%05d", "%%", "%name%", "{name}", "{0:.2f}", "{{ user }}",

@@ -24,7 +24,7 @@ from nmt.cli.import_corpus import main
 from nmt.cli.input import StreamLines, read_input
 from nmt.config.load import load_recipe, recipe_from_text
 from nmt.data.glossary import read_glossary
-from nmt.data.text import (
+from nmt.data.lines import (
     OPENERS,
     SAMPLE,
     clean_line,
@@ -83,7 +83,7 @@ def test_not_blank():
 
 
 def test_compressed_bomb_is_an_error(tmp_path: Path, monkeypatch):
-    monkeypatch.setattr("nmt.data.text.LONGEST_LINE", 1000)
+    monkeypatch.setattr("nmt.data.lines.LONGEST_LINE", 1000)
     with pytest.raises(UserError, match="this line has over 1,000 bytes"):
         lines_of(tmp_path, gzip.compress(b"x" * 10_000), "a.en.gz")
 

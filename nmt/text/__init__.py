@@ -1,0 +1,1 @@
+"""Text itself: Unicode, letters, languages, sentences, numbers, Moses, protected parts."""
