@@ -60,6 +60,12 @@ def parser() -> argparse.ArgumentParser:
         help="target language; default: the other one, or English",
     )
     p.add_argument(
+        "--mono",
+        metavar="PREFIX",
+        help="text of the target language alone, PREFIX.TGT, to copy to both sides; default: mono "
+        "next to the corpus, if it exists",
+    )
+    p.add_argument(
         "--hours",
         type=positive,
         metavar="H",
@@ -95,7 +101,11 @@ def body(args: argparse.Namespace) -> None:
 
     limit_onednn_cache(cached_products("bf16"))  # the largest that it measures
     output = None if args.output is None else Path(args.output)
-    corpora = [find_corpus(prefix, args.src_lang, args.tgt_lang) for prefix in args.prefix]
+    if args.mono is not None and (len(args.prefix) > 1 or args.parent is not None):
+        fix = "leave --mono out, and add an entry with equal src and tgt to data.train"
+        raise UserError("--mono is for one corpus, without --parent", fix=fix)
+    langs = args.src_lang, args.tgt_lang
+    corpora = [find_corpus(prefix, *langs, args.mono) for prefix in args.prefix]
     paths = corpora[0]
     if output is not None:
         check_output_file(output, args.force, [file for each in corpora for file in each.files()])

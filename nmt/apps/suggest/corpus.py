@@ -49,12 +49,15 @@ class CorpusPaths:
         return files if self.mono is None else [*files, str(find_side(self.mono, self.tgt))]
 
 
-def find_corpus(prefix: str, src: str | None, tgt: str | None) -> CorpusPaths:
+def find_corpus(
+    prefix: str, src: str | None, tgt: str | None, mono: str | None = None
+) -> CorpusPaths:
     """Find the languages of a corpus and its prefixes.
 
     Args:
         prefix: of the training files PREFIX.SRC and PREFIX.TGT.
         src, tgt: language codes; None = as MANIFEST.json says, else from the names of the files.
+        mono: prefix of text of the target language; None = mono next to the training files.
 
     Raises:
         UserError: a file is missing, the languages are ambiguous, or there is no dev set.
@@ -66,8 +69,11 @@ def find_corpus(prefix: str, src: str | None, tgt: str | None) -> CorpusPaths:
     dev, test = (_held_out(prefix, split, src, tgt) for split in ("dev", "test"))
     if dev is None:
         raise _no_dev(prefix, src, tgt)
-    mono = _next_to(prefix, MONOLINGUAL)
-    return CorpusPaths(src, tgt, prefix, dev, test, mono if has_side(mono, tgt) else None)
+    if mono is not None:
+        find_side(mono, tgt)
+    elif has_side(_next_to(prefix, MONOLINGUAL), tgt):
+        mono = _next_to(prefix, MONOLINGUAL)
+    return CorpusPaths(src, tgt, prefix, dev, test, mono)
 
 
 def _languages(prefix: str, src: str | None, tgt: str | None) -> tuple[str, str]:

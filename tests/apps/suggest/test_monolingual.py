@@ -10,7 +10,9 @@ from nmt.apps.suggest.choices import advice, suggest
 from nmt.apps.suggest.corpus import find_corpus
 from nmt.apps.suggest.facts import collect_facts
 from nmt.apps.suggest.monolingual import with_copied_text
+from nmt.cli.suggest import main
 from nmt.config.recipe import Recipe
+from nmt.errors import UserError
 from tests.apps.suggest.test_choices import facts_of
 from tests.toy import write_lines
 
@@ -35,6 +37,15 @@ def test_an_empty_text_and_one_of_the_source_language_are_not_copied(corpus):
     write_lines(Path("corpus/mono.en"), ["", " "])
     write_lines(Path("corpus/mono.gl"), ["line"])
     assert not copied(corpus, pairs=40)
+
+
+def test_text_elsewhere_is_named(corpus, capsys):
+    write_lines(Path("news.en"), ["line"])
+    assert find_corpus(corpus, None, None, "news").mono == "news"
+    with pytest.raises(UserError, match="gone"):
+        find_corpus(corpus, None, None, "gone")
+    assert main([corpus, "--mono", "news", "--parent", "runs/x"]) == 2
+    assert "--mono is for one corpus" in capsys.readouterr().err
 
 
 def test_the_characters_that_train_lacks_are_named(corpus):
