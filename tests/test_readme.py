@@ -121,6 +121,13 @@ def test_its_results_are_those_of_the_results():
     assert [figure for figure in quoted if figure not in RESULTS] == []
 
 
+def test_its_scores_next_to_public_systems_are_those_of_the_page():
+    page = (ROOT / "docs/experiments/public-benchmarks.md").read_text(encoding="utf-8")
+    figures = re.findall(r"\d+\.\d+", section("Next to public systems"))
+    assert len(figures) == 18
+    assert [figure for figure in figures if figure not in page] == []
+
+
 def test_documented_commands_and_options_exist():
     page = (ROOT / "docs" / "commands.md").read_text(encoding="utf-8")
     assert set(re.findall(r"^\| \[`(nmt-\w+)", page, re.M)) == set(PARSERS)

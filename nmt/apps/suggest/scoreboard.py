@@ -68,6 +68,10 @@ ROWS = (
         "ar-en", "everyday sentences", 11_061, 62_862, "recipes/sweeps/paper-or-ours.yaml", 0.27,
         "one core of a Xeon", "28.21 [26.18, 30.32]",
     ),
+    Row(
+        "en-chr", "Bible and novels", 11_639, 134_009, "recipes/public/en-chr.yaml", 0.76,
+        "one core of a Xeon", "8.58 [7.75, 9.37]",
+    ),
 )  # fmt: skip
 
 
