@@ -26,7 +26,7 @@ _EVERYTHING = "".join(map(chr, range(0x110000)))
 _ATOM = regex.compile(
     r"\\[pP]\{[^}]*\}|\\[wWsSdD]|\\.|\(\?r\)|\(\?V1\)|\(\?i\)|[*+?}]\+|.", regex.S
 )
-# what text.js uses of each module, without the leading underscore
+# what text.js uses of each module, by its name, without the leading underscore
 CONSTANTS = {
     sentences: "ESCAPE MARKS BEFORE_SPACE SPACE UNSPACED CLOSES OPENS BRACKET LONGEST_QUOTE "
     "FIRST_LETTER LAST_WORD INITIAL WITH_STOPS ORDINAL UNIT NO_VOWEL ORDINALS TITLES "

@@ -25,7 +25,7 @@ function rulesOf(tables) {
     Array.isArray(value) ? new Set(value) : value?.parts ? new Pattern(value) : value]));
 }
 
-const LINES = rulesOf(RULES.text), FORM = rulesOf(RULES.unicode), ENDS = rulesOf(RULES.sentences);
+const LINES = rulesOf(RULES.lines), FORM = rulesOf(RULES.unicode), ENDS = rulesOf(RULES.sentences);
 const characterAt = (text, place) => place < text.length ? String.fromCodePoint(text.codePointAt(place)) : "";
 const characterBefore = (text, place) => /.?$/us.exec(text.slice(Math.max(0, place - 2), place))[0];
 
