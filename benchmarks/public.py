@@ -2,12 +2,13 @@
 
     python -m benchmarks.public TASK --data DIR [--recipe FILE] [key=value ...]
 
-A task lays its corpora out in ``data/public/TASK``, trains its recipe (or continues it), translates
-the test sets and prints a row for each, with the scores of public systems and two-sided p-values of
+A task lays its corpora out in ``data/public``, trains its recipe (or continues it), translates the
+test sets and prints a row for each, with the scores of public systems and two-sided p-values of
 their differences from ours. ``--data`` is a folder with a folder for each source: ``chren-chr-en``
 (github.com/ZhangShiyue/ChrEn), ``flores-systems`` (github.com/mozilla/firefox-translations-models,
-evaluation), ``ted-gl-en``, ``ted-az-en``, ``ui-sk-en``, ``tatoeba-es-en`` and ``americasnlp2025``,
-which has the outputs of two systems and, in ``release``, a checkout of AmericasNLP/americasnlp2025.
+evaluation), ``ted-gl-en``, ``ted-az-en``, ``ted-related``, ``tatoeba-es-en``, its Spanish side in
+Galician as ``tatoeba-es-en-as-gl``, ``tatoeba-tr-en`` and ``americasnlp2025``, which has the
+outputs of two systems and, in ``release``, a checkout of AmericasNLP/americasnlp2025.
 Test sets are scored once: all choices are made on the development sets of the recipes.
 """
 
@@ -65,14 +66,17 @@ class Task:
     """Test sets, and the recipe that is trained for them.
 
     Attributes:
+        recipe: its name in ``recipes``.
+        folder: where its corpora are laid out, in ``data/public``.
         lay_out: writes the corpora from the first folder to the second; returns the test sets.
-        overrides: recipe keys for the laid-out folder.
+        overrides: keys of the recipe that have other values.
     """
 
     metric: str
     recipe: str
+    folder: str
     lay_out: Callable[[Path, Path], list[TestSet]]
-    overrides: Callable[[Path], list[str]] = lambda folder: []
+    overrides: Sequence[str] = ()
 
 
 # ---------------------------------------------------------------- the tasks
@@ -130,11 +134,20 @@ def americasnlp(data: Path, folder: Path) -> list[TestSet]:
     return sets
 
 
-def flores(src: str, tgt: str, corpus: str) -> Callable[[Path, Path], list[TestSet]]:
-    """Return what lays out the corpus of a recipe, and FLORES."""
+def flores(
+    src: str, tgt: str, corpora: Mapping[str, Mapping[str, str]]
+) -> Callable[[Path, Path], list[TestSet]]:
+    """Return what lays out the corpora of a recipe, and FLORES.
+
+    Args:
+        corpora: the files of each laid-out folder, as paths below ``--data``, by name.
+    """
 
     def lay_out(data: Path, folder: Path) -> list[TestSet]:
-        shutil.copytree(data / corpus, folder / corpus, dirs_exist_ok=True)
+        for name, files in corpora.items():
+            (folder / name).mkdir(exist_ok=True)
+            for file, source in files.items():
+                shutil.copy(data / f"{source}.gz", folder / name / f"{file}.gz")
         stem = f"{src}-{tgt}"
         systems = {
             name: data / "flores-systems" / f"{stem}.{name.lower().replace('-', '')}.{tgt}.gz"
@@ -146,41 +159,44 @@ def flores(src: str, tgt: str, corpus: str) -> Callable[[Path, Path], list[TestS
     return lay_out
 
 
-def in_folder(src: str, tgt: str, name: str) -> Callable[[Path], list[str]]:
-    """Return the overrides that read train, dev and test of one laid-out corpus."""
+def whole(name: str, src: str, tgt: str) -> dict[str, str]:
+    """Return the files of a corpus that has train, dev and test."""
+    files = [f"{split}.{lang}" for split in ("train", "dev", "test") for lang in (src, tgt)]
+    return {file: f"{name}/{file}" for file in files}
 
-    def overrides(folder: Path) -> list[str]:
-        paths = [f"data.{split}={folder / name / split}" for split in ("train", "dev", "test")]
-        return [f"src={src}", f"tgt={tgt}", *paths]
 
-    return overrides
-
+GL = {
+    "ted-gl-en": whole("ted-gl-en", "gl", "en"),
+    "es-as-gl": {"train.gl": "tatoeba-es-en-as-gl/train.gl", "train.en": "tatoeba-es-en/train.en"},
+    "pt-as-gl": {
+        "train.gl": "tatoeba-es-en-as-gl/ted-related.pt-en.gl",
+        "train.en": "ted-related/train.pt-en.en",
+    },
+}
+AZ = {
+    "ted-az-en": whole("ted-az-en", "az", "en"),
+    "ted-tr-en": {f"train.{lang}": f"ted-related/train.tr-en.{lang}" for lang in ("tr", "en")},
+    "tatoeba-tr-en": {f"train.{lang}": f"tatoeba-tr-en/train.{lang}" for lang in ("tr", "en")},
+    "ted-gl-en": {f"train.{lang}": f"ted-gl-en/train.{lang}" for lang in ("gl", "en")},
+}
 
 TASKS = {
-    "americasnlp": Task("chrf++", "recipes/public/americasnlp.yaml", americasnlp),
+    "americasnlp": Task("chrf++", "public/americasnlp", "americasnlp", americasnlp),
     "chr-en": Task(
-        "bleu",
-        "recipes/public/chr-en.yaml",
-        chren("chr", "en", {"test": 15.8, "out_test": 6.5}),
+        "bleu", "public/chr-en", "chr-en", chren("chr", "en", {"test": 15.8, "out_test": 6.5})
     ),
     "en-chr": Task(
         "bleu",
-        "recipes/public/en-chr.yaml",
+        "public/en-chr",
+        "en-chr",
         chren("en", "chr", {"test": 12.7, "out_test": 5.0}, ["--tgt-tag", "<chr>"]),
     ),
+    "gl-en": Task("bleu", "public/gl-en", "gl-en", flores("gl", "en", GL)),
+    "en-gl": Task("bleu", "public/gl-en", "gl-en", flores("en", "gl", GL), ["src=en", "tgt=gl"]),
+    "az-en": Task("bleu", "public/az-en", "az-en", flores("az", "en", AZ)),
+    # the quickstart downloads its corpus
+    "sk-en": Task("bleu", "quickstart", "sk-en", flores("sk", "en", {})),
 }
-for (_src, _tgt), (_recipe, _corpus) in {
-    ("gl", "en"): ("best/gl-en", "ted-gl-en"),
-    ("en", "gl"): ("best/gl-en", "ted-gl-en"),
-    ("az", "en"): ("best/gl-en", "ted-az-en"),
-    ("sk", "en"): ("quickstart", "ui-sk-en"),
-}.items():
-    TASKS[f"{_src}-{_tgt}"] = Task(
-        "bleu",
-        f"recipes/{_recipe}.yaml",
-        flores(_src, _tgt, _corpus),
-        in_folder(_src, _tgt, _corpus),
-    )
 
 
 # ---------------------------------------------------------------- train, translate, score
@@ -225,11 +241,12 @@ def main(argv: Sequence[str] | None = None) -> None:
     p.add_argument("--data", type=Path, required=True, metavar="DIR", help="the sources' folders")
     p.add_argument("--recipe", metavar="FILE", help="instead of the one of the task")
     args = p.parse_intermixed_args(argv)
-    task, folder, run = TASKS[args.task], ROOT / args.task, RUNS / args.task
+    task, run = TASKS[args.task], RUNS / args.task
+    folder = ROOT / task.folder
     folder.mkdir(parents=True, exist_ok=True)
     sets = task.lay_out(args.data, folder)
-    recipe = args.recipe or task.recipe
-    keys = [*task.overrides(folder), *args.overrides]
+    recipe = args.recipe or f"recipes/{task.recipe}.yaml"
+    keys = [*task.overrides, *args.overrides]
     command("nmt.cli.train", recipe, f"out={run}", *keys, "--resume")
     print(f"{recipe} {' '.join(args.overrides)}; {machine()}; {task.metric}")
     print("| test set | lines | ours | others: score, ours minus theirs |\n|---|---:|---|---|")

@@ -202,19 +202,24 @@ def test_the_peak_is_a_plausible_speed():
 
 
 def test_a_task_trains_translates_and_compares_with_public_systems(tmp_path, monkeypatch, capsys):
-    (tmp_path / "ted-gl-en").mkdir()
-    toy_corpus(tmp_path / "ted-gl-en", {"train": 60, "dev": 4, "test": 4})
-    recipe = toy_recipe(tmp_path)
     lines = lines_of_digits(30, seed=2)
-    systems = tmp_path / "flores-systems"
-    systems.mkdir()
-    texts = {"gl": lines, "en": map(reverse, lines), "google.en": map(reverse, lines)}
-    for name, text in {**texts, "nllb.en": lines, "opusmt.en": lines}.items():
-        with gzip.open(systems / f"gl-en.{name}.gz", "wt") as file:
+    translated = list(map(reverse, lines))
+    systems = {"gl": lines, "en": translated, "google.en": translated}
+    texts = {
+        **{f"flores-systems/gl-en.{name}": text for name, text in systems.items()},
+        **{f"flores-systems/gl-en.{name}.en": lines for name in ("nllb", "opusmt")},
+        **{source: lines for files in public.GL.values() for source in files.values()},
+    }
+    for name, text in texts.items():
+        path = tmp_path / "sources" / f"{name}.gz"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with gzip.open(path, "wt") as file:
             file.writelines(f"{line}\n" for line in text)
     monkeypatch.setattr(public, "ROOT", tmp_path / "public")
     monkeypatch.setattr(public, "RUNS", tmp_path / "runs")
-    public.main(["gl-en", "--data", str(tmp_path), "--recipe", str(recipe)])
+    toy_corpus(tmp_path, {"train": 60, "dev": 4, "test": 4})
+    recipe = toy_recipe(tmp_path)
+    public.main(["gl-en", "--data", str(tmp_path / "sources"), "--recipe", str(recipe)])
     *_, row = capsys.readouterr().out.splitlines()
     test_set, count, ours, *others = (cell.strip() for cell in row.split("|")[1:-1])
     assert (test_set, count) == ("gl-en, FLORES", "30")
@@ -222,3 +227,5 @@ def test_a_task_trains_translates_and_compares_with_public_systems(tmp_path, mon
     assert [other.split()[0] for other in others] == ["OPUS-MT", "NLLB", "Google"]
     assert "Google 100.00, -" in others[2]
     assert (tmp_path / "runs" / "gl-en" / "model").is_dir()
+    laid_out = tmp_path / "public" / "gl-en" / "es-as-gl"
+    assert sorted(path.name for path in laid_out.iterdir()) == ["train.en.gz", "train.gl.gz"]

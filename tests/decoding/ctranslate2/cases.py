@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 import itertools
+import math
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -142,8 +143,13 @@ def exported(translator: Translator, path: Path, quantization: str | None = None
 @torch.no_grad()
 def their_search(
     translator: Translator, sources: list[np.ndarray], beam: int, offset: int, power: float
-) -> list[list[tuple[list[int], float]]]:
-    """Search our model by CTranslate2's rules: (ids with EOS, log-probability), best first.
+) -> tuple[list[list[tuple[list[int], float]]], list[float]]:
+    """Search our model by CTranslate2's rules.
+
+    Returns:
+        The hypotheses of each sentence, (ids with EOS, log-probability), best first; and the
+        smallest difference of two candidates in its search. Where that is as small as the error
+        of fp32, another order of additions finds other hypotheses.
 
     Of 2K candidates the K best continue. A candidate that ended is replaced by the next one that
     did not. The search of a sentence ends when K hypotheses have ended, or at its length limit.
@@ -157,16 +163,20 @@ def their_search(
     tokens = torch.full((len(sources), beam), BOS)
     prefixes: list[list[list[int]]] = [[[]] * beam for _ in sources]
     pools: list[list[tuple[list[int], float]]] = [[] for _ in sources]
+    margins = [math.inf] * len(sources)
     done = [False] * len(sources)
     for step in range(1, max(limits) + 1):
         logits = state.advance(tokens).view(*tokens.shape, -1)
         logits[..., [PAD, BOS, UNK] + [EOS] * (step == 1)] = -torch.inf
         scores = (logits.log_softmax(-1) + total[..., None]).flatten(1)
-        best, index = scores.topk(2 * beam, dim=-1)
+        best, index = scores.topk(2 * beam + 1, dim=-1)
+        gaps = (best[:, :-1] - best[:, 1:]).amin(1).tolist()
+        best, index = best[:, :-1], index[:, :-1]
         parents = torch.zeros_like(tokens)
         for b, limit in enumerate(limits):
             if done[b]:
                 continue
+            margins[b] = min(margins[b], gaps[b])
             found = [
                 (score, *divmod(i, logits.shape[-1]))
                 for score, i in zip(best[b].tolist(), index[b].tolist(), strict=True)
@@ -187,4 +197,5 @@ def their_search(
         if all(done):
             break
         state.select(parents)
-    return [sorted(pool, key=lambda h: -h[1] / len(h[0]) ** power)[:beam] for pool in pools]
+    hyps = [sorted(pool, key=lambda h: -h[1] / len(h[0]) ** power)[:beam] for pool in pools]
+    return hyps, margins

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from pathlib import Path
 from typing import Any
 
@@ -90,8 +91,10 @@ def check_log_probs(translator: Translator, model: Exported) -> None:
 
 def check_beams(translator: Translator, model: Exported, count: int = COUNT) -> None:
     sources = [source for source, _ in ids()[:count]]
-    ours = their_search(translator, sources, BEAM, OFFSET, POWER)
-    for source, expected in zip(sources, ours, strict=True):
+    ours, margins = their_search(translator, sources, BEAM, OFFSET, POWER)
+    clear = [margin > 5e-5 for margin in margins]  # see check_log_probs
+    assert sum(clear) > 0.6 * count
+    for source, expected in itertools.compress(zip(sources, ours, strict=True), clear):
         found = model.search(source)
         assert [row for row, _ in found] == [row for row, _ in expected]
         np.testing.assert_allclose([x for _, x in found], [x for _, x in expected], atol=1e-3)
