@@ -147,8 +147,8 @@ PAGES = {
         runs=("runs/gl-en-1", "runs/gl-en-2"),
         copies=("tests/apps/judge/fill.py",),
         changed={
-            "nmt-judge read anna.xlsx ben.xlsx --key sheet.key.json\n": "python tests/apps/judge/"
-            "fill.py\nnmt-judge read anna.xlsx ben.xlsx --key sheet.key.json\n"
+            "nmt-judge anna.xlsx ben.xlsx --key sheet.key.json\n": "python tests/apps/judge/"
+            "fill.py\nnmt-judge anna.xlsx ben.xlsx --key sheet.key.json\n"
         },
         not_run={
             "pip install": NETWORK,

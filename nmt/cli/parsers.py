@@ -23,13 +23,15 @@ if TYPE_CHECKING:
     from nmt.config.recipe import Recipe
 
 GENERAL = "general"  # title of the options that all commands have
-# command, its option in an earlier version -> the command that does it now
+# command, its option or action in an earlier version -> the command that does it now
 MOVED = {
     ("nmt-train", "--suggest"): "nmt-suggest PREFIX",
     ("nmt-train", "--verify-resume"): "nmt-train RECIPE --resume, which continues after any kill",
     ("nmt-translate", "--to"): "nmt-documents RUN FILE -o DIR",
     ("nmt-translate", "--pairs"): "nmt-synthesize RUN --input FILE -o PREFIX",
     ("nmt-score", "--calibrate"): "nmt-calibrate RUN",
+    ("nmt-judge", "sheet"): "nmt-sheet SRC SYSTEM SYSTEM -o SHEET.xlsx",
+    ("nmt-judge", "read"): "nmt-judge SHEET.xlsx --key SHEET.key.json",
 }
 
 

@@ -1,1 +1,1 @@
-"""Let people judge translations without knowing the systems: nmt-judge."""
+"""Let people judge translations without knowing the systems: nmt-sheet, nmt-judge."""

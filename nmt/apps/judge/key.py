@@ -75,10 +75,10 @@ def read_key(path: Path) -> Key:
     except FileNotFoundError:
         what = "no such file"
     except (ValueError, LookupError, TypeError, AttributeError):
-        what = "is not a key of nmt-judge"
+        what = "is not a key of nmt-sheet"
     else:
-        what = "was changed after nmt-judge wrote it"
-    fix = "give the .key.json file that nmt-judge sheet wrote next to the sheet"
+        what = "was changed after nmt-sheet wrote it"
+    fix = "give the .key.json file that nmt-sheet wrote next to the sheet"
     raise UserError(what, at=str(path), fix=fix)
 
 

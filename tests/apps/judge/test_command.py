@@ -1,4 +1,4 @@
-"""nmt-judge from files to sheets, and from filled sheets to a table."""
+"""nmt-sheet from files to sheets, and nmt-judge from filled sheets to a table."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ openpyxl = pytest.importorskip("openpyxl")
 
 from nmt.apps.judge.analysis import COLUMNS  # noqa: E402
 from nmt.apps.judge.key import read_documents, read_key  # noqa: E402
-from nmt.cli.judge import main  # noqa: E402
+from nmt.cli import judge, sheet  # noqa: E402
 from nmt.errors import UserError  # noqa: E402
 from tests.scoring.runs import write_lines  # noqa: E402
 
@@ -43,7 +43,7 @@ def files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def make(*options: str) -> Path:
     systems = ["good", "poor", *(name for name in ("fair",) if name in options)]
     rest = [option for option in options if option != "fair"]
-    assert main(["sheet", "src", *systems, "-o", "sheet.xlsx", "--force", *rest]) == 0
+    assert sheet.main(["src", *systems, "-o", "sheet.xlsx", "--force", *rest]) == 0
     return Path("sheet.xlsx")
 
 
@@ -83,7 +83,7 @@ def worth(text: str, number: int) -> int:
 
 def read(capsys: pytest.CaptureFixture[str], *argv: str) -> dict[tuple[str, ...], dict[str, str]]:
     capsys.readouterr()
-    assert main(["read", *argv, "--key", "sheet.key.json"]) == 0
+    assert judge.main([*argv, "--key", "sheet.key.json"]) == 0
     lines = capsys.readouterr().out
     found = list(csv.DictReader(io.StringIO(lines), delimiter="\t"))
     assert lines.splitlines()[0].split("\t") == list(COLUMNS)
@@ -92,15 +92,15 @@ def read(capsys: pytest.CaptureFixture[str], *argv: str) -> dict[tuple[str, ...]
 
 def refused(capsys: pytest.CaptureFixture[str], *argv: str) -> str:
     capsys.readouterr()
-    assert main(list(argv)) == 2
+    assert judge.main(list(argv)) == 2
     printed = capsys.readouterr()
     assert printed.out == ""
     return printed.err
 
 
 def test_a_sheet_is_blind_reproducible_and_has_the_texts(files, capsys):
-    sheet = make("--sample", "20", "--ref", "ref", "fair")
-    found, key = rows(sheet), read_key(Path("sheet.key.json"))
+    book = make("--sample", "20", "--ref", "ref", "fair")
+    found, key = rows(book), read_key(Path("sheet.key.json"))
     assert len(found) == len(key.rows) == 20
     assert [row["row"] for row in found] == [row.id for row in key.rows]
     for shown, row in zip(found, key.rows, strict=True):
@@ -112,7 +112,7 @@ def test_a_sheet_is_blind_reproducible_and_has_the_texts(files, capsys):
         assert shown["score A"] is None
     assert len({row.order for row in key.rows}) == 6
     assert [row.line for row in key.rows] == sorted(row.line for row in key.rows)
-    with zipfile.ZipFile(sheet) as content:  # no system's name, except as a word of its text
+    with zipfile.ZipFile(book) as content:  # no system's name, except as a word of its text
         text = "".join(content.read(name).decode() for name in content.namelist())
     assert text.count("poor") == text.count("fair") == 20
     assert "<f>" not in text  # =good is no formula
@@ -152,8 +152,8 @@ def test_filled_sheets_are_read_whatever_their_order(files, capsys):
     anna = fill("anna.xlsx", worth)
     ben = fill("ben.xlsx", lambda text, number: worth(text, number) / 2, disorder)
     capsys.readouterr()
-    argv = ["read", anna, ben, "--key", "sheet.key.json", "-o", "all.tsv"]
-    assert main(argv) == 0
+    argv = [anna, ben, "--key", "sheet.key.json", "-o", "all.tsv"]
+    assert judge.main(argv) == 0
     notes = capsys.readouterr().err
     assert "ben.xlsx: 24 of 29 rows judged; 3 missing, 1 empty\n" in notes
     assert "ben.xlsx: 1 row judged in part and not counted: " in notes
@@ -203,7 +203,7 @@ def test_what_is_wrong_with_a_sheet_is_named_by_its_cell(files, capsys, name):
     make()
     change, expected = FAULTS[name]
     argv = [fill("anna.xlsx", worth), fill("ben.xlsx", worth, change)]
-    message = refused(capsys, "read", *argv, "--key", "sheet.key.json")
+    message = refused(capsys, *argv, "--key", "sheet.key.json")
     assert expected in message
     assert "anna.xlsx:" not in message
 
@@ -211,7 +211,7 @@ def test_what_is_wrong_with_a_sheet_is_named_by_its_cell(files, capsys, name):
 def test_all_faults_are_counted_and_no_judgement_is_lost(files, capsys):
     make()
     fill("ben.xlsx", lambda text, number: "?" if number < 12 else 5)
-    message = refused(capsys, "read", "ben.xlsx", "--key", "sheet.key.json")
+    message = refused(capsys, "ben.xlsx", "--key", "sheet.key.json")
     assert "24 cells cannot be used" in message
     assert "and 14 more" in message
 
@@ -220,15 +220,15 @@ def test_a_key_belongs_to_its_sheet(files, capsys):
     make()
     filled = fill("anna.xlsx", worth)
     text = Path("sheet.key.json").read_text(encoding="utf-8")
-    argv = ["read", filled, "--key", "sheet.key.json"]
+    argv = [filled, "--key", "sheet.key.json"]
     make("--sample", "20")
     message = refused(capsys, *argv)
     assert "anna.xlsx:A" in message
     assert "is not a row of this key" in message
     Path("sheet.key.json").write_text(text.replace('"line": 7', '"line": 8'), encoding="utf-8")
-    assert "was changed after nmt-judge wrote it" in refused(capsys, *argv)
+    assert "was changed after nmt-sheet wrote it" in refused(capsys, *argv)
     Path("sheet.key.json").write_text(json.dumps([1]), encoding="utf-8")
-    assert "is not a key of nmt-judge" in refused(capsys, *argv)
+    assert "is not a key of nmt-sheet" in refused(capsys, *argv)
     Path("sheet.key.json").unlink()
     assert "no such file" in refused(capsys, *argv)
 
@@ -236,40 +236,38 @@ def test_a_key_belongs_to_its_sheet(files, capsys):
 @pytest.mark.parametrize(
     ("argv", "message"),
     [
-        (["sheet", "src", "good", "-o", "x.xlsx"], "1 system, but a sheet has two or three"),
-        (["sheet", "src", "good", "good", "-o", "x.xlsx"], "good: this system is given twice"),
-        (["sheet", "src", "good", "poor", "-o", "x.ods"], "x.ods: the sheet is an Excel workbook"),
-        (["sheet", "src", "good", "poor", "-o", "x.xlsx", "--key", "k"], "--key is only for"),
-        (["sheet", "src", "good", "short", "-o", "x.xlsx"], "short: 1 line, but the reference has"),
-        (["read", "src", "--key", "k", "--sample", "2"], "--sample is only for nmt-judge sheet"),
-        (["read", "src"], "requires --key"),
-        (["sheet", "src", "good", "poor", "-o", "old.xlsx"], "old.key.json: exists already"),
+        (["good", "-o", "x.xlsx"], "1 system, but a sheet has two or three"),
+        (["good", "good", "-o", "x.xlsx"], "good: this system is given twice"),
+        (["good", "poor", "-o", "x.ods"], "x.ods: the sheet is an Excel workbook"),
+        (["good", "short", "-o", "x.xlsx"], "short: 1 line, but the reference has"),
+        (["good", "poor", "-o", "old.xlsx"], "old.key.json: exists already"),
     ],
 )
 def test_faulty_commands(files, capsys, argv, message):
     write_lines(files / "short", ["x"])
     (files / "old.key.json").write_text("", encoding="utf-8")
-    assert message in refused(capsys, *argv)
+    assert sheet.main(["src", *argv]) == 2
+    assert message in capsys.readouterr().err
     assert not list(files.glob("*.xlsx"))
 
 
 def test_files_that_are_not_filled_sheets(files, capsys):
-    sheet = make()
-    argv = ["read", "src", "--key", "sheet.key.json"]
+    unfilled = make()
+    argv = ["src", "--key", "sheet.key.json"]
     assert "src: is not an Excel workbook" in refused(capsys, *argv)
-    argv[1] = "none.xlsx"
+    argv[0] = "none.xlsx"
     assert "none.xlsx: no such file" in refused(capsys, *argv)
-    argv[1] = str(sheet)
+    argv[0] = str(unfilled)
     assert "no row is judged" in refused(capsys, *argv)
 
 
 def test_a_killed_sheet_is_made_again_with_its_key(files: Path) -> None:
-    assert main(["sheet", "src", "good", "poor", "-o", "new.xlsx"]) == 0
+    assert sheet.main(["src", "good", "poor", "-o", "new.xlsx"]) == 0
     key = Path("new.key.json").read_bytes()
     Path("new.xlsx").unlink()  # as if the command was killed before it gave the sheet its name
     Path(".tmp-new.xlsx").write_bytes(b"part")
-    assert main(["sheet", "src", "good", "poor", "-o", "new.xlsx", "--sample", "2"]) == 2
-    assert main(["sheet", "src", "good", "poor", "-o", "new.xlsx"]) == 0
+    assert sheet.main(["src", "good", "poor", "-o", "new.xlsx", "--sample", "2"]) == 2
+    assert sheet.main(["src", "good", "poor", "-o", "new.xlsx"]) == 0
     assert Path("new.xlsx").exists()
     assert Path("new.key.json").read_bytes() == key
     assert not [*Path().glob(".tmp-*")]
