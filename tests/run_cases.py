@@ -121,14 +121,15 @@ def flip(path: Path, place: int = -1) -> None:
     path.write_bytes(data)
 
 
-def resign(folder: Path) -> None:
-    """Make the manifest fit the files, as an attacker would."""
-    path = folder / "manifest.json"
-    manifest = json.loads(path.read_text())
-    for name in manifest["files"]:
-        data = (folder / name).read_bytes()
-        manifest["files"][name] = {"bytes": len(data), "sha256": hashlib.sha256(data).hexdigest()}
-    path.write_text(json.dumps(manifest))
+def resign(folder: Path, name: str = "manifest.json") -> None:
+    """Make the sizes and hashes that a folder states of its files fit, as an attacker would."""
+    path = folder / name
+    stated = json.loads(path.read_text())
+    stated.pop("sha256", None)
+    for file in stated["files"]:
+        data = (folder / file).read_bytes()
+        stated["files"][file] = {"bytes": len(data), "sha256": hashlib.sha256(data).hexdigest()}
+    path.write_text(json.dumps(stated))
 
 
 def edit_model(folder: Path, **values: Any) -> None:

@@ -17,7 +17,7 @@ from nmt.store.folder import RunFolder
 from nmt.store.lifecycle import TrainingFolder
 from nmt.store.model import WEIGHTS, Model, save_text
 from nmt.store.tensors import read_tensors
-from tests.run_cases import RECIPE, SEGMENTER, VOCAB, flip, moments, same, weights
+from tests.run_cases import RECIPE, SEGMENTER, VOCAB, moments, same, weights
 
 DEV = {10: 5.0, 20: 9.0, 30: 7.0, 40: 9.0}
 
@@ -83,16 +83,13 @@ def test_the_model_of_a_language_model_is_for_a_translation_model(run, average):
     assert command == f"  nmt-train RECIPE init.from={run.path.with_name('model')}"
 
 
-@pytest.mark.parametrize("damage", ["unknown", "damaged", "other text"])
-def test_what_cannot_be_averaged_is_refused_by_name(run, average, damage):
+@pytest.mark.parametrize("other_text", [False, True])
+def test_what_cannot_be_averaged_is_refused_by_name(run, average, other_text):
     place = run.path
-    if damage == "damaged":
-        place = run.checkpoints_dir / "u000040" / "model.safetensors"
-        flip(place)
-    elif damage == "other text":
+    if other_text:
         place = run.text_dir
         (place / "vocab.txt").write_text("b\t1\t1\n")
-    code, _, error = average([40, 99 if damage == "unknown" else 45])
+    code, _, error = average([40, 45 if other_text else 99])
     assert (code, f"{place}: " in error) == (2, True), error
     assert not run.path.with_name("model").exists()
 

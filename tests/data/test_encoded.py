@@ -5,8 +5,6 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-import pytest
-
 from nmt.data import encoded
 from nmt.data.bitext import TrainingText
 from nmt.data.encoded import (
@@ -18,7 +16,6 @@ from nmt.data.encoded import (
     write_corpus,
 )
 from nmt.data.segmenters.base import Whitespace
-from nmt.errors import MachineError
 from nmt.text.tokenizer import Moses
 from tests.toy import CORPUS, numbered
 
@@ -45,14 +42,3 @@ def test_files_are_flushed_to_the_disk(tmp_path: Path, monkeypatch):
     assert sorted(flushed) == sorted(file.stat().st_ino for file in files)
     assert [path.name for path in tmp_path.iterdir()] == ["train"]
     assert len(EncodedCorpus(tmp_path / "train")) == 2
-
-
-@pytest.mark.parametrize("name", ["src.ids", "tgt.len", "corpus.json"])
-def test_truncated_or_missing_file_is_an_error(tmp_path: Path, name: str):
-    write_corpus(tmp_path, 100, [(Ragged.of([[5, 6]]), Ragged.of([[7]]))])
-    (tmp_path / name).write_bytes((tmp_path / name).read_bytes()[:-1])
-    with pytest.raises(MachineError, match="damaged"):
-        EncodedCorpus(tmp_path)
-    (tmp_path / name).unlink()
-    with pytest.raises(MachineError, match="damaged"):
-        EncodedCorpus(tmp_path)

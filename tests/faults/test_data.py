@@ -460,8 +460,10 @@ def test_without_a_place_for_the_cache_a_temporary_one_is_used_and_removed(corpu
 
 
 @pytest.mark.parametrize(
-    "name", ["report.json", "vocab.txt", "codes.txt", "segmenter.json", "train/src.ids"]
-)
+    "name",
+    ["report.json", "vocab.txt", "codes.txt", "segmenter.json", "train/src.ids", "train/tgt.len",
+     "train/corpus.json"],
+)  # fmt: skip
 def test_damaged_cache_error_names_the_folder_to_delete(corpus, name):
     first = ids(corpus.prepared())
     (cache,) = corpus.cached()

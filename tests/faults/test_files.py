@@ -12,6 +12,8 @@ import signal
 from pathlib import Path
 
 import pytest
+import safetensors.torch
+import torch
 
 from nmt.errors import MachineError, UserError
 from nmt.runtime import files
@@ -31,6 +33,7 @@ from tests.run_cases import (
     load,
     recipe,
     reopen,
+    resign,
     same,
     save,
     trained,
@@ -177,6 +180,19 @@ def test_the_error_lists_each_damaged_checkpoint(tmp_path):
         (folder / "model.safetensors").write_bytes(b"")
     with pytest.raises(UserError, match=r"(?s)u000002.*u000001.*restore"):
         load(run)
+
+
+def test_nan_weights_are_refused_by_name(tmp_path):
+    run = trained(tmp_path / "run", 1, 2)
+    folder = run.checkpoints()[-1]
+    broken = {**weights(2), "out_bias": torch.tensor([0.0, float("nan")])}
+    safetensors.torch.save_file(broken, folder / "model.safetensors")
+    resign(folder)
+    with pytest.raises(UserError, match="NaN or infinity in out_bias"):
+        load(run, "u000002")
+    found, notes = load(run)
+    assert holds(found, 1)
+    assert "NaN or infinity in out_bias" in notes[0]
 
 
 def test_after_a_fallback_later_damaged_checkpoints_are_removed(tmp_path):

@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-import importlib
-import io
 import json
-import re
 import shutil
 import types
 from pathlib import Path
 
 import pytest
-import safetensors.torch
 import torch
 
 from nmt.cli.train import main
@@ -289,90 +285,3 @@ def test_without_another_validated_checkpoint_the_next_one_is_best(here):
     assert resumed(here) == 0
     assert "no other validated checkpoint is kept" in (run / "train.log").read_text()
     assert json.loads((run / "summary.json").read_text())["best"] == "u000008"
-
-
-def reseal(checkpoint: Path, file: str, change) -> None:
-    tensors = safetensors.torch.load_file(checkpoint / file)
-    change(tensors)
-    safetensors.torch.save_file(tensors, checkpoint / file)
-    resign(checkpoint)
-
-
-@pytest.mark.parametrize(
-    ("file", "change", "message"),
-    [
-        (
-            "model.safetensors",
-            lambda t: t.update({"out_bias": torch.zeros(3)}),
-            r"tensor out_bias has shape \[3\]; expected shape \[\d+\]",
-        ),
-        (
-            "model.safetensors",
-            lambda t: t.pop("out_bias"),
-            r"tensor out_bias is missing; expected shape \[\d+\]",
-        ),
-        (
-            "model.safetensors",
-            lambda t: t.update({"extra": torch.zeros(3)}),
-            r"tensor extra has shape \[3\]; expected no tensor of this name",
-        ),
-        (
-            "optimizer.safetensors",
-            lambda t: t.pop("out_bias/exp_avg"),
-            r"tensor out_bias/exp_avg is missing",
-        ),
-        (
-            "optimizer.safetensors",
-            lambda t: t.update({"out_bias/exp_avg_sq": torch.zeros(1)}),
-            r"tensor out_bias/exp_avg_sq has shape \[1\]",
-        ),
-        ("optimizer.safetensors", lambda t: t.clear(), r"tensor \S+/step is missing"),
-    ],
-    ids=["shape", "missing", "unknown", "moment missing", "moment shape", "no optimizer"],
-)
-def test_a_checkpoint_with_other_tensors_is_refused(here, file, change, message, capsys):
-    run = here / "run"
-    reseal(run / "checkpoints" / "u000007", file, change)
-    before = content(run)
-    assert resumed(here) == 2
-    err = capsys.readouterr().err
-    assert f"u000007/{file}: " in err
-    assert re.search(message, err), err
-    assert "-> restore the file from a copy" in err
-    assert content(run) == before
-
-
-def test_a_checkpoint_of_a_newer_version_is_kept(here, capsys):
-    """An older version must not fall back and lose what the newer one has trained."""
-    run = here / "run"
-    path = run / "checkpoints" / "u000007" / "manifest.json"
-    manifest = json.loads(path.read_text())
-    path.write_text(json.dumps({**manifest, "format": 99, "nmt": "9.9"}))
-    before = content(run)
-    assert resumed(here) == 2
-    err = capsys.readouterr().err
-    assert "install version 9.9 or newer" in err
-    assert "--fresh" not in err
-    assert content(run) == before
-
-
-@pytest.mark.parametrize("newer", [True, False], ids=["newer version", "damaged"])
-@pytest.mark.parametrize("command", ["average", "translate", "export"])
-def test_no_command_advises_to_abandon_a_run(here, command, newer, capsys, monkeypatch):
-    """Nor to use an option of another command."""
-    checkpoints = RunFolder(here / "run").checkpoints()
-    places = [checkpoint / "manifest.json" for checkpoint in checkpoints]
-    for path in (*places, here / "run" / "model" / "model.json"):
-        manifest = json.loads(path.read_text())
-        path.write_text(json.dumps({**manifest, "format": 99, "nmt": "9.9"}) if newer else "{}")
-    run = str(here / "run")
-    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(b"1 2\n")))
-    names = [checkpoint.name for checkpoint in checkpoints]
-    averaged = ["--checkpoints", *names, "-o", str(here / "model")]
-    options = {"average": averaged, "translate": [], "export": []}
-    main = importlib.import_module(f"nmt.cli.{command}").main
-    assert main([run, *options[command]]) == 2
-    err = capsys.readouterr().err
-    assert "--fresh" not in err
-    assert "out=PATH" not in err
-    assert ("-> install version 9.9 or newer" if newer else "-> restore the ") in err

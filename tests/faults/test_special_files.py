@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import os
 import re
-import shutil
 from collections.abc import Callable
 from pathlib import Path
 
@@ -18,7 +17,6 @@ from nmt.data.segmenters import load_segmenter
 from nmt.data.segmenters.bpe import read_codes
 from nmt.data.segmenters.sentencepiece import SentencePiece
 from nmt.data.vocab import Vocab
-from nmt.decoding.translator import Translator
 from nmt.errors import UserError
 from nmt.runtime.files import SMALL, file_digest
 from nmt.store.folder import RunFolder
@@ -109,17 +107,3 @@ def test_a_text_file_may_be_a_pipe_but_not_a_device(put, tmp_path: Path):
     else:
         with pytest.raises(UserError, match="text: not a regular file"):
             next(read_lines(path))
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("put", SPECIAL)
-@pytest.mark.parametrize(
-    "name", ["ctranslate2/model.bin", "ctranslate2/manifest.json", "model.json", "vocab.txt"]
-)
-def test_a_special_file_of_an_export_is_refused_by_name(name, put, short_export, tmp_path: Path):
-    model = Path(shutil.copytree(short_export, tmp_path / "model"))
-    (model / name).unlink()
-    put(model / name)
-    with pytest.raises(UserError) as refused:
-        Translator.load(model, "cpu")
-    assert refused.value.at == str(model / name if name != "model.json" else model)
