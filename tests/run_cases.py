@@ -94,6 +94,11 @@ def same(a: dict[str, Tensor], b: dict[str, Tensor]) -> bool:
     return a.keys() == b.keys() and all(torch.equal(a[name], b[name]) for name in a)
 
 
+def content(folder: Path) -> dict[str, bytes]:
+    """Return the bytes of each regular file below a folder."""
+    return {str(p.relative_to(folder)): p.read_bytes() for p in folder.rglob("*") if p.is_file()}
+
+
 def reopen(path: Path) -> RunFolder:
     return TrainingFolder(path, RECIPE, resume=True)
 

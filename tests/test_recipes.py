@@ -22,6 +22,7 @@ from nmt.store.metrics_log import MetricsLog
 from nmt.training.tasks import make_task
 from nmt.training.trainer import Trainer
 from tests.toy import toy_corpus, toy_recipe
+from tests.training.helpers import records
 
 pytestmark = pytest.mark.slow
 
@@ -84,11 +85,6 @@ GOLDEN: dict[str, tuple[dict[str, Any], str]] = {
         """,
     ),
 }
-
-
-def records(run: Path, kind: str) -> list[dict[str, Any]]:
-    lines = (run / "metrics.jsonl").read_text(encoding="utf-8").splitlines()
-    return [record for record in map(json.loads, lines) if record["kind"] == kind]
 
 
 def test_every_recipe_of_the_paper_exists():

@@ -18,7 +18,7 @@ import pytest
 import safetensors.torch
 import torch
 
-from tests.run_cases import edit_model, flip, resign
+from tests.run_cases import content, edit_model, flip, resign
 
 Damage = Callable[[Path], object]
 Row = tuple[str, str, Damage, str]
@@ -178,10 +178,6 @@ def good(short_run: Path, short_export: Path, tmp_path_factory: pytest.TempPathF
     shutil.copytree(short_run.parent, folder)
     shutil.copytree(short_export, folder / "model")
     return folder
-
-
-def content(folder: Path) -> dict[Path, bytes]:
-    return {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
 
 
 def ids(row: Row) -> str:

@@ -23,7 +23,7 @@ from nmt.store.lifecycle import TrainingFolder
 from nmt.store.results import read_summary, write_summary
 from nmt.training import start
 from nmt.training.trainer import Trainer
-from tests.run_cases import flip, resign
+from tests.run_cases import content, flip, resign
 from tests.test_resume import call_after, difference, result, terminate_after
 from tests.toy import toy_corpus, toy_recipe
 
@@ -52,10 +52,6 @@ def here(stopped, tmp_path) -> Path:
     shutil.copytree(stopped, tmp_path / "copy")
     toy_recipe(tmp_path / "copy", KEYS)
     return tmp_path / "copy"
-
-
-def content(folder: Path) -> dict[str, bytes]:
-    return {str(p.relative_to(folder)): p.read_bytes() for p in folder.rglob("*") if p.is_file()}
 
 
 def resumed(here: Path, *more: str) -> int:

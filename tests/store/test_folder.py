@@ -11,15 +11,7 @@ from nmt.store.checkpoint import load_checkpoint
 from nmt.store.folder import RunFolder
 from nmt.store.lifecycle import TrainingFolder
 from nmt.store.results import read_summary, write_summary
-from tests.run_cases import RECIPE, recipe, same, save, trained, update_of_model, weights
-
-
-def content(folder):
-    return {
-        str(path.relative_to(folder)): path.read_bytes()
-        for path in folder.rglob("*")
-        if path.is_file()
-    }
+from tests.run_cases import RECIPE, content, recipe, same, save, trained, update_of_model, weights
 
 
 def test_nothing_is_written_before_the_folder_is_entered(tmp_path):
