@@ -438,7 +438,7 @@ def unlike(train: list[str], dev: list[str]) -> set[str]:
 
 
 @pytest.mark.parametrize("seed", range(3))
-@pytest.mark.parametrize("size", [100, 1000])
+@pytest.mark.parametrize("size", [100, pytest.param(1000, marks=pytest.mark.slow)])
 def test_a_set_of_the_same_text_is_like_train(seed, size):
     train, dev = text(seed, 3000), text(seed + 100, size)
     assert unlike(train, dev) == set()
@@ -450,7 +450,9 @@ def test_a_set_of_the_same_text_is_like_train(seed, size):
     assert "scores say nothing about other text" in summary(report)
 
 
-@pytest.mark.parametrize("letter", GOTHIC)
+@pytest.mark.parametrize(
+    "letter", ["k", *(pytest.param(x, marks=pytest.mark.slow) for x in GOTHIC if x != "k")]
+)
 def test_a_letter_of_one_spelling_is_named(letter):
     train = text(1, 2000, apostrophes=True)
     dev = [line.replace(letter, GOTHIC[letter]) for line in text(2, 300, apostrophes=True)]

@@ -153,6 +153,7 @@ def test_an_empty_path_is_an_error(train: str, column: int):
         recipe_from_text(f"src: gl\ntgt: en\ndata: {{train: {train}, dev: a}}\n", "r.yaml")
 
 
+@pytest.mark.slow
 def test_thousands_of_unknown_keys_are_refused_at_once():
     started = time.process_time()
     with pytest.raises(UserError):
