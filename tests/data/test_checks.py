@@ -420,12 +420,16 @@ def text(seed: int, lines: int, words: int = 6, apostrophes: bool = False) -> li
     ]
 
 
+def with_same_sources(train: list[str], dev: list[str]) -> CorpusReport:
+    """Check targets whose sources are the same lines in both sets."""
+    source = [f"line {n} of the source" for n in range(max(len(train), len(dev)))]
+    sets = {"dev": dev, "train": train}
+    return checked(**{name: [*zip(source, sets[name], strict=False)] for name in sets})
+
+
 def unlike(train: list[str], dev: list[str]) -> set[str]:
     """Return what a dev set is warned about, of its target side."""
-    source = [f"line {n} of the source" for n in range(max(len(train), len(dev)))]
-    report = checked(
-        dev=list(zip(source, dev, strict=False)), train=list(zip(source, train, strict=False))
-    )
+    report = with_same_sources(train, dev)
     kinds = {"letters unlike train": "letters", "words that train lacks": "words",
              "length of the lines": "length"}  # fmt: skip
     return {
@@ -442,10 +446,7 @@ def unlike(train: list[str], dev: list[str]) -> set[str]:
 def test_a_set_of_the_same_text_is_like_train(seed, size):
     train, dev = text(seed, 3000), text(seed + 100, size)
     assert unlike(train, dev) == set()
-    source = [f"line {n}" for n in range(3000)]
-    report = checked(
-        dev=list(zip(source, dev, strict=False)), train=[*zip(source, train, strict=True)]
-    )
+    report = with_same_sources(train, dev)
     assert report.found(LIKE_TRAIN, "dev").share == 1
     assert "scores say nothing about other text" in summary(report)
 
@@ -458,10 +459,7 @@ def test_a_letter_of_one_spelling_is_named(letter):
     dev = [line.replace(letter, GOTHIC[letter]) for line in text(2, 300, apostrophes=True)]
     assert "letters" in unlike(train, dev)
     assert "letters" in unlike(dev, train)
-    source = [f"line {n}" for n in range(2000)]
-    report = checked(
-        dev=list(zip(source, dev, strict=False)), train=[*zip(source, train, strict=True)]
-    )
+    report = with_same_sources(train, dev)
     (message,) = [w for w in warnings(report) if "letters differ" in w]
     assert f"{letter} " in message
     assert "--spelling en=FILE" in message
