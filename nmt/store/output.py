@@ -86,7 +86,7 @@ def locked_output(
 
 
 def check_output_file(output: Path, force: bool, inputs: Sequence[str | None] = ()) -> None:
-    """Check that a file can be written, before the computation of its contents from ``inputs``.
+    """Check that a file can be written, before computing its content from ``inputs``.
 
     Raises:
         UserError: it exists, is an input or a file of a run folder, or its folder does not exist.
@@ -181,7 +181,8 @@ def _has_lines(partial: Path) -> bool:
 
 
 def _check_partial(partial: Path, resume: bool, force: bool) -> None:
-    """Refuse a partial output that is no regular file, or to overwrite its lines unasked."""
+    """Refuse a partial output that is not a regular file, or whose lines would be overwritten
+    unasked."""
     if os.path.lexists(partial) and (partial.is_symlink() or not partial.is_file()):
         raise UserError(
             "is not a regular file, but the unfinished output needs its name",

@@ -1,4 +1,5 @@
-"""The weights of models, and other files of tensors: safetensors, of which nothing is trusted."""
+"""Read and write safetensors files: the weights of models, and other tensors. Nothing is
+trusted."""
 
 from __future__ import annotations
 
