@@ -1,8 +1,8 @@
 """Adapt the segmentation and the vocabulary of a parent to the corpora of a recipe.
 
 ``init.vocab: extend`` adds pieces for text that they do not fit, ``init.trim`` removes pieces that
-the corpora do not need. The result is what ``prepare`` takes as given, so a resumed run, which has
-stored it, does not repeat this.
+the corpora do not need. ``prepare`` uses the result unchanged. A resumed run has stored it and does
+not repeat this.
 """
 
 from __future__ import annotations
