@@ -1,4 +1,4 @@
-"""nmt-average: make a model of checkpoints of a run."""
+"""nmt-average: make a model from checkpoints of a run."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What all commands share: argument parsing, standard streams, exit codes and error messages.
+"""Shared code of all commands: argument parsing, standard streams, exit codes and error messages.
 
 Modules of commands import only fast modules at the top. ``parser`` and ``body`` import the rest,
 so that an interruption during an import is reported in one line, without a traceback.

@@ -1,4 +1,4 @@
-"""nmt-suggest: write a recipe for a corpus, with the time that it takes here."""
+"""nmt-suggest: write a recipe for a corpus, with the expected training time."""
 
 from __future__ import annotations
 
@@ -62,8 +62,8 @@ def parser() -> argparse.ArgumentParser:
     p.add_argument(
         "--mono",
         metavar="PREFIX",
-        help="text of the target language alone, PREFIX.TGT, to copy to both sides; default: mono "
-        "next to the corpus, if it exists",
+        help="monolingual text of the target language, PREFIX.TGT, to copy to both sides; "
+        "default: mono next to the corpus, if it exists",
     )
     p.add_argument(
         "--hours",

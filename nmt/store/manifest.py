@@ -199,8 +199,8 @@ def read_manifest(path: Path) -> Manifest:
     expected = {MODEL, OPTIMIZER, STATE}
     if set(manifest.files) != expected:  # also refuses names outside of the folder
         names = ", ".join(sorted(manifest.files)[:5])
-        wanted = ", ".join(sorted(expected))
-        raise foreign(path / MANIFEST, f"it must list {wanted}; it lists {names}")
+        required = ", ".join(sorted(expected))
+        raise foreign(path / MANIFEST, f"it must list {required}; it lists {names}")
     return manifest
 
 

@@ -271,8 +271,8 @@ class WeightsAndBiases:
 
 def require_trackers(train: TrainConfig) -> None:
     """Raise UserError if the recipe asks for a tracker whose package is not installed."""
-    wanted = {"tensorboard": train.tensorboard == "on", "wandb": train.wandb is not None}
-    for package, is_wanted in wanted.items():  # each has its key and its extra by its own name
+    enabled = {"tensorboard": train.tensorboard == "on", "wandb": train.wandb is not None}
+    for package, is_wanted in enabled.items():  # each has its key and its extra by its own name
         if is_wanted and importlib.util.find_spec(package) is None:
             off = "none" if package == "wandb" else "auto"
             raise UserError(

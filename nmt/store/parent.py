@@ -182,13 +182,13 @@ def _refuse(different: Differences, what: str, at: str, otherwise: str) -> None:
 
 
 def _model_of(recipe: Recipe, source: Recipe | Description) -> ModelConfig:
-    taken = set(ModelConfig.model_fields) - recipe.model.model_fields_set - OWN_MODEL_KEYS
+    inherited = set(ModelConfig.model_fields) - recipe.model.model_fields_set - OWN_MODEL_KEYS
     for stack, key in (("encoder", "enc_layers"), ("decoder", "dec_layers")):
         if stack not in recipe.stacks or stack not in stacks_of(source.task):
-            taken.discard(key)
+            inherited.discard(key)
     if recipe.task != source.task:  # another task may have other embeddings
-        taken.discard("tie")
-    values = {key: getattr(source.model, key) for key in sorted(taken)}
+        inherited.discard("tie")
+    values = {key: getattr(source.model, key) for key in sorted(inherited)}
     return recipe.model.model_copy(update=values)
 
 

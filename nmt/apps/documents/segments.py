@@ -1,8 +1,8 @@
-"""What a format makes of a file: literal text, and units with segments to translate.
+"""The items of a file: literal text, and units with segments to translate.
 
 A format yields the items of a file in order. A ``str`` is copied. A ``Unit`` becomes the text that
-its ``render`` returns once its segments are translated. So a file is never in memory as a whole,
-unless its format needs it, and what is not in a segment stays byte for byte.
+its ``render`` returns once its segments are translated. So most formats never hold a whole file in
+memory, and everything outside segments stays byte for byte.
 """
 
 from __future__ import annotations

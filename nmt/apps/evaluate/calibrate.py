@@ -1,4 +1,4 @@
-"""nmt-calibrate: learn on dev what sentence chrF to expect of a translation."""
+"""nmt-calibrate: learn on dev to predict the sentence chrF of a translation."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from nmt.scoring.results import tsv
 from nmt.scoring.systems import from_runs
 from nmt.store.folder import RunFolder
 
-GOOD = (30, 50, 70)  # chrF that a line should reach
+GOOD = (30, 50, 70)  # chrF thresholds of a good line
 FEW = 500  # lines of dev; with fewer, a note says so
 _LEAST = 4  # lines: two of each half
 _BINS = 10
@@ -30,7 +30,7 @@ _BINS = 10
 
 @dataclass(frozen=True)
 class Row:
-    """The lines of which a certain chrF is expected."""
+    """The lines with at least a certain expected chrF."""
 
     expected: int  # at least this chrF
     lines: int
@@ -110,8 +110,8 @@ def calibrate(folder: str, split: str) -> tuple[Path, Calibration, Quality]:
     options = translator.check_options(recipe.options_for(entry))
     sources = [systems.sources[n] for n in lines]
     with progress_bar("translating", "lines", len(lines)) as bar:
-        given: dict[str, Any] = {"progress": bar.update, "checked": options}
-        found = translator.stream(sources, **given)
+        arguments: dict[str, Any] = {"progress": bar.update, "checked": options}
+        found = translator.stream(sources, **arguments)
         translations = [best for best, *_ in found]
     refs = [[side[n] for n in lines] for side in (systems.refs, *systems.other_refs)]
     texts = [translation.text for translation in translations]

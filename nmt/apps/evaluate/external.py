@@ -29,7 +29,7 @@ _SCORE = re.compile(
 )
 _NAME = re.compile(r"\w[\w.+-]*")
 _STDERR_LINES = 5
-_FIX_PROGRAM = "give the complete path of the program, such as comet-env/bin/comet-score"
+_FIX_PROGRAM = "pass the complete path of the program, such as comet-env/bin/comet-score"
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""What the judgements say: means, differences, preferences, and how far the judges agree.
+"""Analyze judgements: means, differences, preferences, and agreement of the judges.
 
 Intervals and paired tests are those of nmt-score, on resamples of documents (or of lines, if there
 are no documents). A z-score is a judge's number minus the mean of the judge's numbers, divided by
@@ -50,7 +50,7 @@ def analyze(key: Key, judgements: Sequence[Judgement], resamples: int) -> list[S
 def z_scores(judges: Sequence[str], values: np.ndarray) -> np.ndarray:
     """Return the values [judgements, systems], standardized for each judge.
 
-    A judge who gives one number only has z-scores of 0.
+    A judge who always gives the same number has z-scores of 0.
     """
     scores = np.zeros_like(values)
     for judge in set(judges):

@@ -1,4 +1,4 @@
-"""A queue in front of a model: requests share its time by the cost of their lines.
+"""A queue in front of a model: requests share compute time by the cost of their lines.
 
 One thread owns the model. It takes what waits, translates it and looks at the queue again, so a
 request that is alone starts at once, and the batches grow with the load. No request waits for
@@ -62,7 +62,7 @@ Translate: TypeAlias = Callable[[list[str], Any, int, Callable[[], None]], list[
 
 
 class Unwanted(Exception):
-    """Nobody waits for the results of a batch any more."""
+    """No client waits for the results of a batch any more."""
 
 
 class Batcher:

@@ -88,9 +88,9 @@ class Success(BaseModel):
 def languages(models: dict[str, ServedModel]) -> list[dict[str, Any]]:
     """Return the source languages with their targets, as GET /languages lists them."""
     targets: dict[str, list[str]] = {}
-    for one in itertools.chain.from_iterable(model.directions() for model in models.values()):
-        found = targets.setdefault(standard_code(one.src), [])
-        if (target := standard_code(one.tgt)) not in found:
+    for direction in itertools.chain.from_iterable(model.directions() for model in models.values()):
+        found = targets.setdefault(standard_code(direction.src), [])
+        if (target := standard_code(direction.tgt)) not in found:
             found.append(target)
     return [
         {"code": code, "name": language_name(code), "targets": names}
@@ -111,17 +111,17 @@ def find_direction(
         Refused: there is none, or the source language is not clear.
     """
     found = [
-        (model, one)
+        (model, candidate)
         for model in models.values()
         if name in (None, model.name)
-        for one in model.directions()
-        if source == AUTO or standard_code(one.src) == standard_code(source)
-        if standard_code(one.tgt) == standard_code(target)
+        for candidate in model.directions()
+        if source == AUTO or standard_code(candidate.src) == standard_code(source)
+        if standard_code(candidate.tgt) == standard_code(target)
     ]
     if not found:
         what = f"no model translates from {source} to {target}"
         raise Refused(400, "no_such_language", what, "choose languages of GET /languages")
-    if len(sources := {one.src for _, one in found}) > 1:
+    if len(sources := {candidate.src for _, candidate in found}) > 1:
         what = "the server does not identify languages"
         fix = f"choose a source of: {', '.join(sorted(sources))}"
         raise Refused(400, "no_such_language", what, fix)

@@ -45,7 +45,7 @@ class Choice:
 
 @dataclass(frozen=True)
 class Budget:
-    """The time that a training may take."""
+    """The time limit of a run."""
 
     hours: float
     tokens: float  # target pieces that this machine trains on in these hours
@@ -66,7 +66,7 @@ class Suggestion:
     # take together, estimated; 0 on a GPU
     evaluation_tokens: float
     budget: Budget | None  # None = the default length
-    parent: Sequence[str] = ()  # what to know of the parent, in lines; empty = there is none
+    parent: Sequence[str] = ()  # notes on the parent, in lines; empty = there is none
 
     @property
     def smaller_size(self) -> Size | None:
@@ -387,7 +387,7 @@ def _passes_between(passes: float) -> str:
 
 
 def advice(paths: CorpusPaths, facts: CorpusFacts, parent: bool = False) -> list[str]:
-    """Return advice that no key can follow, for a recipe with or without a parent."""
+    """Return advice that is not a key, for a recipe with or without a parent."""
     sentences = []
     other = "" if parent else f" start from a model of another pair ({HOWTO}transfer.md),"
     related = (

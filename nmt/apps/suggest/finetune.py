@@ -1,6 +1,6 @@
 """Choose the keys of a recipe that fine-tunes a parent, each with its reason.
 
-A small parent trains as a model with random weights does. For a large one, the settings are those
+A small parent is trained like a model with random weights. For a large one, the settings are those
 of recipes/finetune: the rate of mBART's fine-tuning (Liu et al. 2020), or Adafactor with that of
 T5's (Raffel et al. 2020) where Adam's moments would need too much memory.
 """
@@ -88,7 +88,7 @@ class ParentModel:
 
     @property
     def small(self) -> bool:
-        """Whether it trains as a model with random weights does."""
+        """Whether it is trained like a model with random weights."""
         return SMALL.holds(self.about.model)
 
     @classmethod
@@ -195,7 +195,7 @@ def _notes_on_tags(directions: Directions, known: Mapping[str, str]) -> list[str
 
 @dataclass(frozen=True)
 class Start:
-    """What is decided before the speed is known."""
+    """The choices that do not depend on the measured speed."""
 
     sample: EncodedSample | None  # in pieces of the recipe; None = the recipe learns its own
     data: Sequence[Choice]  # languages and corpora
@@ -285,7 +285,7 @@ def suggest_from(
     device: torch.device,
     budget: Budget | None = None,
 ) -> Suggestion:
-    """Choose the optimizer and the length of the training; without a budget, a default length."""
+    """Choose the optimizer and the number of updates; without a budget, a default number."""
     if not parent.small:
         return _fine_tuning(facts, parent, start, device, budget)
     row = size_for(facts.target_words, CPU)

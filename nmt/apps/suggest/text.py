@@ -49,7 +49,7 @@ class Expectation:
 
     @property
     def environment(self) -> str:
-        """What is written in front of nmt-train for the fastest number of threads."""
+        """The environment variables before nmt-train for the fastest number of threads."""
         threads = self.best.threads
         return f"OMP_NUM_THREADS={threads} " if threads != self.threads else ""
 

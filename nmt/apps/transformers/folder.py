@@ -1,7 +1,6 @@
 """Read a folder of transformers: settings, tokenizer files and weights. Nothing is unpickled.
 
-A folder may be incomplete, and comes from another person, so each file is checked before its
-content is used.
+A folder may be incomplete and is not trusted, so each file is checked before its content is used.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """The layers of our model under the names of transformers, for both directions.
 
-MarianMT, Pegasus, M2M-100 and mBART have the same names. They store queries, keys and values apart,
-where this toolkit has them in one matrix. Their sinusoidal positions have all sines before all
-cosines, where this toolkit alternates them (V section 3.5). So in every matrix, the even dimensions
-of our model are before the odd ones, which leaves the function as it is.
+MarianMT, Pegasus, M2M-100 and mBART have the same names. They store queries, keys and values
+separately; this toolkit stores them in one matrix. Their sinusoidal positions have all sines before
+all cosines, where this toolkit alternates them (V section 3.5). So the conversion puts the even
+dimensions of our model before the odd ones in every matrix, which does not change the function.
 """
 
 from __future__ import annotations

@@ -111,7 +111,7 @@ def misfits(
         try:
             section.model_validate({key: value}, strict=True)
         except ValidationError as error:
-            if any(one["loc"][:1] == (key,) for one in error.errors()):
+            if any(detail["loc"][:1] == (key,) for detail in error.errors()):
                 found.append(f"{names[key]}: {value!r}; fits: {allowed(section, key)}")
     return found
 

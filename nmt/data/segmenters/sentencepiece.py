@@ -224,7 +224,7 @@ class SentencePiece(Segmenter):
                 new_scores = _unigram_scores(scores, added, new.counts, total)
             models[side] = edit_model(model, known | new.parts.keys(), new_scores)
             for symbol, replaced in new.parts.items():
-                parts.setdefault(symbol, [p for one in replaced for p in self._known(one, known)])
+                parts.setdefault(symbol, [p for part in replaced for p in self._known(part, known)])
         return self._with_models(models), parts
 
     def trimmed(

@@ -39,7 +39,7 @@ VOID = _names("area base br col embed hr img input link meta source track wbr")
 _FOREIGN = _names("math svg")  # a slash at the end of their tag leaves them empty
 # elements whose content has no tags, or no tags and entities
 _RAW = _names("iframe noembed noframes plaintext script style textarea title xmp")
-# what an end tag does not end anything beyond
+# boundaries that an end tag does not cross
 _SCOPE = _names("caption html table td template th")
 _TABLE = _names("html table template")
 _CELLS = _names("body caption html table tbody td template tfoot th thead tr")
@@ -244,7 +244,7 @@ class _Elements:
 
 
 def _keeps(event: _Event, kept: _Kept | None) -> _Kept | None:
-    """Return what keeps an element, given what keeps the element that it is in."""
+    """Return what keeps an element, given what keeps its parent."""
     translate = event.value("translate").lower() if "translate" in event.values else None
     if translate in ("yes", "") and event.name not in UNSEEN:
         return None

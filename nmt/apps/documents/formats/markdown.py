@@ -1,8 +1,8 @@
 """Markdown: a paragraph, heading, item or cell is a segment; emphasis, links and code are marks.
 
-markdown-it-py parses it as CommonMark with tables. It does not say where inline markup is, so its
-rules are asked while they read: each rule that finds something has begun at one position and ended
-at another. Blocks of dialects, such as ``:::`` and ``!!! note``, are read as headings and lists.
+markdown-it-py parses it as CommonMark with tables. It does not report where inline markup is, so
+its rules are observed while they parse: each match has a start and an end position. Blocks of
+dialects, such as ``:::`` and ``!!! note``, are read as headings and lists.
 """
 
 from __future__ import annotations
@@ -42,8 +42,8 @@ _KEPT = {"backticks", "autolink", "html_inline"}
 _SEEN = {"backticks", "autolink"}  # the model sees what is in them
 _READ = {"entity", "escape"}  # characters
 _TEMPLATE = r"\{%[^\n]{0,500}?%\}|\{\{[^\n]{0,500}?\}\}|\{\#[^\n]{0,500}?\#\}"
-# inline markup of dialects that stays: tasks, footnotes, citations, templates, formulas, attributes
-# of headings and links, roles, short names of pictures; and what is around text
+# inline markup of dialects that is kept: tasks, footnotes, citations, templates, formulas,
+# attributes of headings and links, roles, short names of pictures; and what is around text
 _INLINE = re.compile(
     rf"\A\[[ xX]\](?=\s)|\[\^[^\[\]\s]+\]:?|\[-?@[^\[\]\n]+\]|{_TEMPLATE}"
     r"|\$\$[^$]+\$\$|(?<![\\$\w])\$(?=[^\s$])[^$]{0,300}(?<![\s\\])\$(?![\d$\w])"

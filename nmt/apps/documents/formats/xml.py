@@ -1,4 +1,4 @@
-"""Read XML as it stands: every tag and text with its own characters, so that the rest can stay.
+"""Read XML with the original characters of every tag and text, so that the rest can be copied.
 
 Libraries that build a tree, such as lxml, write other characters than they read: quotes, entities,
 white space in tags. Here expat says where each tag is, and what is not translated is copied. Only
@@ -30,7 +30,7 @@ CHECK = "check the file: no document needs so much"
 MAX_TOKEN = 20_000_000  # bytes of a tag, or of a line of text
 MAX_LEVELS = 1000  # of elements in each other
 MAX_DEPTH = 100  # of them in a wanted one
-MAX_ELEMENT = 100_000_000  # characters of a wanted element, of which each event counts as many more
+MAX_ELEMENT = 100_000_000  # characters of a wanted element, plus a fixed number per event
 _EVENT = 300
 
 
@@ -176,7 +176,7 @@ def _split(name: str) -> tuple[str, str]:
 
 @dataclass(eq=False)
 class Node:
-    """An element with all that is in it.
+    """An element with its content.
 
     Attributes:
         start: its tag.
@@ -208,7 +208,7 @@ class Node:
 
     @property
     def has_text(self) -> bool:
-        """Whether a visible text is in the element."""
+        """Whether the element has visible text."""
         return any(
             child.has_text if isinstance(child, Node) else child.text.strip()
             for child in self.children
