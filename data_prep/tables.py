@@ -122,7 +122,7 @@ def _delimiter(head: Iterable[str], path: Path) -> str:
 
 @dataclass
 class _Column:
-    """What the cells of a column say about quotes.
+    """Evidence about quotes from the cells of a column.
 
     Attributes:
         quoted: cells in quotes.

@@ -58,7 +58,7 @@ class Draws:
 
 @dataclass(frozen=True)
 class Context:
-    """What a change needs besides the lines.
+    """The context of a change, besides the lines.
 
     Attributes:
         draws: of this pair.

@@ -668,7 +668,7 @@ class BpeMarks(Sign):
 
 
 class FormSign(Sign):
-    """A sign of text that is tokenized although its entry says that it is not, or vice versa.
+    """A sign that the entry's ``tokenized`` is wrong.
 
     Attributes:
         in_tokenized: what the entry says.

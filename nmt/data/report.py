@@ -85,7 +85,7 @@ def describe(dropped: Mapping[str, Places]) -> str:
 
 @dataclass
 class Finding:
-    """What a check found.
+    """A finding of a check.
 
     Attributes:
         name: what it is, for tables.
@@ -201,7 +201,7 @@ class Lengths:
 
 @dataclass
 class CorpusReport:
-    """What the checks found in the corpora of a recipe.
+    """The report of the checks on the corpora of a recipe.
 
     Attributes:
         types: size of the vocabulary.

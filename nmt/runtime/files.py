@@ -83,7 +83,7 @@ def open_file(path: Path, limit: int | None = None, pipes: bool = False) -> Bina
 def read_file(path: Path, limit: int | None = SMALL) -> bytes:
     """Return the content of a file; see ``open_file`` for the arguments and errors."""
     with open_file(path, limit) as file:
-        return file.read(os.fstat(file.fileno()).st_size)  # no more, if it grows meanwhile
+        return file.read(os.fstat(file.fileno()).st_size)  # at most, even if it grows meanwhile
 
 
 def read_text(path: Path, limit: int = SMALL, errors: str = "strict") -> str:
@@ -94,7 +94,7 @@ def read_text(path: Path, limit: int = SMALL, errors: str = "strict") -> str:
 def require_unpackable(path: Path) -> None:
     """Raise UserError for a zip archive whose files are too large for memory; others pass.
 
-    zipfile unpacks no more of a file than the archive states.
+    zipfile never unpacks more than the archive states.
     """
     if zipfile.is_zipfile(path):
         with zipfile.ZipFile(path) as archive:

@@ -47,7 +47,7 @@ class Logger:
 
 
 class Tracker(Protocol):
-    """What draws the records of a run; any method may raise an exception.
+    """An experiment tracker; any method may raise an exception.
 
     Attributes:
         name: in messages.

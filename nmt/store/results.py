@@ -62,7 +62,7 @@ def read_result(folder: str | Path) -> RunResult:
 
 
 def read_metrics(run: RunFolder) -> Iterator[dict[str, Any]]:
-    """Yield the complete lines of metrics.jsonl; a training may be writing the last one."""
+    """Yield the complete lines of metrics.jsonl; a running process may be writing the last one."""
     if not run.metrics_file.is_file():
         return
     for line in read_text(run.metrics_file, LARGE, "replace").splitlines():
@@ -130,7 +130,7 @@ def write_summary(run: RunFolder, values: dict[str, Any]) -> None:
 def as_score(metric: str, value: float) -> float:
     """Return a value of a metric as a score, where higher is better: a perplexity is negated.
 
-    The history of a training has scores. Of a score this returns the value.
+    The history of a run has scores. Applied to a score, this returns the value.
     """
     return -value if metric in LOWER_IS_BETTER else value
 

@@ -41,7 +41,7 @@ def read_weights(model: Model) -> dict[str, Tensor]:
     """Read the weights of a model by parameter name; UserError if they are not those of it."""
     file = model.path / WEIGHTS
     tensors = read_tensors(file, model.entry(WEIGHTS))
-    with torch.device("meta"):  # model.json of a stranger may describe one of any size
+    with torch.device("meta"):  # an untrusted model.json may describe a model of any size
         shapes = shapes_of(empty_model(model).state_dict())
     require_fit(tensors, shapes, file)
     return tensors

@@ -125,7 +125,7 @@ def has_words(text: str, keep: Collection[str] = (), flags: Collection[str] = ()
 
 
 class Difference(NamedTuple):
-    """What a translation does to the protected parts of its source.
+    """The difference in protected parts between a translation and its source.
 
     Attributes:
         numbers: that it lacks.

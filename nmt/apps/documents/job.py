@@ -17,7 +17,7 @@ MAX_PLACES = 3  # of what is left, that the summary names
 
 @dataclass(frozen=True)
 class Remark:
-    """What a person should know of a translation.
+    """A remark on a translation, for a reviewer.
 
     Attributes:
         problem: why it must be looked at; empty = all protected parts and marks are in it.

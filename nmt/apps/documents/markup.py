@@ -338,7 +338,7 @@ class _Places:
         return start, start + len(node.mark.text)
 
     def _inside(self, offset: int, word: tuple[int, int] | None, otherwise: int) -> int:
-        """Return the place of an offset inside a word that is translated by itself, as H2O is.
+        """Return the place of an offset inside a word that stays unchanged, such as H2O.
 
         ``word``: its place in the translation; None = any.
         """

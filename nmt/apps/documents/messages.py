@@ -71,7 +71,7 @@ class Message:
         return tuple(sorted(inner, key=str))
 
     def tokens(self, doubled: bool) -> Iterator[Token]:
-        """Yield the text with its arguments as it stands in a file.
+        """Yield the text with its arguments, in file syntax.
 
         Args:
             doubled: an apostrophe of the text is written as two.

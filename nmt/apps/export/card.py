@@ -229,7 +229,7 @@ def _limits(facts: Facts) -> list[str]:
         "A translation can be fluent and wrong. A person who knows both languages must check it "
         "before it is used where an error does harm.",
         "The model reproduces what its training data contains, including prejudices.",
-        "It translates each line by itself, without the sentences before it.",
+        "It translates each line independently, without context.",
     ]
     if facts.about.data.tokenized:
         lines.append("Its input must be Moses-tokenized text, as its training data was.")

@@ -42,7 +42,7 @@ class Row:
 
     @property
     def unit(self) -> str:
-        """What is drawn at random as a whole: the document, or the line."""
+        """The unit of sampling: the document, or the line."""
         return f"d{self.document}" if self.document else f"l{self.line}"
 
 

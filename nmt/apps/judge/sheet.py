@@ -42,7 +42,7 @@ Save the file as .xlsx."""
 
 @dataclass(frozen=True)
 class Judgement:
-    """What one judge wrote about one row.
+    """The judgement of one judge on one row.
 
     Attributes:
         judge: name of the sheet.

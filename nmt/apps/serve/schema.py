@@ -73,8 +73,8 @@ class Line(BaseModel):
         "high, the translation is probably wrong"
     )
     other_script: float = Field(
-        description="share of the letters that the source language is not written with, from 0 to "
-        "1; such as Arabic letters for a model that translates from Slovak"
+        description="share of the letters outside the script of the source language, from 0 to 1, "
+        "such as Arabic letters for a model that translates from Slovak"
     )
     source_words: list[Word]
     translations: list[Translation] = Field(

@@ -19,12 +19,12 @@ from nmt.data.checks import LIKE_TRAIN
 from nmt.runtime.words import quantity
 from nmt.text.languages import UNSPACED
 
-VALIDATIONS = 8  # at most, of a training with a fixed number of updates
+VALIDATIONS = 8  # at most, of a run with a fixed number of updates
 # With fewer updates, a smaller model with smaller batches and a smaller vocabulary is suggested. In
 # 0.1 hours the row of recipes/quickstart.yaml has 640 updates instead of 120. The limit between the
 # two was not measured.
 ENOUGH_UPDATES = 500
-FEW_PASSES = 0.25  # of those of a size: a training with fewer has no dropout
+FEW_PASSES = 0.25  # share of the passes of a size: a run with fewer has no dropout
 SEARCH_COST = 2.0  # time of a target piece in a validation, in those of a piece in an update
 VALIDATION_SHARE = 0.25  # of the time of a short training, at most
 LR_SCALE = 0.08  # of Muon: 5e-3 at dim 256 and 6e-3 at dim 192 were measured; lr = 0.08 / sqrt(dim)

@@ -78,7 +78,7 @@ class ParentModel:
 
     @property
     def about(self) -> Description:
-        """What is known of the model."""
+        """The description of the model."""
         return self.model.about
 
     @property
@@ -300,7 +300,7 @@ def suggest_from(
 def _as_from_scratch(
     facts: CorpusFacts, parent: ParentModel, start: Start, budget: Budget | None, row: Size
 ) -> Suggestion:
-    """Choose the training of a row with the sizes of the parent."""
+    """Choose the training settings of a row, with the sizes of the parent."""
 
     def segment(types: int) -> tuple[list[Choice], EncodedSample]:
         return segmentation(facts, types) if start.sample is None else ([], start.sample)
@@ -335,7 +335,7 @@ def _fine_tuning(
     device: torch.device,
     budget: Budget | None,
 ) -> Suggestion:
-    """Choose the training of a large parent, as in recipes/finetune."""
+    """Choose the training settings for a large parent, as in recipes/finetune."""
     assert start.sample is not None, "a large parent keeps its vocabulary"
     sample, passes, validations = start.sample, float(PASSES), VALIDATIONS
     why_so_long = "not measured; train.stop_patience may end it earlier"

@@ -33,7 +33,7 @@ MAX_WAIT = 10  # times the seconds of a setting, on the clock
 
 
 class Setting(NamedTuple):
-    """What was measured: precision, and threads of the CPU (0 on a GPU)."""
+    """A measured setting: precision, and threads of the CPU (0 on a GPU)."""
 
     precision: str
     threads: int

@@ -1,8 +1,8 @@
 """HTML: the text of a block, such as a paragraph or a cell, is a segment; inline tags are marks.
 
-Everything else is copied as it stands: libraries such as lxml and Beautiful Soup would write other
+Everything else is copied unchanged: libraries such as lxml and Beautiful Soup would write other
 quotes, entities and tags than they read. The page is divided into tags and text by the rules of the
-HTML standard, section 13.2.5, in one pass, so that no page takes long.
+HTML standard, section 13.2.5, in one pass, in linear time.
 """
 
 from __future__ import annotations
@@ -263,7 +263,7 @@ def convert(source: BinaryIO, target: BinaryIO, job: Job) -> None:
 
 
 class _Passage:
-    """What is between two tags of blocks."""
+    """The content between two block tags."""
 
     def __init__(self) -> None:
         self._raws: list[Item] = []  # as in the file

@@ -260,7 +260,7 @@ def _parser() -> MarkdownIt:
 
 
 class _Found(NamedTuple):
-    """What a rule of the parser has found.
+    """A match of a rule of the parser.
 
     Attributes:
         start, end: position in the passage.
@@ -330,7 +330,7 @@ class _Inline:
         yield _unbroken(content[position:])
 
     def with_units(self, raw: str) -> list[str | Unit]:
-        """Return the passage as it stands in the file, with the units of its marks."""
+        """Return the original text of the passage, with the units of its marks."""
         parts: list[str | Unit] = []
         position = 0
         for token in self.tokens:
@@ -397,7 +397,7 @@ def _marks(found: _Found, content: str, place: str) -> Iterator[tuple[int, int, 
 
 
 def _with_label(end: str, label: str) -> str:
-    """Return the end of a link or image, whose text is no more its label."""
+    """Return the end of a link or image, whose text is no longer its label."""
     return f"][{label}]" if end in ("]", "][]") else end
 
 

@@ -263,7 +263,7 @@ def _is_paragraph(event: Event) -> bool:
 
 
 class _Inside:
-    """What is in a paragraph, except its own text: copied, with units for the paragraphs in it."""
+    """Nested content of a paragraph: copied, with units for the paragraphs in it."""
 
     def __init__(self, place: str, job: Job, file: str) -> None:
         self.units: dict[Node, Unit] = {}
@@ -283,7 +283,7 @@ class _Inside:
         return str(node)
 
     def copied(self, *children: Node | Event) -> Parts:
-        """Return elements as they stand, with units for the paragraphs in them."""
+        """Return elements unchanged, with units for the paragraphs in them."""
         parts: list[str | Unit] = []
         for child in children:
             if isinstance(child, Event):

@@ -42,7 +42,7 @@ class Event(NamedTuple):
         name: of an element, without its prefix.
         attributes: those in the tag, by name without prefix; those of XML itself have the prefix
             ``xml:``. Of two with the same name, the one without a prefix counts.
-        raw: as it stands in the file; an empty element has all of it at its start.
+        raw: original characters; an empty element has all of them at its start.
         text: of a text, without entities.
     """
 
@@ -180,7 +180,7 @@ class Node:
 
     Attributes:
         start: its tag.
-        end: its end tag as it stands in the file.
+        end: original characters of its end tag.
     """
 
     start: Event
@@ -263,7 +263,7 @@ def elements(
 
 
 def parts_of(node: Node, make: Callable[[Node], Item | None]) -> tuple[str | Unit, ...]:
-    """Return an element as it stands, with units in place of some of the elements in it.
+    """Return an element unchanged, with units in place of some of the elements in it.
 
     Args:
         make: returns the unit of an element, or its text; None = it stays, with what is made of
@@ -288,7 +288,7 @@ def pair(node: Node, inside: Sequence[Token], start: str) -> list[Token]:
 
 
 def escape(text: str) -> str:
-    """Return text as it stands between tags, with a sign for characters that XML cannot have."""
+    """Return text escaped for XML, with a replacement for characters that XML cannot have."""
     text = text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
     return _INVALID.sub("\ufffd", text)
 
@@ -318,7 +318,7 @@ def with_attributes(tag: str, changes: Mapping[str, str | None]) -> str:
 
 
 def attribute_names(tag: str) -> dict[str, str]:
-    """Return the names of the attributes of a tag: without prefix -> as they stand in it."""
+    """Return the names of the attributes of a tag: without prefix -> original name."""
     return {name.rpartition(":")[2]: name for _, name, *_ in _ATTRIBUTE.findall(tag)}
 
 
