@@ -173,8 +173,8 @@ def _require_one_reader(parser: argparse.ArgumentParser, args: argparse.Namespac
     named = [
         (action.option_strings[-1] if action.option_strings else action.dest, value)
         for action in parser._actions
-        for given in [getattr(args, action.dest, None)]
-        for value in (given if isinstance(given, list) else [given])
+        for argument in [getattr(args, action.dest, None)]
+        for value in (argument if isinstance(argument, list) else [argument])
     ]
     if "input" in args and args.input is None:  # of nmt-translate
         named.append(("standard input", "/dev/stdin"))

@@ -189,8 +189,8 @@ class Batcher:
             jobs = [first]
         counts = shares([job.costs[len(job.results) :] for job in jobs], BATCH_COST, self._batch)
         batch = [(job, count) for job, count in zip(jobs, counts, strict=True) if count]
-        taken = {id(job) for job, _ in batch}
-        self._jobs = deque(job for job in self._jobs if id(job) not in taken)
+        batched = {id(job) for job, _ in batch}
+        self._jobs = deque(job for job in self._jobs if id(job) not in batched)
         return batch
 
     def _compute(self, batch: Batch, interruptible: bool) -> None:

@@ -89,9 +89,9 @@ def languages(models: dict[str, ServedModel]) -> list[dict[str, Any]]:
     """Return the source languages with their targets, as GET /languages lists them."""
     targets: dict[str, list[str]] = {}
     for direction in itertools.chain.from_iterable(model.directions() for model in models.values()):
-        found = targets.setdefault(standard_code(direction.src), [])
-        if (target := standard_code(direction.tgt)) not in found:
-            found.append(target)
+        known_targets = targets.setdefault(standard_code(direction.src), [])
+        if (target := standard_code(direction.tgt)) not in known_targets:
+            known_targets.append(target)
     return [
         {"code": code, "name": language_name(code), "targets": names}
         for code, names in targets.items()
