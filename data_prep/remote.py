@@ -126,10 +126,10 @@ def check_tree(contents: Mapping[str, bytes], tree: str, what: str, at: str) -> 
         b"100644 %b\0%b" % (name.encode(), _git_id(b"blob", contents[name]))
         for name in sorted(contents)
     )
-    found = _git_id(b"tree", entries).hex()
-    if found != tree:
+    tree_id = _git_id(b"tree", entries).hex()
+    if tree_id != tree:
         raise UserError(
-            f"these are not the expected files of {what}: git tree {found} instead of {tree}",
+            f"these are not the expected files of {what}: git tree {tree_id} instead of {tree}",
             at=at,
             fix=_WRONG_FILE,
         )

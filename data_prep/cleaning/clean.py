@@ -223,12 +223,12 @@ def _identifier(job: Cleaning) -> tuple[Identify | None, list[str]]:
         return by_fasttext(job.language_model, job.langs), []
     if all(rule.name != "language" for rule in job.rules):
         return None, []
-    found = by_lingua(job.langs)
+    identifier = by_lingua(job.langs)
     note = (
         "The rule language was not applied: the package lingua is not installed (extra corpora) "
         f"or does not know {' or '.join(job.langs)}. --language-model takes a fastText model."
     )
-    return found, [] if found else [note]
+    return identifier, [] if identifier else [note]
 
 
 def _select(
@@ -342,8 +342,8 @@ def _manifest(
     old: dict[str, Any] = {}
     for folder, names in ((job.output.parent, None), (sources[0].parent, ORIGIN)):
         try:
-            found = json_object(read_text(folder / MANIFEST))
-            old = {key: found[key] for key in names or found if key in found}
+            manifest = json_object(read_text(folder / MANIFEST))
+            old = {key: manifest[key] for key in names or manifest if key in manifest}
             break
         except (OSError, ValueError, TypeError):  # there is none, or it is another program's
             continue

@@ -88,8 +88,10 @@ def by_fasttext(path: Path, langs: tuple[str, str]) -> Identify:
 
     def probability(text: str, side: int) -> float:
         # model.predict would do the same, but fails with NumPy 2 in most builds of the package
-        found = model.f.predict(f"{text}\n", _CANDIDATES, 0.0, "strict")
+        predictions = model.f.predict(f"{text}\n", _CANDIDATES, 0.0, "strict")
         # a language has a label for each script
-        return max((min(1.0, share) for share, label in found if label not in own[side]), default=0)
+        return max(
+            (min(1.0, share) for share, label in predictions if label not in own[side]), default=0
+        )
 
     return probability

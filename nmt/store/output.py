@@ -163,8 +163,8 @@ def _model_folder(output: Path) -> Path | None:
 def _is_same_file(path: Path, name: str | None) -> bool:
     """Return whether ``path`` is the input ``name``, a regular file."""
     with contextlib.suppress(OSError, AttributeError):  # missing file; closed standard input
-        found = os.fstat(sys.stdin.fileno()) if name is None else os.stat(name)
-        return stat.S_ISREG(found.st_mode) and os.path.samestat(found, path.stat())
+        status = os.fstat(sys.stdin.fileno()) if name is None else os.stat(name)
+        return stat.S_ISREG(status.st_mode) and os.path.samestat(status, path.stat())
     return False
 
 

@@ -79,13 +79,13 @@ class NearIndex:
     def near(self, text: str) -> set[int]:
         """Return the indices in the list of the near-duplicates of ``text``."""
         words = normalized(text)
-        found = {i for v in _one_word_less(words) for i in self._variants.get(v, ())}
+        candidates = {i for v in _one_word_less(words) for i in self._variants.get(v, ())}
         trigrams = _trigrams(words)
         common = Counter(i for t in trigrams for i in self._holders.get(t, ()))
         for i, n in common.items():
             if n >= MIN_JACCARD * (len(trigrams) + self._sizes[i] - n):
-                found.add(i)
-        return found
+                candidates.add(i)
+        return candidates
 
 
 def is_short(text: str) -> bool:

@@ -240,13 +240,13 @@ def _is_short(
         letter: the first letter or digit after it.
         mixed: whether the text has capital and small letters.
     """
-    found = _LAST_WORD.match(text, 0, stop)
-    if not found:
+    match = _LAST_WORD.match(text, 0, stop)
+    if not match:
         return False
-    word = found[1].strip("'’ʼ")
+    word = match[1].strip("'’ʼ")
     unusual = (
         bool(letter and letter[1].isupper())
-        and not text.endswith("-", 0, found.start())  # a compound
+        and not text.endswith("-", 0, match.start())  # a compound
         and _is_unusual_end(word, mixed, abbreviations)
     )
     if text[stop - 1].isspace():  # Moses leaves the stop at initials and other words that it knows

@@ -153,12 +153,12 @@ class _Reader:
         Raises:
             NotReadable: it is not complete.
         """
-        found = list(_ARGUMENT.finditer(self._text))
-        if not found:
+        arguments = list(_ARGUMENT.finditer(self._text))
+        if not arguments:
             return None
         self._quotes = {m.start(): m.end() for m in self._quotations()}
         in_quotes = {place for start, end in self._quotes.items() for place in range(start, end)}
-        self._arguments = {m.start(): m for m in found if m.start() not in in_quotes}
+        self._arguments = {m.start(): m for m in arguments if m.start() not in in_quotes}
         if not self._arguments:
             return None
         self._starts = sorted(self._arguments)

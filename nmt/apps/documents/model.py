@@ -136,7 +136,7 @@ def from_translator(translator: Translator, options: SearchOptions | None = None
         if require is not None and options.sample:
             return None
         checked = options.model_copy(update={"align": align})
-        found = translator.stream(lines, require=require, checked=checked)
-        return [result(line, best[0], align) for line, best in zip(lines, found, strict=True)]
+        results = translator.stream(lines, require=require, checked=checked)
+        return [result(line, best[0], align) for line, best in zip(lines, results, strict=True)]
 
     return translate

@@ -59,10 +59,15 @@ class Quality:
         errors = [len(g) * abs(expected[g].mean() - chrf[g].mean()) for g in groups]
         rows = []
         for limit in LIMITS:
-            found = chrf[expected >= limit]
-            reached = {str(x): float((found >= x).mean()) if len(found) else None for x in GOOD}
-            mean = float(found.mean()) if len(found) else None
-            rows.append(Row(limit, len(found), len(found) / len(chrf), mean, reached))
+            actual_scores = chrf[expected >= limit]
+            reached = {
+                str(x): float((actual_scores >= x).mean()) if len(actual_scores) else None
+                for x in GOOD
+            }
+            mean = float(actual_scores.mean()) if len(actual_scores) else None
+            rows.append(
+                Row(limit, len(actual_scores), len(actual_scores) / len(chrf), mean, reached)
+            )
         return cls(len(chrf), correlation, float(sum(errors) / len(chrf)), rows)
 
     def tsv(self) -> str:
@@ -111,8 +116,8 @@ def calibrate(folder: str, split: str) -> tuple[Path, Calibration, Quality]:
     sources = [systems.sources[n] for n in lines]
     with progress_bar("translating", "lines", len(lines)) as bar:
         arguments: dict[str, Any] = {"progress": bar.update, "checked": options}
-        found = translator.stream(sources, **arguments)
-        translations = [best for best, *_ in found]
+        results = translator.stream(sources, **arguments)
+        translations = [best for best, *_ in results]
     refs = [[side[n] for n in lines] for side in (systems.refs, *systems.other_refs)]
     texts = [translation.text for translation in translations]
     (scores,) = sentence_scores(texts, refs[0], ["chrf"], systems.tgt_lang, refs[1:])

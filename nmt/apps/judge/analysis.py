@@ -114,14 +114,14 @@ def _means(
     lines = len({judgement.row.id for judgement in judgements})
     for first, second in _pairs(key):
         tests = paired_tests(mean_scores, [[sums[first]]], [[sums[second]]], resamples)
-        found = Score(
+        score = Score(
             measure,
             tests.difference,
             p_value=tests.bootstrap,
             p_two_sided=tests.two_sided,
             count=lines,
         )
-        yield replace(found, system=key.systems[second], baseline=key.systems[first])
+        yield replace(score, system=key.systems[second], baseline=key.systems[first])
 
 
 def _preferences(
@@ -136,8 +136,8 @@ def _preferences(
     p_value = sign_test(wins, losses)
     ties = len(votes) - wins - losses
     for name, count, p in ((WINS, wins, p_value), (TIES, ties, None), (LOSSES, losses, None)):
-        found = Score(name, count, p_value=p, p_two_sided=p, count=len(votes))
-        yield replace(found, system=key.systems[second], baseline=key.systems[first])
+        score = Score(name, count, p_value=p, p_two_sided=p, count=len(votes))
+        yield replace(score, system=key.systems[second], baseline=key.systems[first])
 
 
 def _signs(values: np.ndarray, first: int, second: int) -> np.ndarray:

@@ -110,7 +110,7 @@ def find_direction(
     Raises:
         Refused: there is none, or the source language is not clear.
     """
-    found = [
+    matches = [
         (model, candidate)
         for model in models.values()
         if name in (None, model.name)
@@ -118,14 +118,14 @@ def find_direction(
         if source == AUTO or standard_code(candidate.src) == standard_code(source)
         if standard_code(candidate.tgt) == standard_code(target)
     ]
-    if not found:
+    if not matches:
         what = f"no model translates from {source} to {target}"
         raise Refused(400, "no_such_language", what, "choose languages of GET /languages")
-    if len(sources := {candidate.src for _, candidate in found}) > 1:
+    if len(sources := {candidate.src for _, candidate in matches}) > 1:
         what = "the server does not identify languages"
         fix = f"choose a source of: {', '.join(sorted(sources))}"
         raise Refused(400, "no_such_language", what, fix)
-    return found[0]
+    return matches[0]
 
 
 def body_of(form: type[BaseModel], kind: str) -> dict[str, Any]:

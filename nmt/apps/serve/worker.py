@@ -237,8 +237,8 @@ def _answer(
         lines: Sequence[str], require: Phrases, align: bool
     ) -> Sequence[Translated] | None:
         _send(target, {"lines": [lines, require, align]})
-        found = _receive(source, 0)[0]["results"]
-        return None if found is None else [_translated(*line) for line in found]
+        results = _receive(source, 0)[0]["results"]
+        return None if results is None else [_translated(*line) for line in results]
 
     try:
         if not job["translate"]:

@@ -242,13 +242,13 @@ def with_related_text(suggestion: Suggestion, paths: CorpusPaths, facts: CorpusF
     The corpus itself gets a third of an epoch, as in our measurements (docs/howto/
     related-languages.md).
     """
-    found = [text for corpus in related_corpora(paths) if (text := corpus.entry())]
-    if not found:
+    texts = [text for corpus in related_corpora(paths) if (text := corpus.entry())]
+    if not texts:
         return suggestion
     (own,) = (choice.value for choice in suggestion.choices if choice.key == "data.train")
     entries: list[dict[str, Any]] = [own if isinstance(own, dict) else {"path": own}]
     pairs = 0
-    for entry, files in found:
+    for entry, files in texts:
         form = bool(looks_tokenized(files))
         entries.append(entry if form == facts.tokenized else {**entry, "tokenized": form})
         pairs += sum(1 for _ in read_pairs(files))

@@ -44,11 +44,11 @@ def match_language(wanted: str, codes: Iterable[str], at: str) -> str:
         UserError: none of the codes fits, or several do.
     """
     known = list(codes)
-    found = fitting(wanted, known)
-    if len(found) == 1:
-        return found[0]
-    if found:
-        what = f"{wanted} can be several languages of this model: {', '.join(found)}"
+    matches = fitting(wanted, known)
+    if len(matches) == 1:
+        return matches[0]
+    if matches:
+        what = f"{wanted} can be several languages of this model: {', '.join(matches)}"
         raise UserError(what, at=at, fix="give one of these")
     close = difflib.get_close_matches(wanted, known, SHOWN, 0.6)
     near = [code for code in known if _language(code)[:2] == wanted[:2].lower()]

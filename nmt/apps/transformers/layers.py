@@ -82,7 +82,7 @@ def sines_first(dim: int) -> Tensor:
 def to_transformers(config: ModelConfig, weights: Mapping[str, Tensor]) -> dict[str, Tensor]:
     """Return the layers under their names; biases that the model lacks are 0."""
     order = sines_first(config.dim)
-    found = {}
+    tensors = {}
     for pair in tensor_pairs(config):
         tensor = weights.get(pair.ours)
         if tensor is None:
@@ -90,8 +90,8 @@ def to_transformers(config: ModelConfig, weights: Mapping[str, Tensor]) -> dict[
         tensor = tensor.chunk(pair.parts)[pair.part]
         for axis in pair.axes:
             tensor = tensor.index_select(axis, order)
-        found[pair.theirs] = tensor
-    return found
+        tensors[pair.theirs] = tensor
+    return tensors
 
 
 def from_transformers(

@@ -104,8 +104,8 @@ def encoding_of(
     for mark, encoding in _MARKS.items():
         if start.startswith(mark):
             return encoding
-    found = declared.search(start) if declared else None
-    named = found[1].decode("ascii", "replace").lower() if found else "utf-8"
+    match = declared.search(start) if declared else None
+    named = match[1].decode("ascii", "replace").lower() if match else "utf-8"
     encoding = text_encoding(chosen or named, name)
     # a name that can be read byte by byte is not in UTF-16 or EBCDIC
     contradicts = not chosen and named.encode().decode(encoding, "replace") != named

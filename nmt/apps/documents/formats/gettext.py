@@ -182,10 +182,10 @@ def _plurals(header: str, at: str) -> _Plurals:
     Raises:
         UserError: a number has no form.
     """
-    found = _PLURALS.search(header)
-    if not found:  # also in a template, which has words in place of the numbers
+    match = _PLURALS.search(header)
+    if not match:  # also in a template, which has words in place of the numbers
         return _Plurals()
-    count, expression = found.groups()
+    count, expression = match.groups()
     problem = "its expression is not one of C that gettext can read"
     try:
         form = gettext.c2py(expression)

@@ -146,12 +146,12 @@ def _tag(text: str, tag: re.Match[str], is_xml: bool) -> _Event | None:
     values: dict[str, tuple[int, int]] = {}
     start, position = tag.span()
     while not (end := _TAG_END.match(text, position)):
-        found = _ATTRIBUTE.match(text, position)
-        if not found:
+        match = _ATTRIBUTE.match(text, position)
+        if not match:
             return None
-        position = found.end()
-        if found[2]:
-            values.setdefault(found[1].lower(), (found.start(2) - start, position - start))
+        position = match.end()
+        if match[2]:
+            values.setdefault(match[1].lower(), (match.start(2) - start, position - start))
     name, raw = tag[1].lower(), text[start : end.end()]
     kind: Any = "close" if raw[1] == "/" else "open"
     if kind == "open" and (name in VOID or (raw[-2] == "/" and (is_xml or name in _FOREIGN))):
@@ -163,8 +163,8 @@ def _comment(text: str, start: int) -> _Event | None:
     """Return a comment, or what browsers read as one; None if it does not end."""
     end = text.find(">", start) + 1
     if text.startswith("<!--", start) and not text.startswith((">", "->"), start + 4):
-        found = _COMMENT_END.search(text, start + 4)
-        end = found.end() if found else 0
+        match = _COMMENT_END.search(text, start + 4)
+        end = match.end() if match else 0
     return _Event("other", "", {}, text[start:end]) if end else None
 
 
@@ -173,11 +173,11 @@ def _end_of_raw(text: str, start: int, name: str) -> int:
     if name == "plaintext":
         return len(text)
     if name != "script":
-        found = re.compile(rf"(?i)</{name}(?=[{_BLANK}/>])").search(text, start)
-        return found.start() if found else len(text)
+        match = re.compile(rf"(?i)</{name}(?=[{_BLANK}/>])").search(text, start)
+        return match.start() if match else len(text)
     in_comment = in_script = False  # a comment in a script may have scripts
-    for found in _SCRIPT.finditer(text, start):
-        sign = found[0].lower()
+    for match in _SCRIPT.finditer(text, start):
+        sign = match[0].lower()
         if sign == "-->":
             in_comment = in_script = False
         elif sign == "<!--":
@@ -186,7 +186,7 @@ def _end_of_raw(text: str, start: int, name: str) -> int:
             in_script = in_comment
         elif sign == "</script":
             if not in_script:
-                return found.start()
+                return match.start()
             in_script = False
     return len(text)
 

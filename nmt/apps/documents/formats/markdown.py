@@ -281,8 +281,8 @@ def _noted(name: str, rule: Callable[[StateInline, bool], bool]) -> Any:
     def noting(state: StateInline, silent: bool) -> bool:
         start, count, notes = state.pos, len(state.tokens), state.env.get("found")
         before = 0 if notes is None else len(notes)
-        found = rule(state, silent)
-        if found and not silent and notes is not None:
+        matched = rule(state, silent)
+        if matched and not silent and notes is not None:
             if name == "image":  # it has parsed the text of the image
                 del notes[before:]
             label = {"link": start, "image": start + 1}.get(name)
@@ -293,7 +293,7 @@ def _noted(name: str, rule: Callable[[StateInline, bool], bool]) -> Any:
             while sum(size for _, size in made) > state.pos - start:  # text that was pending
                 made.pop(0)
             notes.append(_Found(name, start, state.pos, middle, made))
-        return found
+        return matched
 
     return noting
 
