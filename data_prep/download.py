@@ -31,7 +31,7 @@ def obtain_corpus(recipe: Recipe) -> None:
     langs = (recipe.src, recipe.tgt)
     own = [Path(entry.path).parent for entry in data.train if entry.langs(recipe) == langs]
     dev_folder = Path(data.dev[0].path).parent
-    # another folder, such as that of synthetic pairs, is not what the module writes
+    # the module does not write other folders, such as those of synthetic pairs
     folder = dev_folder if dev_folder in own or not own else own[0]
     missing = [path for path in map(Path, missing_files(recipe)) if path.parent == folder]
     if not missing:

@@ -53,7 +53,7 @@ LOCAL = Option(
 
 @dataclass(frozen=True)
 class Format:
-    """What a module says of a format.
+    """A format, as its module declares it.
 
     Attributes:
         description: the docstring.

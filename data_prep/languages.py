@@ -1,4 +1,4 @@
-"""Match the language codes of users with those of a corpus.
+"""Match the user's language codes with those of a corpus.
 
 Corpora name Swahili sw, swa, swh or swh_Latn. Codes are compared by ISO 639-3. The code of a group
 (macrolanguage) also matches its standard variety: ar and arb, zh and cmn.

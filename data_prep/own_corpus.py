@@ -1,4 +1,4 @@
-"""A corpus of pairs that the user chooses: filter them, and cut missing held-out sets.
+"""A corpus of the user's own pairs: filter them, and cut missing held-out sets.
 
 All importers of the user's own files make one, and corpora that have no splits of their own.
 """

@@ -1,4 +1,4 @@
-"""Sentence pairs: reading them from files and archives, and rules about their lengths."""
+"""Read sentence pairs from files and archives; rules for their lengths."""
 
 from __future__ import annotations
 

@@ -36,7 +36,7 @@ TOKEN_VARIABLE = "HF_TOKEN"  # environment variable: opens files behind conditio
 HUB = "huggingface.co"
 _ATTEMPTS = 3  # to download a file
 _CHUNK = 1 << 20  # bytes
-_START = 1000  # bytes of a file that tell whether it is a web page
+_START = 1000  # first bytes of a file, to detect a web page
 _WEB_PAGE = re.compile(
     rb"(?:\xef\xbb\xbf)?(?:\s|<\?xml.*?\?>|<!--.*?-->)*<(?:!doctype\s+html|html|head|body)\b",
     re.IGNORECASE | re.DOTALL,
@@ -56,7 +56,7 @@ _WRONG_FILE = (
 
 @dataclass(frozen=True)
 class RemoteFile:
-    """A file of a corpus: its license, its address, and what identifies it.
+    """A file of a corpus: its license, its URL, and its hashes.
 
     Attributes:
         what: name of the corpus for messages.
@@ -126,10 +126,10 @@ def check_tree(contents: Mapping[str, bytes], tree: str, what: str, at: str) -> 
         b"100644 %b\0%b" % (name.encode(), _git_id(b"blob", contents[name]))
         for name in sorted(contents)
     )
-    found = _git_id(b"tree", entries).hex()
-    if found != tree:
+    tree_id = _git_id(b"tree", entries).hex()
+    if tree_id != tree:
         raise UserError(
-            f"these are not the expected files of {what}: git tree {found} instead of {tree}",
+            f"these are not the expected files of {what}: git tree {tree_id} instead of {tree}",
             at=at,
             fix=_WRONG_FILE,
         )
@@ -359,7 +359,7 @@ def _receive(url: str, headers: Mapping[str, str], path: Path, hashed: bool) -> 
 
 
 def _is_whole(path: Path, name: str) -> bool:
-    """Return whether an archive has its end; files that are none have no sign of it."""
+    """Return whether an archive is complete; true for other files."""
     suffix = Path(name).suffix
     if suffix == ".zip":
         return zipfile.is_zipfile(path)

@@ -1,6 +1,6 @@
 """Split pairs by group, and remove near-duplicates between splits.
 
-Without that, a score on dev or test would measure what the model memorized.
+Otherwise a dev or test score would measure memorization.
 """
 
 from __future__ import annotations

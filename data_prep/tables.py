@@ -122,7 +122,7 @@ def _delimiter(head: Iterable[str], path: Path) -> str:
 
 @dataclass
 class _Column:
-    """What the cells of a column say about quotes.
+    """Evidence about quotes from the cells of a column.
 
     Attributes:
         quoted: cells in quotes.
@@ -196,11 +196,11 @@ def _cells_are_quoted(path: Path) -> bool:
             continue
         place = column = 0
         while place < len(record):
-            found = cell.match(record, place)
-            if found is None or not quotes.add(column, found[0], count == 1):
+            match = cell.match(record, place)
+            if match is None or not quotes.add(column, match[0], count == 1):
                 decided = False
                 break
-            place, column = found.end() + 1, column + 1
+            place, column = match.end() + 1, column + 1
         record, in_quotes = "", False
     if record:
         decided = False

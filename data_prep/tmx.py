@@ -39,8 +39,8 @@ _JOINS = set("\"'/-\u2010\u2011")  # beside these characters, a code is not a sp
 
 
 def _code_name(code: ET.Element) -> str:
-    found = re.search(r"[a-z]+", (code.get("type") or code.text or "").lower())
-    return found[0] if found else ""
+    match = re.search(r"[a-z]+", (code.get("type") or code.text or "").lower())
+    return match[0] if match else ""
 
 
 def _text(element: ET.Element, depth: int = 0) -> str:
@@ -155,14 +155,14 @@ def read_units(path: Path) -> Iterator[tuple[int, dict[str, str] | None]]:
     line, namespaces = 1, ""
     with archive_errors(path), OPENERS.get(path.suffix, open)(path, "rb") as file:
         for number, piece in enumerate(_pieces(_decoded(file, path), path)):
-            found = [tag for tag in _START.finditer(piece) if not tag[0].startswith("<!--")]
-            starts = [tag.start() for tag in found] or [0]
+            tags = [tag for tag in _START.finditer(piece) if not tag[0].startswith("<!--")]
+            starts = [tag.start() for tag in tags] or [0]
             if number == 0:
                 declared = _NAMESPACE.findall(piece[: starts[0] or None])
                 namespaces = "".join(declared[:_MAX_NAMESPACES])
             ended = piece.endswith(">") and _END.match(piece, piece.rfind("</")) is not None
             place = 0
-            for start in starts if found or ended else ():
+            for start in starts if tags or ended else ():
                 line += piece.count("\n", place, start)
                 place = start
                 # a unit in which another one begins is not complete

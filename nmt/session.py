@@ -1,4 +1,4 @@
-"""One training, from a recipe to its result. ``nmt.train`` and nmt-train use this module."""
+"""One run, from a recipe to its result. ``nmt.train`` and nmt-train use this module."""
 
 from __future__ import annotations
 
@@ -62,13 +62,13 @@ from nmt.training.trainer import Trainer
 
 @dataclass(frozen=True)
 class TrainingResult:
-    """The result of a training.
+    """The result of a run.
 
     Attributes:
         run: the run folder.
         reason: why training ended.
-        notes: what to know of the model, such as that no update made it better than its parent.
-        hours: hours of training, of all starts of the run together.
+        notes: remarks on the model, such as that no update improved on its parent.
+        hours: training hours, summed over all starts of the run.
         best: name of the best checkpoint, such as u000640.
         dev: its dev score, by the metric ``select_by``.
         test: test scores of the best checkpoint by name; empty without a test set.
@@ -134,7 +134,7 @@ def open_run(
     fresh: bool = False,
     world: World = World(),  # noqa: B008  it cannot change
 ) -> TrainingFolder:
-    """Check the machine and the run folder of a training; see ``nmt.train`` for arguments, errors.
+    """Check the machine and the run folder; see ``nmt.train`` for arguments, errors.
 
     Nothing is written.
 
@@ -153,7 +153,8 @@ def _resolve_machine(recipe: Recipe, world: World) -> tuple[torch.device, str]:
 
 
 def _write_engine(run: RunFolder, log: Logger) -> None:
-    """Write the model for CTranslate2; any failure is only a note, as torch can translate."""
+    """Write the model for CTranslate2; a failure is only a note, because torch can translate
+    too."""
     try:
         prepare_engine(Model.open(run.path))
     except (NmtError, OSError, RuntimeError) as error:
@@ -174,7 +175,7 @@ def _advice(recipe: Recipe, prepared: Prepared, parameters: int) -> str | None:
 
 
 class Training:
-    """A training after all checks of recipe, data and machine; no run folder is written yet.
+    """A run after all checks of recipe, data and machine; no run folder is written yet.
 
     Args:
         run: from ``open_run``; not finished.
@@ -335,7 +336,7 @@ class Training:
             log.text(note)
 
     def _continue(self, checkpoint: Checkpoint, log: MetricsLog) -> None:
-        """Note what changes in a resumed run, and replace the best checkpoint if it is damaged."""
+        """Log what changes in a resumed run, and replace the best checkpoint if it is damaged."""
         for note in self.start.notes:
             log.text(note)
         run, state, precision = self.run_folder, checkpoint.state, self.task.precision
@@ -355,7 +356,7 @@ class Training:
         write_run_model(run, best.path.name, state, best.model, text.vocab, text.segmenter, score)
 
     def _delete_results(self) -> None:
-        """Delete what an earlier end wrote about its best checkpoint."""
+        """Delete the results of an earlier end of this run."""
         run = self.run_folder
         names = held_out_entries(self.task.recipe, "test")
         outputs = [set_file(run.test_hyp, name.partition(".")[2]) for name in names]
@@ -370,7 +371,7 @@ class Training:
 
 @raise_terminated()  # where training does not end first
 def train_in_other_process(world: World) -> None:
-    """Compute the part of each update of a process that is not the main one; write nothing."""
+    """Train in a process other than the main one; write nothing."""
     recipe, precision, checkpoint, transfer = world.broadcast()
     device = world.local_device(resolve_device(recipe.device))
     run = RunFolder(recipe.out)  # without its lock, as nothing is written

@@ -1,1 +1,1 @@
-"""What ``nmt-clean`` does: rules that drop pairs, and tables that map a spelling."""
+"""The rules of ``nmt-clean`` that drop pairs, and its tables that map spellings."""

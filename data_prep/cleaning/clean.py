@@ -1,9 +1,9 @@
-"""nmt-clean: drop bad pairs from parallel text, and show what went and why.
+"""nmt-clean: drop bad pairs from parallel text, and show which and why.
 
-The text is read twice. The first pass applies the rules of a pair and finds out what is typical of
-the text. The second one applies the rules that compare a pair with the text, and writes. If a rule
-that is not sure would drop many pairs, both passes are repeated without it, and the user is asked.
-The input is only read.
+The text is read twice. The first pass applies the rules for single pairs and measures what is
+typical of the text. The second one applies the rules that compare a pair with the text, and writes.
+If a rule that is not certain would drop many pairs, both passes are repeated without it, and the
+user is asked. The input is only read.
 """
 
 from __future__ import annotations
@@ -42,18 +42,24 @@ from nmt.runtime.files import (
 from nmt.runtime.progress import counted
 from nmt.store.output import CHOOSE_ANOTHER
 
-MANY = 0.1  # share of the pairs under one sure rule that a user should look at
+MANY = 0.1  # share of the pairs that one certain rule drops, above which there is a warning
 # A rule that is not sure asks before it drops more than this share of the pairs, and over two: in
 # a small text, a few bad pairs are a large share.
 FEW, FEW_PAIRS = 0.02, 2
-ORIGIN = ("corpus", "src", "tgt", "sources", "notes")  # what a cleaned text has from its input
+ORIGIN = (
+    "corpus",
+    "src",
+    "tgt",
+    "sources",
+    "notes",
+)  # keys that a cleaned text inherits from its input
 TEMPLATES = Path(__file__).parent / "templates"
 SHOWN = 200  # characters of a side in an example on the terminal
 
 
 @dataclass(frozen=True)
 class Cleaning:
-    """What is cleaned, and how.
+    """The settings of a cleaning.
 
     Attributes:
         prefix: of the text to read.
@@ -135,14 +141,15 @@ def clean(job: Cleaning) -> None:
 
 @dataclass(frozen=True)
 class Question:
-    """A rule that would drop so many pairs that it may be wrong for this text."""
+    """A rule that would drop suspiciously many pairs."""
 
     rule: Rule
     count: int
     examples: list[Example]
 
     def text(self, total: int) -> str:
-        """Return for people what the rule would drop, with examples, and how to decide."""
+        """Return a question to the user: what the rule would drop, with examples, and how to
+        decide."""
         name = self.rule.name
         shown = [(e.pair.src[:SHOWN], e.pair.tgt[:SHOWN]) for e in self.examples]
         return "\n".join(
@@ -157,7 +164,7 @@ class Question:
 def _questions(
     checked: CorpusFilter, rules: Sequence[Rule], confirmed: Sequence[str]
 ) -> list[Question]:
-    """Return the rules that are not sure, and drop many of the pairs that sure ones keep."""
+    """Return the uncertain rules that drop many of the pairs that the certain rules keep."""
     counts = checked.counts()
     left = len(checked.reasons) - sum(counts.get(rule.name, 0) for rule in rules if rule.sure)
     return [
@@ -211,17 +218,17 @@ def _read_all(prefixes: Iterable[str], langs: tuple[str, str]) -> Iterator[Pair]
 
 
 def _identifier(job: Cleaning) -> tuple[Identify | None, list[str]]:
-    """Return the language identifier, and a sentence if there is none."""
+    """Return the language identifier, and a note if there is none."""
     if job.language_model is not None:
         return by_fasttext(job.language_model, job.langs), []
     if all(rule.name != "language" for rule in job.rules):
         return None, []
-    found = by_lingua(job.langs)
+    identifier = by_lingua(job.langs)
     note = (
         "The rule language was not applied: the package lingua is not installed (extra corpora) "
         f"or does not know {' or '.join(job.langs)}. --language-model takes a fastText model."
     )
-    return found, [] if found else [note]
+    return identifier, [] if identifier else [note]
 
 
 def _select(
@@ -256,7 +263,7 @@ def _mapped(pair: Pair, langs: Sequence[str], tables: Mapping[str, Spelling]) ->
 def _keep_best(
     sides: Sequence[Path], models: tuple[Path, Path], keep: float, checked: CorpusFilter
 ) -> Rule:
-    """Score the pairs of two drafts, and write them again without those that a rule drops."""
+    """Score the pairs of two drafts, and rewrite them without the worst."""
     numbers = [number for number, reason in enumerate(checked.reasons) if reason is None]
     values = scores(sides[0], sides[1], models, len(numbers))
     remaining = iter(values)
@@ -335,8 +342,8 @@ def _manifest(
     old: dict[str, Any] = {}
     for folder, names in ((job.output.parent, None), (sources[0].parent, ORIGIN)):
         try:
-            found = json_object(read_text(folder / MANIFEST))
-            old = {key: found[key] for key in names or found if key in found}
+            manifest = json_object(read_text(folder / MANIFEST))
+            old = {key: manifest[key] for key in names or manifest if key in manifest}
             break
         except (OSError, ValueError, TypeError):  # there is none, or it is another program's
             continue

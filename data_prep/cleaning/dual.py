@@ -1,4 +1,4 @@
-"""Score pairs by two models of opposite directions (Junczys-Dowmunt 2018)."""
+"""Score pairs with two models of opposite directions (Junczys-Dowmunt 2018)."""
 
 from __future__ import annotations
 
@@ -16,7 +16,8 @@ from nmt.text.languages import base_language
 
 
 def dual_cross_entropy(forward: float, backward: float) -> float:
-    """Return how bad a pair (x, y) is for two models A and B of opposite directions; 0 is best.
+    """Return the dual cross-entropy of a pair (x, y) for models A and B of opposite directions; 0
+    is best.
 
     It is | H_A(y|x) - H_B(x|y) | + (H_A(y|x) + H_B(x|y)) / 2: the models should agree, and both
     sides should be likely. H_A(y|x) is -log P_A(y|x) / |y|, in nats for each piece of y and its

@@ -11,7 +11,7 @@ from data_prep.pairs import require_file
 from nmt.errors import UserError, install_fix
 from nmt.text.languages import scripts_of
 
-# the probability that words are of another language than that of a side (0 = source, 1 = target)
+# the probability that words are not in the language of a side (0 = source, 1 = target)
 Identify: TypeAlias = Callable[[str, int], float]
 
 _CANDIDATES = 5  # of a fastText model, which has up to 2,000 languages
@@ -21,8 +21,8 @@ _LABEL = "__label__"
 def by_lingua(langs: tuple[str, str]) -> Identify | None:
     """Return the identifier of the package lingua; None without it, or without a language in it.
 
-    It decides only between the two languages. Where it does not know one of them in the script of a
-    line, such as Serbian in Latin letters, the line is of no other language.
+    It decides only between the two languages. If it does not know one of them in the script of a
+    line, such as Serbian in Latin letters, the line passes.
     """
     try:
         from lingua import Language, LanguageDetectorBuilder
@@ -88,8 +88,10 @@ def by_fasttext(path: Path, langs: tuple[str, str]) -> Identify:
 
     def probability(text: str, side: int) -> float:
         # model.predict would do the same, but fails with NumPy 2 in most builds of the package
-        found = model.f.predict(f"{text}\n", _CANDIDATES, 0.0, "strict")
+        predictions = model.f.predict(f"{text}\n", _CANDIDATES, 0.0, "strict")
         # a language has a label for each script
-        return max((min(1.0, share) for share, label in found if label not in own[side]), default=0)
+        return max(
+            (min(1.0, share) for share, label in predictions if label not in own[side]), default=0
+        )
 
     return probability

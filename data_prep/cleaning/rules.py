@@ -1,9 +1,9 @@
-"""The rules of ``nmt-clean``: one table of what is measured, its threshold and the sentence.
+"""The rules of ``nmt-clean``: one table with the measure, the threshold and the sentence of each.
 
 To add a rule, add a row. A pair is dropped under the first rule whose measure is over its
 threshold, so slow rules come last.
 
-Loans, related languages and a second spelling are normal. So a rule that is not sure asks before
+Loans, related languages and a second spelling are normal. So a rule that is not certain asks before
 it drops many pairs of a text.
 """
 
@@ -48,7 +48,7 @@ _SHORT_FORM = regex.compile(rf"\d|\b\p{{Lu}}{{1,{LONGEST_ABBREVIATION}}}\b")
 
 
 class HeldOut:
-    """Find pairs of dev and test sets, and their texts, also nearly the same ones.
+    """Find pairs and sides of dev and test sets, including near-duplicates.
 
     Args:
         pairs: of these sets. A side of under four words counts only together with the other side.
@@ -68,11 +68,11 @@ class HeldOut:
 
 @dataclass(frozen=True)
 class Known:
-    """What the rules know besides the corpus.
+    """Additional data of the rules.
 
     Attributes:
         held_out: dev and test sets that training text must not have.
-        identify: returns how surely a line is in another language; None = there is no identifier.
+        identify: returns the probability that a line is in another language; None = no identifier.
     """
 
     held_out: HeldOut | None
@@ -80,7 +80,7 @@ class Known:
 
 
 def _enough(words: Sequence[str]) -> bool:
-    """Return whether words are a text, not a name, a title, or a label such as "OK"."""
+    """Return whether words are running text, and not a name, a title, or a label such as "OK"."""
     unspaced = all(map(UNSPACED_CHARACTER.match, words))
     return len(words) >= (FEWEST_COPIED if unspaced else MIN_WORDS)
 
@@ -120,7 +120,7 @@ def _ratio(pair: Pair, corpus: CorpusFilter) -> float:
 
 
 def _spelled_out(line: str) -> str:
-    """Return a text as long as a line with words for its digits and abbreviations."""
+    """Return a text of the length that a line has with its digits and abbreviations spelled out."""
     return _SHORT_FORM.sub(lambda found: found[0] * SHORT_FOR, line)
 
 
@@ -146,7 +146,7 @@ def _repeated(kind: int) -> Callable[[Pair, CorpusFilter], bool]:
 
 
 def repeats() -> tuple[Repeats, Repeats]:
-    """Return the finders of equal pairs and of similar ones."""
+    """Return the finders of repeated pairs and of near-duplicates."""
 
     def similar(pair: Pair) -> object:
         words = normalized(pair.src), normalized(pair.tgt)
@@ -250,7 +250,7 @@ RULES = (
         "held-out",
         _held_out,
         0,
-        "The pair or one of its sides is in a held-out set (--held-out), or nearly.",
+        "The pair or one of its sides is in a held-out set (--held-out), or is a near-duplicate.",
         in_corpus=True,
         sure=True,
     ),

@@ -1,4 +1,4 @@
-"""Map one spelling of a language to another by a table of letters or words."""
+"""Map one spelling of a language to another, using a table of letters or words."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ class Spelling:
 
     A line is read once from left to right, and at each place the longest row applies, so no row
     changes what another one has written. A row in small letters also applies to a capital initial
-    and to capitals, unless the table has a row for them. What is written in NFC and in NFD is the
-    same; a letter with a further mark is another letter.
+    and to capitals, unless the table has a row for them. NFC and NFD are equivalent; a letter with
+    an additional mark is another letter.
 
     Attributes:
         changed: lines that the table has changed.
@@ -70,7 +70,7 @@ class Spelling:
         self._pattern = regex.compile(rf"(?:{'|'.join(map(regex.escape, longest))})(?!\p{{M}})")
 
     def start(self) -> None:
-        """Count from here: a text may be read several times."""
+        """Reset the counts: a text may be read several times."""
         self._used: Counter[str] = Counter()
         self.lines = self.changed = 0
         self.examples: list[tuple[str, str]] = []
@@ -110,7 +110,7 @@ class Spelling:
         return map(self.map, lines)
 
     def report(self) -> str:
-        """Return for people how many lines were changed, with examples, and unused rows."""
+        """Return a summary: changed lines with examples, and unused rows."""
         share = self.changed / max(1, self.lines)
         parts = [
             f"{self.path} changed {self.changed:,} of {quantity(self.lines, f'{self.lang} line')} "

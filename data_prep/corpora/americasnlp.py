@@ -108,21 +108,21 @@ def _other_language(src: str, tgt: str, available: Iterable[str]) -> str:
 
 def _folders(local: Path) -> dict[str, Path]:
     """Return the folder of each language in a release, or in a folder of one language."""
-    found = {}
+    folders = {}
     below = (folder for pattern in _FOLDERS for folder in sorted(local.glob(pattern)))
     for folder in (local, *below):
         for path in folder.glob("dev.*"):
             code = (path.stem if path.suffix in OPENERS else path.name).removeprefix("dev.")
             if re.fullmatch("[a-z]{2,3}", code) and code != "es":
-                found[code] = folder
-    if not found:
+                folders[code] = folder
+    if not folders:
         raise UserError(
             "has no text of AmericasNLP",
             at=f"--from {local}",
             fix="give a checkout of AmericasNLP/americasnlp2025 or of another year, or a folder "
             "with train.es, train.LANG, dev.es and dev.LANG",
         )
-    return found
+    return folders
 
 
 def prepare(request: Request) -> None:

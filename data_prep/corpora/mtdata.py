@@ -329,15 +329,15 @@ def _unpacked(record: Record, files: Sequence[Path], folder: Path) -> list[Path]
     with _archive(files[0]) as members:
         texts = []
         for number, pattern in enumerate(record["in_paths"]):
-            found = [name for name in members if PurePosixPath(name).match(pattern)]
-            if len(found) != 1:
+            matching = [name for name in members if PurePosixPath(name).match(pattern)]
+            if len(matching) != 1:
                 raise UserError(
-                    f"has {quantity(len(found), 'file')} of the form {pattern}, not one",
+                    f"has {quantity(len(matching), 'file')} of the form {pattern}, not one",
                     fix="delete this file, so that it is downloaded again; the publisher may have "
                     "changed it, and a newer mtdata may know it",
                 )
             texts.append(folder / f"{number}.txt")
-            with members[found[0]]() as source:
+            with members[matching[0]]() as source:
                 _copy(source, texts[-1], files[0])
         return texts
 

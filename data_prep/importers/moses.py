@@ -1,7 +1,7 @@
 """A corpus from line-aligned files PREFIX.SRC and PREFIX.TGT.
 
 Files may be compressed (.gz, .xz, .bz2). ``--dev`` and ``--test`` name existing sets, which are
-copied line by line. What is not named is cut from the training pairs. The filters apply to these
+copied line by line. Missing sets are cut from the training pairs. The filters apply to these
 only.
 
 Examples:

@@ -1,11 +1,11 @@
 """Noisy copies of a test set: typos, missing accents, capitals.
 
-They measure how well a model translates what people write.
+They measure how well a model translates noisy input.
 
 DIR gets one set for each kind of noise, such as typos.SRC and typos.TGT, with all lines of
-PREFIX.SRC and PREFIX.TGT. A line that the kind does not fit stays as it is. The kinds are those of
-``data.augment`` in a recipe. Case, punctuation, copies and join also change the reference. The same
-command writes the same files again.
+PREFIX.SRC and PREFIX.TGT. Lines to which a kind does not apply are unchanged. The kinds are those
+of ``data.augment`` in a recipe. Case, punctuation, copies and join also change the reference. The
+same command writes the same files again.
 
 Example:
   nmt-import noise corpus/test --src-lang gl --tgt-lang en -o corpus/noisy

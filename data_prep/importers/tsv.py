@@ -39,9 +39,9 @@ from nmt.text.near_duplicates import PLACEHOLDER
 Column: TypeAlias = int | str  # its number from 1, or its name in the header
 
 SHOWN = 3  # rows or cells in a message
-FEW_ROWS = 20  # of which the cells of a column say what it has
+FEW_ROWS = 20  # rows from which the content of a column is detected
 FEW_WORDS = 0.1  # share of the cells of a column; one with fewer words is no text
-# languages and "source" are words of text too, so both cells of a row must have such words only
+# these words also occur in text, so both cells of a row must consist of them
 COLUMN_NAMES = (
     "source target src tgt text sentence segment string line phrase word term translation "
     "translated original reference ref lang language id"
@@ -175,8 +175,8 @@ def read(files: Sequence[Path], request: Request, drops: Drops) -> Iterator[Pair
 def _is_header(sample: Sequence[Row], request: Request, path: Path) -> bool:
     """Return whether the first row has the names of the columns, and print a note if it may.
 
-    Text is never taken for names: both cells must consist of names of the two languages and of
-    words such as "source", or the row must have a word where all other rows have a number.
+    Text is never mistaken for names: both cells must consist of language names and words such as
+        "source", or the row must have a word where all other rows have a number.
     """
     number, first = sample[0]
     cells = [first[column - 1] for column in request.options.columns if column <= len(first)]
@@ -202,7 +202,7 @@ def _is_header(sample: Sequence[Row], request: Request, path: Path) -> bool:
 
 
 def _names_of_columns(*langs: str) -> set[str]:
-    """Return words of which the names of the columns consist, in lower case."""
+    """Return the lowercased words that names of columns consist of."""
     from langcodes import Language
 
     codes = [code for lang in langs for code in (lang, iso639_3(lang), standard_code(lang))]

@@ -1,8 +1,8 @@
 """The commands, one thin module each.
 
 Importing this package configures glibc's allocator, before any command imports torch. In the
-process of a command, Ctrl-C during the imports that follow ends it without a traceback;
-``run_command`` then decides what Ctrl-C does.
+process of a command, Ctrl-C during the following imports ends it without a traceback; later,
+``run_command`` handles Ctrl-C.
 """
 
 import os
@@ -14,7 +14,7 @@ from nmt.runtime.memory import keep_freed_memory
 
 
 def leave_at_once(number: int, frame: FrameType | None) -> None:
-    """End the process like an interrupted command; it has not begun to work."""
+    """End the process like an interrupted command, before it has started to work."""
     os.write(2, b"interrupted\n")
     os._exit(130)
 

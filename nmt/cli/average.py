@@ -1,4 +1,4 @@
-"""nmt-average: make a model of checkpoints of a run."""
+"""nmt-average: make a model from checkpoints of a run."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ def parser() -> argparse.ArgumentParser:
     p = command_parser(
         "nmt-average",
         usage="%(prog)s RUN --checkpoints NAME [NAME ...] -o MODEL [options]",
-        description="Make a model of checkpoints of a run: of one, or of the average of the "
-        "weights of several. RUN/model, the best model of the run, does not change.",
+        description="Make a model from one checkpoint of a run, or from the average of several. "
+        "RUN/model, the best model of the run, does not change.",
         epilog=EXAMPLES,
     )
     p.add_argument("run", metavar="RUN", help="run folder from nmt-train")

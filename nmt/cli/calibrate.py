@@ -1,4 +1,4 @@
-"""nmt-calibrate: learn from dev what chrF to expect of a translation."""
+"""nmt-calibrate: learn from dev to predict the chrF of a translation."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""nmt-clean: drop bad pairs from parallel text, and show what went and why."""
+"""nmt-clean: drop bad pairs from parallel text, and show which and why."""
 
 from __future__ import annotations
 

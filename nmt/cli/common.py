@@ -1,4 +1,4 @@
-"""What all commands share: argument parsing, standard streams, exit codes and error messages.
+"""Shared code of all commands: argument parsing, standard streams, exit codes and error messages.
 
 Modules of commands import only fast modules at the top. ``parser`` and ``body`` import the rest,
 so that an interruption during an import is reported in one line, without a traceback.
@@ -136,9 +136,9 @@ def _is_out_of_memory(error: BaseException) -> bool:
     """Return whether Python, a library or its loader failed to get memory or a thread."""
     if isinstance(error, OSError) and error.errno == errno.ENOMEM:
         return True
-    known = ("failed to map segment", "annot allocate memory", "can't allocate memory",
+    messages = ("failed to map segment", "annot allocate memory", "can't allocate memory",
              "can't start new thread", "std::bad_alloc", "CUDA out of memory")  # fmt: skip
-    return isinstance(error, MemoryError) or any(text in str(error) for text in known)
+    return isinstance(error, MemoryError) or any(text in str(error) for text in messages)
 
 
 def _is_lost_gpu(error: BaseException) -> bool:
@@ -146,9 +146,9 @@ def _is_lost_gpu(error: BaseException) -> bool:
 
     See torch's AcceleratorError, which is a RuntimeError in older versions.
     """
-    known = ("CUDA error", "CUDA driver error", "NCCL error", "cuDNN error", "CUBLAS_STATUS")
+    messages = ("CUDA error", "CUDA driver error", "NCCL error", "cuDNN error", "CUBLAS_STATUS")
     text = str(error)
-    return any(name in text for name in known) and "device-side assert" not in text
+    return any(name in text for name in messages) and "device-side assert" not in text
 
 
 def positive(text: str) -> float:

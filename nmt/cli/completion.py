@@ -1,4 +1,4 @@
-"""nmt-completion: what bash or zsh needs to complete the commands and their options."""
+"""nmt-completion: shell completion of the commands and their options for bash or zsh."""
 
 from __future__ import annotations
 

@@ -173,7 +173,7 @@ class Documents:
     """The documents that one command translates.
 
     Attributes:
-        command: all that decides what the translations are.
+        command: everything that determines the translations.
         resume: leave out documents that have a translation.
         debug: print where an error was found.
     """

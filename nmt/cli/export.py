@@ -137,7 +137,8 @@ def _translators(
 
 
 def _print_dev_scores(run: str, translators: dict[str, Translator]) -> None:
-    """Print scores on dev, of whole lines as in validations, and the lines that storage changes."""
+    """Print scores on dev, of whole lines as in validations, and the number of lines that
+    quantization changes."""
     from nmt.data.bitext import held_out_entries
     from nmt.scoring.metrics import score
     from nmt.scoring.systems import from_runs

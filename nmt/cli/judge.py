@@ -1,4 +1,4 @@
-"""nmt-judge: compare systems by the workbooks that judges filled."""
+"""nmt-judge: compare systems, using the workbooks that judges filled in."""
 
 from __future__ import annotations
 

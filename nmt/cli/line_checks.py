@@ -1,4 +1,4 @@
-"""What a command finds in lines and their translations, for the notes at its end."""
+"""Checks of lines and their translations, for the notes at the end of a command."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ if TYPE_CHECKING:
 
 MAX_UNKNOWN = 0.05  # share of unknown source pieces above which a note is printed
 MAX_NAMED_LINES = 20  # of which a note gives the numbers
-MAX_NAMED_PARTS = 5  # lines of which a note gives what they lack
-# a language as other toolkits have it before a source, such as <2en>, >>ces<< and __eng_Latn__
+MAX_NAMED_PARTS = 5  # lines whose missing parts are in a note
+# language tags of other toolkits, such as <2en>, >>ces<< and __eng_Latn__
 _TAG = regex.compile(
     r"<(?:2|to-?)?([A-Za-z]{2,3}(?:[-_]\w{2,8})*)>(?!.*</\1>)|>>([\w.@-]{2,16})<<|__([A-Za-z_-]{2,12})__"
     r"|\[([A-Za-z]{2,3}(?:[-_]\w{2,8})*)\]|([a-z]{2,3}_[A-Z][A-Za-z]{1,3})(?=[\s:])"
@@ -86,7 +86,7 @@ class LineChecks:
             self._equal.append(self._number)
 
     def notes(self) -> list[str]:
-        """Return what a person should know of the translations."""
+        """Return notes on the translations."""
         notes = []
         if self._changed:
             more = f" and {self._changed - len(self._parts):,} more"
@@ -138,7 +138,7 @@ class TermCounts:
 
 
 def note_unknown(unknown: UnknownPieces) -> None:
-    """Print how much of the source the model does not know, if it is much."""
+    """Print the share of unknown source subwords, if it is large."""
     if unknown.share > MAX_UNKNOWN:
         note(
             f"{unknown.share:.1%} of the source subwords are unknown to the model, in "

@@ -1,8 +1,8 @@
 """The command lines of all commands: one place builds them, so that all follow the same rules.
 
-An option has one name in all commands. A part of a name is not accepted: ``--max-len`` would be
-taken as another option than the user means. ``--help`` ends with examples; a command with many
-options shows the most used ones there, and all of them with ``--help-all``.
+An option has one name in all commands. Options cannot be shortened: ``--max-len`` could be read as
+the wrong option. ``--help`` ends with examples; a command with many options shows the most used
+ones there, and all of them with ``--help-all``.
 """
 
 from __future__ import annotations
@@ -173,8 +173,8 @@ def _require_one_reader(parser: argparse.ArgumentParser, args: argparse.Namespac
     named = [
         (action.option_strings[-1] if action.option_strings else action.dest, value)
         for action in parser._actions
-        for given in [getattr(args, action.dest, None)]
-        for value in (given if isinstance(given, list) else [given])
+        for argument in [getattr(args, action.dest, None)]
+        for value in (argument if isinstance(argument, list) else [argument])
     ]
     if "input" in args and args.input is None:  # of nmt-translate
         named.append(("standard input", "/dev/stdin"))

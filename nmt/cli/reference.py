@@ -1,4 +1,4 @@
-"""The reference of recipe keys and search options for docs/, generated from their classes.
+"""Generate the reference of recipe keys and search options in docs/ from their classes.
 
 ``python -m nmt.cli.reference --write`` writes the tables of docs/recipe-keys.md, whose
 introduction stays, the one of docs/search-options.md, and the two JSON schemas; a test fails when

@@ -1,4 +1,4 @@
-"""Search options as flags, and the translator that they are for: of all commands that translate."""
+"""Search options as flags, and the translator they apply to, for all commands that translate."""
 
 from __future__ import annotations
 
@@ -111,7 +111,7 @@ def _add_model(p: argparse.ArgumentParser) -> None:
         "default: all cores that the CPU affinity, the container's quota and OMP_NUM_THREADS allow",
     )
     model.add_argument(
-        "--verbose", action="store_true", help="say which engine searches, and why if it is torch"
+        "--verbose", action="store_true", help="print which engine searches, and why if it is torch"
     )
 
 
@@ -155,7 +155,7 @@ def search_options_of(args: argparse.Namespace, excludes: Excludes | None = None
     from nmt.data.glossary import read_glossary
     from nmt.decoding.options import EXCLUDES, SearchOptions, search_options
 
-    given = {name: getattr(args, name, None) for name in SearchOptions.model_fields}
+    values = {name: getattr(args, name, None) for name in SearchOptions.model_fields}
     for name in (*CONSTRAINT_FILES, "glossary"):
         file = getattr(args, name, None)
         if file is not None and not os.path.exists(file):  # perhaps a phrase instead of a file
@@ -165,10 +165,10 @@ def search_options_of(args: argparse.Namespace, excludes: Excludes | None = None
                 fix="write phrases or terms to a file and pass its path; --help-all explains it",
             )
     if args.glossary is not None:
-        given["glossary"] = tuple(read_glossary(Path(args.glossary)))
+        values["glossary"] = tuple(read_glossary(Path(args.glossary)))
     others = {name for name, value in vars(args).items() if value}
     excludes = {**EXCLUDES, **(excludes or {})}
-    return search_options(given, others - given.keys(), as_flag, excludes)
+    return search_options(values, others - values.keys(), as_flag, excludes)
 
 
 def constraints_of(args: argparse.Namespace, total: int | None) -> dict[str, Iterator[Any]]:

@@ -1,4 +1,4 @@
-"""nmt-sheet: write a workbook in which people score translations without knowing the systems."""
+"""nmt-sheet: write a workbook for scoring translations without knowing the systems."""
 
 from __future__ import annotations
 

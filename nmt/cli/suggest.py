@@ -1,4 +1,4 @@
-"""nmt-suggest: write a recipe for a corpus, with the time that it takes here."""
+"""nmt-suggest: write a recipe for a corpus, with the expected training time."""
 
 from __future__ import annotations
 
@@ -62,8 +62,8 @@ def parser() -> argparse.ArgumentParser:
     p.add_argument(
         "--mono",
         metavar="PREFIX",
-        help="text of the target language alone, PREFIX.TGT, to copy to both sides; default: mono "
-        "next to the corpus, if it exists",
+        help="monolingual text of the target language, PREFIX.TGT, to copy to both sides; "
+        "default: mono next to the corpus, if it exists",
     )
     p.add_argument(
         "--hours",
@@ -130,7 +130,7 @@ def body(args: argparse.Namespace) -> None:
     if output is None:
         print(text, end="")
         return
-    check_output_file(output, args.force)  # somebody else may have made it meanwhile
+    check_output_file(output, args.force)  # another process may have written it meanwhile
     write_atomic(output, text, CHOOSE_ANOTHER, AGAIN)
     print(
         f"wrote {output}; next: {expectation.environment}nmt-train {shlex.quote(str(output))}",
@@ -155,7 +155,7 @@ def _from_scratch(args: argparse.Namespace, corpora: Sequence[CorpusPaths]) -> A
     device = resolve_device("auto")
     gpu = device.type == "cuda"
     row = None
-    while True:  # a smaller model, as long as few updates fit into the hours
+    while True:  # choose a smaller model while too few updates fit into the hours
         suggestion = suggest(paths, facts, gpu, row=row)
         recipe = Recipe.model_validate(suggestion.values())
         expectation = _measure(recipe, facts, suggestion, device)

@@ -143,8 +143,8 @@ def _thresholds(args: argparse.Namespace) -> Thresholds:
     if args.max_copied is not None and not 0 <= args.max_copied <= 1:
         fix = f"give a number from 0 to 1, or leave the option out for {Thresholds.max_copied:g}"
         raise UserError(f"--max-copied: {args.max_copied:g} is not a number from 0 to 1", fix=fix)
-    given = {"max_ratio": args.max_ratio, "max_copied": args.max_copied}
-    return Thresholds(**{name: x for name, x in given.items() if x is not None})
+    values = {"max_ratio": args.max_ratio, "max_copied": args.max_copied}
+    return Thresholds(**{name: x for name, x in values.items() if x is not None})
 
 
 def _languages(args: argparse.Namespace) -> tuple[str, str]:
@@ -153,8 +153,8 @@ def _languages(args: argparse.Namespace) -> tuple[str, str]:
 
     trained = Model.open(args.run[0]).about.trained
     src = args.src or trained.src
-    given = SearchOptions(tag=args.tag, tgt_tag=args.tgt_tag)
-    tag = given.with_default_tags(trained.default_tags).target_tag
+    options = SearchOptions(tag=args.tag, tgt_tag=args.tgt_tag)
+    tag = options.with_default_tags(trained.default_tags).target_tag
     tgt = trained.tag_targets.get(tag, trained.tgt)
     if src == tgt:
         raise UserError(

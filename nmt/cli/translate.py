@@ -193,7 +193,7 @@ def _show_bar(args: argparse.Namespace) -> bool:
 def _expectations(
     args: argparse.Namespace, translator: Translator, options: SearchOptions
 ) -> Expectations | None:
-    """Return what computes the expected chrF, None without --confidence."""
+    """Return the function that computes the expected chrF, None without --confidence."""
     if not args.confidence:
         return None
     from nmt.decoding.confidence import Expectations, read_calibration, search_settings

@@ -1,8 +1,8 @@
 """Adapt the segmentation and the vocabulary of a parent to the corpora of a recipe.
 
 ``init.vocab: extend`` adds pieces for text that they do not fit, ``init.trim`` removes pieces that
-the corpora do not need. The result is what ``prepare`` takes as given, so a resumed run, which has
-stored it, does not repeat this.
+the corpora do not need. ``prepare`` uses the result unchanged. A resumed run has stored it and does
+not repeat this.
 """
 
 from __future__ import annotations
@@ -51,10 +51,10 @@ def adapt(recipe: Recipe, parent: GivenText, progress: bool) -> GivenText:
     if init.trim:
         held_out = read_to_learn_from([*files.held_out.values()], data, progress, "data.dev")
         texts = [train, held_out, *([learn] if files.learn else [])]
-        wanted = {*_pieces(segmenter, texts), *parts}
+        needed = {*_pieces(segmenter, texts), *parts}
         frequent = [piece for piece in vocab.most_frequent if not piece.startswith(TAG_MARK)]
-        wanted.update(frequent[: init.keep_pieces])
-        segmenter, kept = segmenter.trimmed(set(own.types), wanted)
+        needed.update(frequent[: init.keep_pieces])
+        segmenter, kept = segmenter.trimmed(set(own.types), needed)
         own = own.with_types({*kept, *(t for t in own.types if t.startswith(TAG_MARK))})
     both = (parent.segmenter, vocab), (segmenter, own)
     change = {

@@ -1,7 +1,8 @@
-"""Change training text as people write it: capitals, missing accents, typos, URLs and others.
+"""Add the noise of real text to training text: capitals, missing accents, typos, URLs and others.
 
-``KINDS`` has one function a kind. Each gets the lines of a pair and returns them changed, or as
-they are where the kind does not fit. ``data.augment`` says which share of the pairs each changes.
+``KINDS`` has one function per kind. Each gets the lines of a pair and returns them changed, or
+unchanged where the kind does not apply. ``data.augment`` says which share of the pairs each
+changes.
 
 Sources: Belinkov & Bisk 2018 (typos by keyboard neighbors, exchanged letters);
 Bogoychev et al. 2023, "OpusCleaner and OpusTrainer" (capitals, typos, emoji and placeholders in
@@ -27,8 +28,8 @@ from nmt.text import letters, moses
 from nmt.text.languages import base_language, sentence_space
 from nmt.text.sentences import join_translations
 
-TYPO_RATE = 0.1  # of the words of a drawn line; it has at least one typo
-# what stays as it is inside a changed line: addresses, placeholders, tags
+TYPO_RATE = 0.1  # share of the words of a drawn line; it has at least one typo
+# unchanged inside a changed line: addresses, placeholders, tags
 PROTECTED = regex.compile(
     r"(\w+://\S+|www\.\S+|\S+@\S+\.\w+|\{[^{}]*\}|%\(\w+\)[a-z]|%(?:\d\$)?[sdif@]|</?\w[^<>]*>|&\w+;)"
 )
@@ -57,7 +58,7 @@ class Draws:
 
 @dataclass(frozen=True)
 class Context:
-    """What a change needs besides the lines.
+    """The context of a change, besides the lines.
 
     Attributes:
         draws: of this pair.
@@ -102,7 +103,7 @@ def accents(pair: Texts, context: Context) -> Texts:
 
 
 def typos(pair: Texts, context: Context) -> Texts:
-    """Put typing errors into the source: one in each tenth long word, and at least one.
+    """Insert typos into the source: one in each tenth long word, and at least one.
 
     A letter is replaced by a neighbor on the language's keyboard, followed by one, left out, or
     exchanged with the letter before it (Belinkov & Bisk 2018). A letter without known neighbors is
@@ -126,7 +127,7 @@ def typos(pair: Texts, context: Context) -> Texts:
 
 
 def punctuation(pair: Texts, context: Context) -> Texts:
-    """Leave out the mark at the end, of both sides if both have one."""
+    """Remove the final punctuation mark, of both sides if both have one."""
     src, tgt = (_END_MARKS.sub("", line) for line in pair)
     changed = all(line and line != old for line, old in zip((src, tgt), pair, strict=True))
     return (src, tgt) if changed else pair

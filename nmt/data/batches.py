@@ -266,9 +266,9 @@ def make_batches(
     pool = max(1, int(POOL_BATCHES * batch_tokens / (longest.mean() if n else 1)))
     batches: list[np.ndarray] = []
     for first in range(0, n, pool):
-        taken = order[first : first + pool]
-        taken = taken[np.lexsort((src_len[taken] + tgt_len[taken], longest[taken]))]
-        batches.extend(np.split(taken, _cuts(longest[taken], batch_tokens)))
+        members = order[first : first + pool]
+        members = members[np.lexsort((src_len[members] + tgt_len[members], longest[members]))]
+        batches.extend(np.split(members, _cuts(longest[members], batch_tokens)))
     np.random.default_rng([seed, epoch, 1]).shuffle(batches)
     return batches
 
@@ -353,8 +353,8 @@ def updates(
 
     stream = numbered_batches()
     while True:
-        taken = list(itertools.islice(stream, accumulate * ranks))
-        own = [PlannedBatch(e, i, make(e, ex), ex) for e, i, ex in taken[rank::ranks]]
-        last_epoch, last_batch, _ = taken[-1]
-        total = sum(tokens(e, examples) for e, _, examples in taken)
+        group = list(itertools.islice(stream, accumulate * ranks))
+        own = [PlannedBatch(e, i, make(e, ex), ex) for e, i, ex in group[rank::ranks]]
+        last_epoch, last_batch, _ = group[-1]
+        total = sum(tokens(e, examples) for e, _, examples in group)
         yield UpdateBatches(own, total, last_epoch, last_batch + 1)

@@ -87,7 +87,7 @@ def held_out_entries(recipe: Recipe, role: Split) -> dict[str, HeldOutEntry]:
 
 
 def missing_files(recipe: Recipe) -> list[str]:
-    """Return the prefixes of the recipe's corpora in its own languages that lack a usable file."""
+    """Return the prefixes of corpora in the recipe's languages that lack a usable file."""
     langs = recipe.src, recipe.tgt or recipe.src
     return [
         entry.path
@@ -210,7 +210,7 @@ class RecipeFiles:
 
 
 def _short_names(recipe: Recipe, held_out: Mapping[str, HeldOutEntry]) -> list[str]:
-    """Return the last parts of the path of each training corpus, as many as tell them apart.
+    """Return the last parts of each training corpus's path, as many as make the names distinct.
 
     They also differ from the names of the dev and test sets. Where a path has corpora of several
     languages, the languages follow.
@@ -315,7 +315,7 @@ def _unequal(sides: Sides) -> UserError:
 def first_misaligned(pairs: Iterable[Texts]) -> int | None:
     """Return the first line where one side is blank or much longer, or None.
 
-    Two files with different numbers of lines may be misaligned from there on.
+    Files with different numbers of lines are probably misaligned from there on.
     """
     for number, (src, tgt) in enumerate(pairs, 1):
         short, long = sorted((len(src), len(tgt)))
@@ -342,7 +342,7 @@ def write_pairs(pairs: Iterable[Sequence[object]], src: Path, tgt: Path) -> int:
 
 
 class ConvertLines:
-    """Convert the lines of a corpus to the other form: ``tokenized`` says which one.
+    """Convert the lines of a corpus to tokenized or plain text, as ``tokenized`` says.
 
     Tokenized text has escapes such as ``&apos;``.
     """
@@ -445,7 +445,7 @@ class Chunk:
 
 
 class TrainingText:
-    """The pairs of some corpora that are not too long, in memory.
+    """The training pairs of some corpora in memory, without those that are too long.
 
     Attributes:
         chunks: the pairs of each of ``corpora``.

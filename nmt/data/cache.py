@@ -106,10 +106,10 @@ def _entry_parts(recipe: Recipe, learned: bool) -> dict[str, Any]:
 def build_cache(folder: Path, size: int, build: Callable[[Path], None]) -> Path:
     """Create a cache folder, complete or not at all.
 
-    What killed processes left in the cache is removed first.
+    Leftovers of killed processes are removed first.
 
     Args:
-        size: bytes that it may need, for the message about a full disk.
+        size: estimated bytes, for the message about a full disk.
         build: writes the files into an empty folder.
 
     Returns:

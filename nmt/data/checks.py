@@ -1,8 +1,8 @@
 # ruff: noqa: D102 (the classes Check and Sign describe the methods)
-"""The checks of a corpus that is prepared: what makes a training or its scores wrong.
+"""Checks of the corpora: find what would make the training or its scores wrong.
 
 A check sees each pair of all splits, dev and test first, and returns findings at the end. To add
-one, write a class and name it in CHECKS. Raise VERSION if a check finds something else.
+one, write a class and add it to CHECKS. Raise VERSION if the findings of a check change.
 """
 
 from __future__ import annotations
@@ -44,11 +44,11 @@ from nmt.text.unicode import NOT_NFC, changes
 if TYPE_CHECKING:
     from nmt.config.recipe import DataConfig, SegmentConfig
 
-# of the findings, also those that depend on languages and near_duplicates: with another version,
-# old caches are not used
+# of the findings, including those from languages and near_duplicates: caches of other versions #
+# are not used
 VERSION = "7"
 MIN_HELD_OUT = 100  # pairs; scores of a smaller split are unreliable
-MIN_FORM = 20  # pairs; in fewer, signs of another form are no error
+MIN_FORM = 20  # pairs; with fewer, signs of another form are not an error
 PROFILED_PAIRS = 5000  # the letters of so many pairs are counted, then of 1 in PROFILED_ONE_IN
 PROFILED_ONE_IN = 64
 COUNTED_PAIRS = 50_000  # of a corpus: abbreviations are learned from their sources and the same few
@@ -64,7 +64,7 @@ def pair_hash(src: str, tgt: str) -> int:
 
 @dataclass
 class Scanned:
-    """What the checks know besides the pair.
+    """The state of a scan that checks use besides the pair.
 
     Attributes:
         splits: the numbers so far.
@@ -95,7 +95,7 @@ class Scanned:
     sampled: bool = field(init=False)
 
     def start(self, corpus: Bitext, split: str, entry: str) -> None:
-        """Begin a corpus."""
+        """Start a corpus."""
         self.corpus, self.split, self.entry, self.number = corpus, split, entry, 0
         others = [self.langs[name] for name in self.held_out if name in self.langs]
         self.both_ways = not corpus.monolingual and corpus.langs[::-1] in others
@@ -137,7 +137,7 @@ class Check:
         yield from ()
 
     def frequent(self, at: str, places: Places, noun: str, meaning: str, fix: str) -> Finding:
-        """Return the finding that some pairs or lines of a split have a property."""
+        """Return a finding: how many pairs or lines of a split have a property."""
         share, count = places.count / self.scanned.kept[at], places.count
         text = f"{quantity(count, noun)} ({share:.1%}) {meaning}"
         return Finding(
@@ -145,11 +145,12 @@ class Check:
         )
 
 
-# ---------------------------------------------------------------- the same text twice
+# ---------------------------------------------------------------- repeated text
 
 
 class HeldOutPairs(Check):
-    """Pairs of dev and test that are training pairs, and test pairs that are in dev."""
+    """Dev and test pairs that are also in the training data, and test pairs that are also in
+    dev."""
 
     name = "also in the training data"
 
@@ -196,7 +197,7 @@ class HeldOutPairs(Check):
 
 
 class HeldOutTexts(Check):
-    """Texts of one side of dev and test that are in the training data, or nearly."""
+    """Sides of dev and test that are in the training data, exactly or nearly."""
 
     def __init__(self, scanned: Scanned) -> None:
         super().__init__(scanned)
@@ -238,7 +239,7 @@ class HeldOutTexts(Check):
 
 
 class Duplicates(Check):
-    """Pairs that are in their split again."""
+    """Duplicate pairs within a split."""
 
     name = "duplicates"
 
@@ -260,7 +261,7 @@ class Duplicates(Check):
 # ---------------------------------------------------------------- languages
 
 SWAPPED_THRESHOLD = 0.05  # sides are swapped if the other side overlaps by this much more
-OVERLAP_THRESHOLD = 0.4  # below it, a side is in another language than its training text
+OVERLAP_THRESHOLD = 0.4  # below it, a side differs in language from its training text
 SAME_THRESHOLD = 0.8  # above it, source and target are in the same language, or very close ones
 
 
@@ -290,7 +291,7 @@ def language_findings(
     held_out: Mapping[str, Profiles],
     langs: Mapping[str, tuple[str, str]],
 ) -> Iterator[Finding]:
-    """Yield what the letters of the files say about their languages.
+    """Yield findings on the languages of the files, from their letters.
 
     A held-out split is compared with the corpora of the same two languages.
 
@@ -362,7 +363,7 @@ def _compare(
             yield Finding("languages", split, text, "check that both are in the same language")
 
 
-# ---------------------------------------------------------------- held-out text unlike train
+# ---------------------------------------------------------------- held-out text that differs
 
 # Letters that differ, without those that differ by chance. Dev and test sets like their training
 # text have at most 2 %, and eight sets of AmericasNLP 2025, in another spelling, 6 to 24 %.
@@ -371,7 +372,9 @@ OTHER_LETTERS = 0.05
 # one text, and a tenth of that in the other.
 OWN_LETTER, OWN_RATIO = 0.002, 10
 CLUSTERED = 2.0  # times the variance of letters that are independent: a word has them together
-NEW_WORDS = 0.1  # share of the words of a set that train lacks, beyond 1.5 times the normal one
+NEW_WORDS = (
+    0.1  # share of the words of a set that are not in train, beyond 1.5 times the normal one
+)
 OTHER_LENGTH = 1.5
 LIKE_TRAIN = "like train"
 MIN_LETTERS = 500  # of a set
@@ -401,7 +404,7 @@ class TextProfile:
 
 
 class OtherText(Check):
-    """Dev and test sets whose spelling, words or lengths are not those of the training text."""
+    """Dev and test sets that differ from the training text in spelling, words or lengths."""
 
     def __init__(self, scanned: Scanned) -> None:
         super().__init__(scanned)
@@ -451,7 +454,7 @@ class OtherText(Check):
         shares = {
             c: (of_train.get(c, 0) / of, of_text.get(c, 0) / size) for c in of_train | of_text
         }
-        # what a sample of this size differs by on average, by the normal distribution
+        # expected difference of a sample of this size, by the normal distribution
         by_chance = sum(math.sqrt(2 / math.pi * CLUSTERED * p / size) for p, _ in shares.values())
         distance = (sum(abs(p - q) for p, q in shares.values()) - by_chance) / 2
         scores = {c: (p - q) ** 2 / (p + q) for c, (p, q) in shares.items()}
@@ -481,7 +484,7 @@ class OtherText(Check):
         # in the order of the text, so that words of one count always stand in the same order
         lacking = Counter({word: n for word, n in text.words.items() if word in self.new[lang]})
         share = lacking.total() / max(1, text.size)
-        # Good and Turing: so many words of more text of this kind would be new
+        # Good and Turing: expected share of new words in more text of this kind
         single = sum(count == 1 for count in train.words.values())
         expected = single / max(1, train.words.total())
         return Finding(
@@ -510,7 +513,7 @@ class OtherText(Check):
 
 
 class WordSpaces(Check):
-    """Text without spaces between words, such as Chinese or Thai, that has them in some sets."""
+    """Sets of Chinese, Thai and similar text of which only some have spaces between words."""
 
     name = "spaces between words"
 
@@ -545,11 +548,11 @@ class WordSpaces(Check):
                 )
 
 
-# ---------------------------------------------------------------- sizes and signs
+# ---------------------------------------------------------------- sizes and signs of wrong text
 
 
 class Sentences(Check):
-    """How many sentences the training sources have, and their abbreviations, for translation."""
+    """Statistics of the training sources for translation: sentences per line, and abbreviations."""
 
     name = "several sentences"
 
@@ -598,7 +601,7 @@ class FewPairs(Check):
 
 
 class Sign(Check, ABC):
-    """A sign of wrong text that a pair has."""
+    """A sign that the text of a pair is wrong."""
 
     threshold: ClassVar[float]
     meaning: ClassVar[str]  # follows "12 pairs"
@@ -639,7 +642,7 @@ class SameText(Sign):
 
 
 class MuchLonger(Sign):
-    """Lines that are not each other's translation."""
+    """Lines that are probably not translations of each other."""
 
     name = "one side over 3 times as long"
     threshold = 0.05
@@ -652,7 +655,7 @@ class MuchLonger(Sign):
 
 
 class BpeMarks(Sign):
-    """Text that is segmented already."""
+    """Text that is already segmented."""
 
     name = "already BPE-encoded (@@)"
     threshold = 0.001
@@ -665,7 +668,7 @@ class BpeMarks(Sign):
 
 
 class FormSign(Sign):
-    """A sign of text that is tokenized although its entry says that it is not, or vice versa.
+    """A sign that the entry's ``tokenized`` is wrong.
 
     Attributes:
         in_tokenized: what the entry says.
@@ -733,7 +736,7 @@ class NotTokenized(EndSign):
 class UnicodeForm(Check):
     """Lines that the Unicode form ``clean`` changes.
 
-    The form of the recipe may leave them, or it does not apply: references are scored as they are.
+    The recipe may have another form; references are scored unchanged.
     """
 
     name = "not in the Unicode form clean"
@@ -815,7 +818,7 @@ CHECKS: list[type[Check]] = [
 def findings(checks: Iterable[Check], scanned: Scanned) -> list[Finding]:
     """Return what all checks found.
 
-    A wrong form of entries is an error if some of them, not all, are evidently not as they say.
+    A wrong ``tokenized`` is an error if it is evidently wrong for some entries, but not for all.
     """
     found = [finding for check in checks for finding in check.findings()]
     entries = scanned.kept.keys() - scanned.splits.keys()
@@ -837,7 +840,7 @@ SMALLEST_VOCAB = 500  # types that the advice about unknown pieces recommends
 
 
 def lacked_by_parent(coverage: Mapping[str, Coverage], wording: Wording) -> Iterator[Finding]:
-    """Yield the share of the training subwords that the vocabulary of a parent lacks."""
+    """Yield the share of the training subwords that are not in the parent's vocabulary."""
     for side, found in coverage.items():
         noun = f"{wording.sides[side]}subwords"
         text = f"the vocabulary of the parent lacks {found.unknown:.2%} of the {noun}"
@@ -850,7 +853,7 @@ def lacked_by_parent(coverage: Mapping[str, Coverage], wording: Wording) -> Iter
 def lacked_by_training(
     at: str, coverage: Mapping[str, Coverage], report: CorpusReport, segment: SegmentConfig
 ) -> Iterator[Finding]:
-    """Yield the shares of the subwords of a set that are UNK, or not in the training data."""
+    """Yield the shares of a set's subwords that are UNK, or not in the training data."""
     for number, (side, found) in enumerate(coverage.items()):
         noun, pieces = f"{report.wording.sides[side]}subwords", [" ".join(found.pieces)]
         if found.unknown:

@@ -1,4 +1,4 @@
-"""What MANIFEST.json says of a corpus: its languages and licenses."""
+"""Read the languages and licenses of a corpus from MANIFEST.json."""
 
 from __future__ import annotations
 
@@ -16,7 +16,8 @@ _LICENSE = re.compile(r"^\W*licen[cs]e\W{1,6}(?P<text>\S.*)$", re.IGNORECASE)
 
 
 def languages_of(folder: Path) -> tuple[str, ...]:
-    """Return source and target of a corpus, as its MANIFEST.json says; empty if unknown."""
+    """Return the source and target language of a corpus from its MANIFEST.json; empty if
+    unknown."""
     with contextlib.suppress(*_UNREADABLE, ValueError, TypeError):
         manifest = json_object(read_text(folder / MANIFEST))
         src, tgt = manifest.get("src"), manifest.get("tgt")
@@ -26,7 +27,7 @@ def languages_of(folder: Path) -> tuple[str, ...]:
 
 
 def licenses_of(folder: Path) -> list[str]:
-    """Return the licenses of a corpus, as its MANIFEST.json or its README says; empty if unknown.
+    """Return the licenses of a corpus from its MANIFEST.json or README; empty if unknown.
 
     MANIFEST.json is that of ``data.download`` and ``nmt-import NAME``. A README has a line
     that begins with "License:" or "Licence:".

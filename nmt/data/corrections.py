@@ -1,8 +1,8 @@
-"""Files of corrections: what people wrote instead of a translation, which a model learns from.
+"""Files of corrections: translations that people corrected, to train on.
 
 ``nmt-serve --corrections FILE`` appends to such a file, and an entry of ``data.train`` may name it.
 It is a table with tabs between the columns and a header, so a spreadsheet program can open it, sort
-it and save it again. A row ends with its time, so a row that was not written completely is known.
+it and save it again. A row ends with its time, so an incomplete row is detected.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ def write_row(values: Sequence[str]) -> str:
 def read_corrections(path: Path, langs: tuple[str, str]) -> Iterator[Texts]:
     """Yield the source and the corrected translation of each row in two languages.
 
-    Rows of the other direction are read with their sides exchanged: a person wrote one of them, and
-    read the other. Rows in other languages belong to other models.
+    Rows of the other direction are read with their sides exchanged. Rows in other languages belong
+    to other models.
 
     Raises:
         UserError: a column is missing, or a row is not complete.

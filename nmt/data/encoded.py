@@ -3,8 +3,8 @@
 A folder has ``src.ids`` and ``tgt.ids`` (uint16 or int32), ``src.len`` and ``tgt.len`` (int32), and
 ``corpus.json`` with the type and the number of values in each file, and the number of pairs of each
 entry of the training corpus. Training text with noise (``segment.dropout``, ``sampling_alpha``,
-``data.augment``) has several versions of each pair, one after the other. All of them are random, so
-that the rates hold on average; none is kept for the text without noise.
+``data.augment``) has several versions of each pair, one after the other. All versions are random,
+so that the rates hold on average; none is the clean text.
 """
 
 from __future__ import annotations
@@ -35,8 +35,8 @@ from nmt.runtime.files import json_object, read_text
 
 PiecesOfPair: TypeAlias = tuple[list[str], list[str]]
 
-SHOWN_PIECES = 10  # pieces listed in a report
-VERSIONS = 4  # makes these draws differ from others of the same seed
+SHOWN_PIECES = 10  # pieces in a report
+VERSIONS = 4  # a separate random stream for these draws
 
 
 class Ragged(NamedTuple):
@@ -156,7 +156,7 @@ class EpochPairs:
         self.src_len, self.tgt_len = corpus.src_len[chosen], corpus.tgt_len[chosen]
 
     def pairs_of(self, indices: np.ndarray) -> np.ndarray:
-        """Return which pairs of the corpus these are."""
+        """Return the indices of these pairs in the corpus."""
         return indices if self.pairs is None else self.pairs[indices]
 
     def src(self, index: int) -> np.ndarray:
@@ -294,7 +294,8 @@ class EncodeChunk:
     def _versions(
         self, chunk: Chunk, lines: Sequence[Texts], i: int, plain: PiecesOfPair
     ) -> Iterator[PiecesOfPair]:
-        """Yield the versions of a pair; what a change makes too long or unknown stays as it is."""
+        """Yield the versions of a pair; a change that makes it too long or unknown is not
+        applied."""
         noise, augmenter, langs = self._noise, self._augmenter, chunk.corpus.langs
         draws = Draws(int(chunk.numbers[i]))
         words = tuple(map(noise.words, plain)) if noise else ()
@@ -402,7 +403,7 @@ def encode_training(
 
 
 def _unknown(vocab: Vocab, counts: Counter[str]) -> Coverage:
-    """Return which pieces of a text a vocabulary lacks, and their share."""
+    """Return the pieces of a text that are not in a vocabulary, and their share."""
     lacking = Counter({piece: n for piece, n in counts.items() if vocab.ids([piece]) == [UNK]})
     share = lacking.total() / max(1, counts.total())
     return Coverage(share, share, [piece for piece, _ in lacking.most_common(SHOWN_PIECES)])

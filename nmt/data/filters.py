@@ -57,7 +57,7 @@ SHOWN = 3  # examples of each rule
 
 @functools.lru_cache(maxsize=4)  # several rules need the words of a pair
 def common_words(text: str) -> Words:
-    """Return the lowercased words without names, numbers, placeholders and addresses.
+    """Return lowercased words, without names, numbers, placeholders and addresses.
 
     A word with a capital letter counts as a name, unless the text has no small letter.
     """
@@ -79,7 +79,7 @@ def copied_share(src: str, tgt: str) -> float:
 
 
 def is_copy(src: str, tgt: str) -> bool:
-    """Return whether a translation is its source, in any case and with any digits and marks."""
+    """Return whether a translation equals its source, ignoring case, digits and punctuation."""
     return src == tgt or normalized(src) == normalized(tgt)
 
 
@@ -164,7 +164,7 @@ class Repeats:
         self._kept: set[int] = set()
 
     def add(self, number: int, pair: Pair) -> None:
-        """Note the pair of a number, from 0; numbers may be left out."""
+        """Add the pair with this number, from 0; numbers may be skipped."""
         self._hashes.extend([0] * (number - len(self._hashes)))
         self._hashes.append(hash(self._key(pair)))
 
@@ -196,9 +196,9 @@ class CorpusFilter:
         rules: a pair is dropped under the first one; those with ``in_corpus`` are the last.
         langs: source and target language.
         name: of the corpus, for messages.
-        skipped: for each pair, why it is dropped already; empty = none is.
+        skipped: for each pair, the reason if it is already dropped; empty = none is dropped.
         repeats: for rules about repeated pairs.
-        known: what rules know besides the corpus.
+        known: additional data of rules.
 
     Attributes:
         number: of the current pair, from 0.
@@ -297,7 +297,7 @@ class CorpusFilter:
         return dict(Counter(filter(None, self.reasons)).most_common())
 
     def summary(self, sides: Iterable[Path]) -> str:
-        """Return for people how many pairs these files have, and what was dropped."""
+        """Return a summary for people: the pairs of these files, and what was dropped."""
         kept, total = self.reasons.count(None), len(self.reasons)
         names, width = " and ".join(map(str, sides)), len(f"{total:,}")
         rows = [f"{names}: {kept:,} of {quantity(total, 'pair')} kept ({kept / total:.1%})"]

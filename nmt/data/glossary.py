@@ -1,4 +1,4 @@
-"""Glossaries: terms and their translations, a term a line, with a tab between the columns.
+"""Glossaries: terms and their translations, one per line, separated by a tab.
 
 A source term may have words that end with ``*``, each of which stands for all words that begin so.
 Rows with the same source term are alternatives. ``nmt.decoding.glossary`` finds them in a line.
@@ -22,7 +22,7 @@ Term: TypeAlias = Texts  # source term, target term
 
 
 def read_glossary(path: Path) -> list[Term]:
-    """Read a glossary: source term, tab, target term, and if wanted a tab and a note.
+    """Read a glossary: source term, tab, target term, and optionally a tab and a note.
 
     Blank lines and rows that occur twice do not count.
 
@@ -54,7 +54,7 @@ def read_glossary(path: Path) -> list[Term]:
 
 
 def term_problem(source: str, target: str) -> str:
-    """Return why two texts cannot be a term, or an empty text if they can."""
+    """Return an error message if two texts cannot be a term, else an empty string."""
     for side, text in (("source", compared(source).text), ("target", target)):
         if is_blank(text):
             return f"the {side} term is blank"

@@ -46,7 +46,7 @@ OPENERS: dict[str, Callable[..., Any]] = {
 UNPACK = {".gz": "gzip -dc", ".xz": "xz -dc", ".bz2": "bzip2 -dc"}  # commands
 LONGEST_SENTENCE = 100_000  # characters of a line to translate
 LONGEST_LINE = 10_000_000  # bytes; longer lines are treated as a damaged file or a compressed bomb
-MIN_NULS = 4  # in a line of UTF-16 between lines of UTF-8, more
+MIN_NULS = 4  # share of NULs in a line of UTF-16 between lines of UTF-8
 LENGTH_SLACK = 10  # characters; the lengths of short lines differ more than those of sentences
 
 SAMPLE = 4096  # bytes at the start of a file that tell its type
@@ -73,7 +73,9 @@ def clean_line(line: str) -> str:
 
 def is_blank(line: str) -> bool:
     """Return whether a line has no visible character."""
-    if line[:1].isalnum() and line[:1] < "\u1100":  # decides for almost all lines; not for fillers
+    if (
+        line[:1].isalnum() and line[:1] < "\u1100"
+    ):  # fast path for almost all lines; fillers need more
         return False
     return all(
         char.isspace() or unicodedata.category(char) in ("Cc", "Cf") or is_shapeless(char)
@@ -92,7 +94,7 @@ def too_long(line: str) -> str:
 
 
 def length_ratio(src: str, tgt: str, typical_ratio: float = 1.0) -> float:
-    """Return how many times the longer side has the characters of the other one.
+    """Return the ratio of the longer side's characters to the other side's.
 
     Args:
         typical_ratio: characters of a translation for each character of its source; the source is
@@ -103,7 +105,7 @@ def length_ratio(src: str, tgt: str, typical_ratio: float = 1.0) -> float:
 
 
 def _normalizations(line: str, number: int) -> Iterator[str]:
-    """Name what ``read_lines`` changes in a line, and unusual line ends in it."""
+    """Name the changes of ``read_lines`` to a line, and its unusual line ends."""
     if number == 1 and line.startswith("\ufeff"):
         yield "byte-order mark removed"
     if line.endswith("\r"):
@@ -160,7 +162,7 @@ def find_side(prefix: str, lang: str) -> Path:
 
 
 def _no_side(prefix: str, lang: str) -> UserError:
-    """Return the error of a prefix without a file of a language, with what may be meant."""
+    """Return the error for a prefix without a file of a language, with suggestions."""
     zst = Path(f"{prefix}.{lang}.zst")
     if zst.exists():
         return UserError(
@@ -269,7 +271,7 @@ def read_lines(
 
 
 def unicode_encoding(start: bytes) -> str:
-    """Return the name of UTF-16 or UTF-32 for iconv if text is encoded so, else "".
+    """Return iconv's name if text is in UTF-16 or UTF-32, else "".
 
     Without a byte-order mark, it must look so, and have characters that text has when decoded.
 
@@ -402,7 +404,7 @@ _ZIPPED = {
 
 
 def file_type(start: bytes, path: Path | None = None, name: str = "FILE") -> str:
-    """Return what a file is that begins with these bytes and what to do; empty for UTF-8 text.
+    """Return the type of a file that begins with these bytes, and advice; empty for UTF-8 text.
 
     Args:
         start: the first bytes of the file, up to SAMPLE.
@@ -426,7 +428,7 @@ def file_type(start: bytes, path: Path | None = None, name: str = "FILE") -> str
 
 
 def type_of(path: Path) -> str:
-    """Return what a regular file is and what to do; empty if it is text or cannot be read."""
+    """Return the type of a regular file, and advice; empty if it is text or unreadable."""
     try:
         if not path.is_file():
             return ""

@@ -1,7 +1,7 @@
-"""Text for language models: one stream of ids, cut into blocks, and what is hidden of a block.
+"""Text for language models: one stream of ids, cut into blocks, and masks.
 
-A causal model predicts each token. A masked one predicts hidden tokens (Devlin et al. 2019, section
-3.1), other ones in each epoch (Liu et al. 2019, section 4.1).
+A causal model predicts each token. A masked one predicts masked tokens (Devlin et al. 2019, section
+3.1), which differ in each epoch (Liu et al. 2019, section 4.1).
 
 Legend: T tokens of the stream, n blocks, B blocks of a batch, N flat tokens of a batch, M of them
 predicted.
@@ -131,7 +131,7 @@ def full_line_blocks(stream: TokenStream, length: int) -> Blocks:
 
 @dataclass(frozen=True)
 class TextBatch(FlatBatch):
-    """B blocks of text as flat tokens: what a language model reads, and what it predicts.
+    """B blocks of text as flat tokens: the input and the targets of a language model.
 
     Attributes:
         ids: [N] int64, the input.
@@ -275,7 +275,7 @@ def count_chosen(tokens: np.ndarray) -> np.ndarray:
 def mask_tokens(
     ids: np.ndarray, mask: int, types: np.ndarray, rng: np.random.Generator
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Choose tokens of a block, and hide 80 % of them; 10 % become another type, 10 % stay.
+    """Choose tokens of a block, and mask 80 % of them; 10 % become another type, 10 % stay.
 
     PAD, BOS, EOS and UNK are never chosen. The number of chosen tokens is ``count_chosen``.
 

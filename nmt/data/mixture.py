@@ -1,4 +1,4 @@
-"""How often an epoch has each pair of a training corpus: weights, and draws from them."""
+"""The mixture of training corpora: how often an epoch has each pair."""
 
 from __future__ import annotations
 

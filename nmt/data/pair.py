@@ -1,4 +1,4 @@
-"""A pair of a corpus, in all that reads, checks, filters and writes text."""
+"""The record of a pair, for everything that reads, checks, filters and writes text."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ class Pair(NamedTuple):
     """A sentence and its translation.
 
     Attributes:
-        src, tgt: the target of a line of monolingual text is "".
+        src, tgt: the target of monolingual text is "".
         place: where it is, for reports: file and line, or a key.
         group: pairs of one group (a talk, a chapter, a file) stay in one split.
         credit: names of the authors, if the license requires them.

@@ -3,7 +3,7 @@
 Training files are read twice: to hash their content, and to check their pairs. The pairs stay in
 memory, about two bytes a character, while the segmentation is learned and the text is encoded.
 For large corpora, worker processes do both. Noise is drawn here, in several versions of each pair,
-so that it costs a training nothing.
+so that it costs no training time.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ REPORT = "report.json"
 
 @dataclass(frozen=True)
 class EvalSet:
-    """A dev or test set with all its lines, also blank ones.
+    """A dev or test set with all its lines, including blank ones.
 
     Attributes:
         src_lines, ref_lines: text as in the files, or converted to the form of the recipe; for a
@@ -61,7 +61,7 @@ class EvalSet:
 
 @dataclass(frozen=True)
 class GivenText:
-    """A segmentation that is not learned, and a vocabulary whose types are not chosen.
+    """A fixed segmentation and vocabulary, from a parent or a run.
 
     Attributes:
         vocab: its counts are added to those of the corpora.
@@ -77,7 +77,7 @@ class GivenText:
 
 @dataclass(frozen=True)
 class Prepared:
-    """Everything that training needs of the corpora.
+    """The prepared corpora, as training needs them.
 
     Attributes:
         data_hash: of everything that determines the prepared data.
@@ -178,7 +178,7 @@ def _write(
     segmenter: Segmenter | None,
     fixed_vocab: Vocab | None,
 ) -> CorpusReport:
-    """Read, learn and encode; write everything but the report, which is returned."""
+    """Read, learn and encode; write everything except the report, which is returned."""
     data = recipe.data
     augmenter = None
     if data.augments:
@@ -291,7 +291,7 @@ def _lengths(corpus: EncodedCorpus) -> dict[str, Lengths]:
 
 
 def _draw(bitext: Bitext, pairs: str, weight: float) -> str:
-    """Describe for people how often an epoch has the pairs of a corpus."""
+    """Describe how often an epoch has the pairs of a corpus."""
     times = "once"
     if weight != 1:
         times = f"{weight:,.0f} times" if weight >= 100 else f"{weight:.3g} times"

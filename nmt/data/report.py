@@ -49,20 +49,20 @@ class Wording(NamedTuple):
 
 @dataclass
 class Places:
-    """How often something was seen, and the first places."""
+    """A count, and the first places."""
 
     count: int = 0
     lines: list[str] = field(default_factory=list)
 
     def add(self, place: str) -> None:
-        """Count one more; an empty place is not listed."""
+        """Increment the count; an empty place is not listed."""
         self.count += 1
         if place and len(self.lines) < MAX_LISTED:
             self.lines.append(place)
 
 
 class Drops(defaultdict[str, Places]):
-    """What was dropped, by the reason."""
+    """Dropped pairs by reason."""
 
     def __init__(self) -> None:
         super().__init__(Places)
@@ -79,13 +79,13 @@ class Drops(defaultdict[str, Places]):
 
 
 def describe(dropped: Mapping[str, Places]) -> str:
-    """Return the reasons and how many pairs each dropped, as text."""
+    """Return the reasons and their counts as text."""
     return ", ".join(f"{reason}: {places.count:,}" for reason, places in dropped.items())
 
 
 @dataclass
 class Finding:
-    """What a check found.
+    """A finding of a check.
 
     Attributes:
         name: what it is, for tables.
@@ -142,7 +142,7 @@ class SplitReport:
     abbreviations: dict[str, list[str]] | None = None
 
     def drop(self, reason: str, pairs: Places) -> None:
-        """Count pairs as dropped that were kept before."""
+        """Count pairs that were kept before as dropped."""
         if pairs.count:
             self.kept -= pairs.count
             self.dropped[reason] = pairs
@@ -201,7 +201,7 @@ class Lengths:
 
 @dataclass
 class CorpusReport:
-    """What the checks found in the corpora of a recipe.
+    """The report of the checks on the corpora of a recipe.
 
     Attributes:
         types: size of the vocabulary.
@@ -288,7 +288,7 @@ def usual_line(text: str) -> UsualLine:
 
 
 def summary(report: CorpusReport) -> str:
-    """Return the report in a few lines for a reader."""
+    """Return a summary of a few lines."""
     lines = []
     for name, split in report.splits.items():
         parts = [quantity(split.pairs, report.wording.unit)]

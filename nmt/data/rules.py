@@ -67,7 +67,7 @@ def words(line: str) -> int:
 
 
 def worse(measure: Callable[[str], float]) -> Callable[[Pair, object], float]:
-    """Return the measure of a pair that is that of its worse side."""
+    """Return a measure of a pair: that of its worse side."""
     return lambda pair, _: max(measure(pair.src), measure(pair.tgt))
 
 
@@ -95,7 +95,7 @@ def training_rules(limits: Limits | None, monolingual: bool) -> list[Rule]:
         return rules
 
     def counted(pair: Pair, _: object) -> int:
-        # most lines are too short to have so many words, and are not split
+        # most lines are too short to exceed the limit, and need not be split
         longest = max(len(pair.src), len(pair.tgt))
         return max(words(pair.src), words(pair.tgt)) if longest > 2 * limits.words else 0
 
@@ -105,7 +105,7 @@ def training_rules(limits: Limits | None, monolingual: bool) -> list[Rule]:
 
 
 def duplicates() -> Rule:
-    """Return a rule that drops each pair which it has seen before."""
+    """Return a rule that drops repeated pairs."""
     seen: set[tuple[str, str]] = set()
 
     def is_repeated(pair: Pair, _: object) -> bool:

@@ -1,6 +1,6 @@
 """Read and check the corpora of a recipe: one pass over the pairs of all splits.
 
-The pass decides which pairs train, and shows the others to the checks of ``nmt.data.checks``.
+The pass selects the training pairs, and shows all pairs to the checks of ``nmt.data.checks``.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class Scan:
         self.checks = [check(self.scanned) for check in CHECKS]
 
     def split(self, name: str) -> SplitReport:
-        """Return the numbers of a split."""
+        """Return the report of a split."""
         return self.scanned.splits.setdefault(name, SplitReport())
 
     def filter(
@@ -74,7 +74,7 @@ class Scan:
         report.pairs = report.kept + (report.blank or 0) + dropped
 
     def report(self) -> CorpusReport:
-        """Return the numbers of all splits, and what the checks found."""
+        """Return the report of all splits, with the findings of the checks."""
         splits = self.scanned.splits
         self.scanned.kept["train"] = self.split("train").kept
         found = findings(self.checks, self.scanned)
@@ -125,7 +125,7 @@ def read_corpora(
 def read_to_learn_from(
     corpora: Sequence[Bitext], data: DataConfig, progress: bool, key: str = "segment.learn_from"
 ) -> TrainingText:
-    """Read corpora that only the segmentation is learned from: filtered, and not checked.
+    """Read corpora that are used only to learn the segmentation: filtered, but not checked.
 
     Raises:
         UserError: no pair is left; ``key`` is where the recipe has the corpora.
@@ -149,7 +149,7 @@ def read_to_learn_from(
 
 
 def round_trip(segmenter: Segmenter, training: TrainingText) -> Iterator[Finding]:
-    """Segment some target lines and join them again, and count those that change.
+    """Segment and detokenize some target lines, and count those that change.
 
     The form of ``data.normalize`` and the kind of white space do not count.
     """
@@ -184,7 +184,7 @@ def check_augmented(
     known: Collection[str] | None,
     training: TrainingText,
 ) -> Iterator[Finding]:
-    """Change some training pairs by each kind of ``data.augment``, and find unknown pieces.
+    """Apply each kind of ``data.augment`` to some training pairs, and find unknown pieces.
 
     ``known``: the types of a vocabulary that is given; None = it is made of the changed text.
     """

@@ -23,7 +23,7 @@ from nmt.errors import UserError
 from nmt.runtime.files import LARGE, RESTORE, open_file, write_atomic
 
 PAD, BOS, EOS, UNK = range(4)
-SPECIALS = ("<pad>", "<s>", "</s>", "<unk>")  # for display only
+SPECIALS = ("<pad>", "<s>", "</s>", "<unk>")  # only for display
 # A type that no text can produce: it begins with a space, and no segmenter yields a space. Models
 # that restore text read it; its counts are 0.
 MASK = " <mask>"

@@ -20,7 +20,7 @@ from nmt.errors import MachineError
 from nmt.runtime.cpus import available_cpus, within_limit
 from nmt.runtime.signals import end_with, leave_signals_to_parent
 
-CHUNK = 2000  # items that a worker gets at a time
+CHUNK = 2000  # items per chunk of a worker
 MIN_PARALLEL_CHUNKS = 6  # with fewer chunks, starting workers takes longer than it saves
 READ_AHEAD = 2  # chunks submitted per worker before their results are needed
 # a forked worker does not import anything again, such as torch when training prepares the data;
@@ -91,7 +91,7 @@ def _run(chunk: Any) -> Any:
     return _work(chunk)
 
 
-AHEAD = 8  # items made before the consumer asks for them
+AHEAD = 8  # items that are computed ahead
 
 T = TypeVar("T")
 

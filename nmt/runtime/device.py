@@ -1,4 +1,4 @@
-"""Choose the device and the precision of a run, and explain what the machine lacks."""
+"""Choose the device and the precision of a run, and explain missing support."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Read the name of a device, for any library that computes; torch is not needed."""
+"""Parse device names without importing torch."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from nmt.errors import MachineError, UserError
 
 
 def parse_device(name: str, count_gpus: Callable[[], int], library: str) -> tuple[str, int | None]:
-    """Return cpu or cuda, and the number of the GPU, None if the name has none.
+    """Return cpu or cuda, and the number of the GPU; None if the name has no number.
 
     Args:
         name: of the recipe; ``auto`` is cuda if there is a GPU.
@@ -17,7 +17,7 @@ def parse_device(name: str, count_gpus: Callable[[], int], library: str) -> tupl
         library: its name, for errors.
 
     Raises:
-        UserError: the name is not a device's.
+        UserError: this is not the name of a device.
         MachineError: the library does not find this GPU.
     """
     match = re.fullmatch(r"(auto|cpu|cuda)(?:(?<=cuda):(\d+))?", name)

@@ -1,4 +1,4 @@
-"""Connect the processes of one training, as torchrun starts them: one GPU each, or all on CPUs."""
+"""Connect the processes of one run, as torchrun starts them: one GPU each, or all on CPUs."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ if TYPE_CHECKING:
 
 # Other processes wait while rank 0 validates. The heartbeats notice one that ended or is frozen.
 TIMEOUT = datetime.timedelta(hours=12)
-INTERVAL = 1.0  # seconds between two signs of life
+INTERVAL = 1.0  # seconds between two heartbeats
 PATIENCE = 8.0  # seconds without one after which a process has ended, if its connections broke
 SILENCE = 600.0  # seconds without one after which a process is taken for frozen
 ENDED = "ended"
-LINES = 3  # of the log of a process that others print if it ends
+LINES = 3  # log lines of a process that others print if it ends
 CONTINUE = (
     "find the cause (torchrun reports the signal; SIGKILL may come from the kernel when memory is "
     "full), then continue from the last checkpoint with --resume"
@@ -42,7 +42,7 @@ class PeerEnded(RunError):
 
 @dataclass(frozen=True)
 class World:
-    """The processes of one training; by default only this one, which exchanges nothing.
+    """The processes of one run; by default only this one, which exchanges nothing.
 
     All processes must call the collective methods in the same order.
 
@@ -51,7 +51,7 @@ class World:
         size: number of processes.
         local_rank: number of this process on its machine, and of its GPU.
         control: group of all processes for Python's values; None for one process.
-        heartbeat: tells the other processes what this one does; None for one process.
+        heartbeat: reports the phase of this process to the others; None for one process.
     """
 
     rank: int = 0
@@ -138,12 +138,12 @@ class World:
             self.all_reduce_max(0.0)
 
     def enter(self, phase: str) -> None:
-        """Tell the other processes what this one does from now on, such as ``update 12``."""
+        """Report a new phase of this process to the others, such as ``update 12``."""
         if self.heartbeat is not None:
             self.heartbeat.phase = phase
 
     def note(self, line: str) -> None:
-        """Tell the other processes a line of this one's log; they see the last few."""
+        """Share a log line with the other processes, which keep the last few."""
         if self.heartbeat is not None:
             self.heartbeat.note(line)
 
@@ -205,7 +205,7 @@ def _peer_errors() -> Iterator[None]:
 
 
 class Heartbeat:
-    """Notice that a process hangs or has ended, and say what it did.
+    """Detect that a process hangs or has ended, and report what it was doing.
 
     Inside the block, a thread increments a number in the store of torchrun and reads those of the
     others, so that a long validation or a slow update is not taken for a hang. It also stores what
@@ -265,7 +265,7 @@ class Heartbeat:
     def find_lost(self) -> BaseException | None:
         """Return the error of the process that failed or was killed; None = of no process.
 
-        This waits until every other process has given a sign of life, has ended or is silent.
+        This waits until every other process has sent a heartbeat, has ended or is silent.
         For a process that is not the first one left, the error has no message.
         """
         called = time.monotonic()

@@ -1,4 +1,4 @@
-"""Open, read and write files: the only place that does so for folders that others may have made.
+"""Open, read and write files. Only this module does so in folders that may be untrusted.
 
 Files and folders are written completely or not at all. Disk errors are explained to the user.
 """
@@ -33,16 +33,16 @@ RESUME = "run the same command with --resume"
 AGAIN = "run the same command again"
 RESTORE = "restore the file from a copy of its folder"
 _FULL = (errno.ENOSPC, errno.EDQUOT)
-_SLACK = 1 << 20  # bytes that a file system may need in addition to the data
-SMALL = 16 << 20  # bytes that a settings file has at most
+_SLACK = 1 << 20  # additional bytes that a file system may need
+SMALL = 16 << 20  # maximum bytes of a settings file
 LONGEST_PATH, LONGEST_NAME = 4000, 255  # bytes; Linux allows 4,095 with the names of our files
 LONGEST_SHOWN = 100  # characters of a path in a message about its length
-UNPACKED = 200 << 20  # bytes of a document or a workbook, unpacked
-LARGE = 1 << 30  # bytes that a log, a vocabulary or a segmenter has at most
+UNPACKED = 200 << 20  # unpacked bytes of a document or a workbook
+LARGE = 1 << 30  # maximum bytes of a log, a vocabulary or a segmenter
 
 
 def open_file(path: Path, limit: int | None = None, pipes: bool = False) -> BinaryIO:
-    """Open a file for reading; refuse what a program could read forever or wait for.
+    """Open a file for reading; refuse devices and pipes, which could block or never end.
 
     A folder from another person may contain a FIFO, or a link to a device, under any name.
 
@@ -52,7 +52,7 @@ def open_file(path: Path, limit: int | None = None, pipes: bool = False) -> Bina
             empty.
 
     Raises:
-        UserError: the path leads to something else than a file, or to a larger one.
+        UserError: the path is not a regular file, or the file is too large.
         OSError: as ``open`` does, for example because the file is missing.
     """
 
@@ -83,7 +83,7 @@ def open_file(path: Path, limit: int | None = None, pipes: bool = False) -> Bina
 def read_file(path: Path, limit: int | None = SMALL) -> bytes:
     """Return the content of a file; see ``open_file`` for the arguments and errors."""
     with open_file(path, limit) as file:
-        return file.read(os.fstat(file.fileno()).st_size)  # no more, if it grows meanwhile
+        return file.read(os.fstat(file.fileno()).st_size)  # at most, even if it grows meanwhile
 
 
 def read_text(path: Path, limit: int = SMALL, errors: str = "strict") -> str:
@@ -94,7 +94,7 @@ def read_text(path: Path, limit: int = SMALL, errors: str = "strict") -> str:
 def require_unpackable(path: Path) -> None:
     """Raise UserError for a zip archive whose files are too large for memory; others pass.
 
-    zipfile unpacks no more of a file than the archive states.
+    zipfile never unpacks more than the archive states.
     """
     if zipfile.is_zipfile(path):
         with zipfile.ZipFile(path) as archive:
@@ -156,7 +156,7 @@ def replace_surrogates(text: str) -> str:
 
 
 class DiskError(MachineError):
-    """A file or folder cannot be read or written, for a reason that is not its content."""
+    """A file or folder cannot be read or written, for a reason other than its content."""
 
 
 @contextmanager
@@ -225,7 +225,7 @@ def require_space(folder: Path, needed: int) -> None:
 
 
 def temporary(path: Path) -> Path:
-    """Return an unused name next to ``path`` for what is not complete yet."""
+    """Return an unused name next to ``path`` for an incomplete file or folder."""
     return path.with_name(f"{TEMPORARY}{path.name}-{uuid.uuid4().hex[:8]}")
 
 
@@ -291,8 +291,8 @@ def replace_together(drafts: Mapping[Path, Path]) -> None:
 def atomic_folder(path: Path, replace: bool = False) -> Iterator[Path]:
     """Yield a new empty folder, which is renamed to ``path`` when the block ends.
 
-    After an error nothing is left, and an old folder of this name stays as it was. What a kill
-    leaves, the next call for this path removes. Linux exchanges the names of both folders at once.
+    After an error nothing is left, and an old folder of this name is unchanged. The next call for
+    this path removes what a killed process left. Linux exchanges the names of both folders at once.
     Elsewhere, the old one is called ``.old-NAME`` for a moment; a kill then leaves it. The block
     flushes its files itself (``write_synced``) where they must survive a power cut; names are
     flushed here.
@@ -336,7 +336,7 @@ def clear_drafts(folder: Path, name: str = "") -> None:
     """Remove the drafts of killed processes: those that no process holds.
 
     Args:
-        name: of what the drafts would have become; "" = of anything.
+        name: final name of the drafts; "" = any.
     """
     pattern = re.compile(re.escape(TEMPORARY + name) + ".*-[0-9a-f]{8}")
     for draft in [path for path in folder.iterdir() if pattern.fullmatch(path.name)]:

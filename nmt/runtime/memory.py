@@ -62,7 +62,7 @@ def parameter_count(model: torch.nn.Module) -> int:
 
 
 def frozen_count(model: torch.nn.Module) -> int:
-    """Return the number of a model's values that do not train (``init.freeze``)."""
+    """Return the number of frozen parameters of a model (``init.freeze``)."""
     return sum(p.numel() for p in model.parameters() if not p.requires_grad)
 
 
@@ -127,7 +127,7 @@ def limit_onednn_cache(count: int) -> None:
 
 
 def cached_products(precision: str) -> int:
-    """Return how many compiled matrix products of oneDNN a training should keep.
+    """Return how many compiled matrix products of oneDNN a run should keep.
 
     In bf16, batches are padded to a few sizes, and the products of all sizes are used again. In
     other precisions nearly every batch has a size of its own, so those of one update are enough.

@@ -1,4 +1,4 @@
-"""The next step for a path that does not exist: a URL, or a similar name."""
+"""Suggest the next step for a missing path: download a URL, or use a similar name."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pathlib import Path
 
 
 def url_of(path: str | Path) -> str | None:
-    """Return the URL that was given as a path, or None.
+    """Return the URL that was passed as a path, or None.
 
     A path loses one of the two slashes, and a relative one may follow a folder.
     """

@@ -22,7 +22,7 @@ Item = TypeVar("Item")
 
 
 class TerminalBar(tqdm):
-    """A bar that exists on a terminal only, also on one that does not know its size.
+    """A progress bar that is shown only on a terminal, even one of unknown size.
 
     Args:
         show: False = show nothing, also on a terminal.
@@ -88,8 +88,8 @@ def progress_bar(
             ``total`` is shown, or the time that the step has taken.
         total: number of parts, which gives the time left; None = unknown.
         show: False = show nothing, also on a terminal.
-        slow: a part may take seconds. A thread then draws the time every second, so nothing may be
-            forked meanwhile.
+        slow: a part may take seconds. A thread then redraws the time every second, so nothing may
+            be forked meanwhile.
         delay: seconds before the bar appears, so that it does not flash in a short step.
     """
     bar_format = None if unit else SHARE if total else ELAPSED

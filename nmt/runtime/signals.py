@@ -21,7 +21,7 @@ from nmt.errors import Terminated
 SIGHUP = getattr(signal, "SIGHUP", None)  # Windows has none
 # signals other than Ctrl-C that ask a command to end
 TERMINATING = tuple(filter(None, (signal.SIGTERM, SIGHUP)))
-PARENT = "NMT_PARENT_PID"  # environment variable: end when this process does
+PARENT = "NMT_PARENT_PID"  # environment variable with the process to end with
 PR_SET_PDEATHSIG = 1  # of linux/prctl.h
 
 
@@ -51,7 +51,7 @@ def handle_signals(
 
 
 def outlive_signals() -> None:
-    """Do nothing on SIGTERM and SIGHUP from now on, except in blocks that handle them."""
+    """Ignore SIGTERM and SIGHUP from now on, except in blocks that handle them."""
     _install(lambda number, frame: None, TERMINATING)
 
 
@@ -128,7 +128,7 @@ def raise_interrupted() -> Iterator[None]:
 
 
 def leave_signals_to_parent() -> None:
-    """Let the parent end this worker process, instead of the signals of a terminal."""
+    """Ignore terminal signals in this worker process; the parent ends it."""
     for number in filter(None, (signal.SIGINT, SIGHUP)):
         signal.signal(number, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, signal.SIG_DFL)

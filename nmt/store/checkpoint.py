@@ -1,13 +1,13 @@
-"""The checkpoints of a run: their files, which of them are kept, the latest, the best, averages.
+"""The checkpoints of a run: their files, rotation, the latest, the best, averages.
 
-A resumed run reads them; ``RUN/model`` is what others read. A checkpoint is a folder of safetensors
+Only a resumed run reads them; all else reads ``RUN/model``. A checkpoint is a folder of safetensors
 and JSON, without pickle::
 
     u000123/model.safetensors   u000123/optimizer.safetensors   u000123/state.json
     u000123/manifest.json       sizes and SHA-256 of these files, versions that wrote them
 
 It is written under a temporary name, flushed and renamed, so each name is complete. It may come
-from another person, so nothing in it is trusted (see ``nmt.store.manifest``).
+from an untrusted source, so everything is checked (see ``nmt.store.manifest``).
 """
 
 from __future__ import annotations
@@ -91,7 +91,7 @@ class Checkpoint:
 
     @property
     def weights(self) -> dict[str, Tensor]:
-        """The weights for use: those of ``model``, with updates of LoRA added to their layers."""
+        """The weights of ``model``, with LoRA updates merged into their layers."""
         return merge_lora(self.model)
 
 
@@ -127,7 +127,7 @@ def checkpoints_to_keep(train: TrainConfig) -> int:
 
 
 def space_needed(parameters: int, moments: int, keep: int) -> int:
-    """Return the bytes of a run's checkpoints: ``keep``, the best, and one in the making.
+    """Return the bytes of a run's checkpoints: ``keep``, the best, and the one being written.
 
     Args:
         moments: values of the optimizer's state.
@@ -147,8 +147,9 @@ def save_checkpoint(
 ) -> Path:
     """Write a checkpoint, then remove old ones except the ``keep`` newest and the best.
 
-    A checkpoint that a stop wrote between two validations does not count as one of ``keep``, and
-    goes with the next one. So a resumed run keeps, and averages, what an uninterrupted one does.
+    A checkpoint that a stop wrote between two validations does not count towards ``keep``, and the
+    next one replaces it. So a resumed run keeps and averages the same checkpoints as an
+    uninterrupted one.
 
     Args:
         run: the locked run folder.
@@ -222,13 +223,13 @@ def print_note(text: str) -> None:
 
 
 def load_checkpoint(run: RunFolder, note: Callable[[str], None] = print_note) -> Checkpoint:
-    """Read and verify the latest checkpoint of a run, or the one before a damaged one.
+    """Read and verify the latest intact checkpoint of a run.
 
     Args:
         note: receives a line about each fallback.
 
     Raises:
-        UserError: none can be used, or it was saved with another recipe than that of config.yaml.
+        UserError: none is usable, or it was saved with a recipe that differs from config.yaml.
     """
     checkpoint = _load_latest(run, note)
     require_recipe(run, checkpoint.state, checkpoint.path)
@@ -281,7 +282,7 @@ def _load_latest(run: RunFolder, note: Callable[[str], None]) -> Checkpoint:
 
 
 def latest(run: RunFolder, count: int) -> list[Path]:
-    """Return the newest ``count`` checkpoints after an update, or all of fewer, oldest first."""
+    """Return the newest ``count`` checkpoints (or fewer) after an update, oldest first."""
     return [path for path in run.checkpoints() if update_of(path.name)][-count:]
 
 
@@ -303,12 +304,12 @@ def replace_damaged_best(
 ) -> Checkpoint | None:
     """Read the best checkpoint; if it is damaged, make the best intact one the best.
 
-    Otherwise a training would notice only at its end, and again after each resume.
+    Otherwise a run would fail only at its end, and again after each resume.
 
     Args:
         state: of the training; ``best_update`` changes.
         shapes: of the model's tensors.
-        note: receives what is wrong, and what is now the best.
+        note: receives a description of the damage and of the new best checkpoint.
         verified: a checkpoint that was read already.
 
     Returns:
@@ -396,7 +397,7 @@ def write_run_model(
     Args:
         name: of the checkpoint, or of an average.
         state: of the training.
-        weights: those of a checkpoint of this name are linked, not written again.
+        weights: those of a checkpoint with this name are linked, not copied.
         score: on dev.
     """
     needed = sum(tensor.nbytes for tensor in weights.values())
@@ -409,7 +410,7 @@ def write_run_model(
 def average(
     run: RunFolder, paths: Sequence[Path], output: Path, force: bool, progress: bool = False
 ) -> None:
-    """Write a model with the average of checkpoints, or with the weights of one.
+    """Write a model with the averaged weights of checkpoints, or with those of a single one.
 
     Args:
         paths: of ``run.checkpoints()``.

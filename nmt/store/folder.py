@@ -13,8 +13,8 @@ No file contains the folder's own path, so a run folder can be moved. ::
     RUN/report.html          the report              RUN/lock, lock.json   see lock.py
     RUN/confidence.json      of nmt-calibrate, see nmt.decoding.confidence
 
-RUN/model has all that translation needs, and RUN/checkpoints with config.yaml all that a resumed
-run needs.
+RUN/model has everything needed for translation; RUN/checkpoints and config.yaml have everything
+needed to resume.
 """
 
 from __future__ import annotations
@@ -146,7 +146,7 @@ def children(folder: Path) -> list[Path]:
 
 
 def wrong_folder(path: Path, wanted: str = "run folder") -> UserError:
-    """Return the error for a path that is not what is wanted: a run folder, or also a model."""
+    """Return the error for a path that is not a run folder or, where allowed, a model."""
     if not path.exists():
         return UserError(f"no such {wanted}", at=str(path), fix=missing_fix(path))
     fix = f"pass a {wanted} that nmt wrote"

@@ -1,4 +1,4 @@
-"""How a training starts in a run folder: new, resumed, or new after renaming an old run."""
+"""How a run starts in its folder: new, resumed, or new after renaming an old run."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from nmt.store.folder import RunFolder, children
 from nmt.store.lock import FolderLock
 from nmt.store.results import read_summary
 
-# Keys that a resumed run may change: they decide how long, where and how exactly it runs.
+# Keys that a resumed run may change: they decide where, how long and how precisely it runs.
 # The content of corpora is compared separately, so the paths of their entries may change.
 FREE_ON_RESUME = frozenset(
     {
@@ -65,12 +65,12 @@ class TrainingFolder(RunFolder):
         resuming: training continues from the newest checkpoint.
         finished: why the run to resume has already ended by its own rules; empty = it has not.
         changes: the keys that a resumed run changes, each with ``old -> new``.
-        notes: what to tell the user before training starts.
+        notes: notes for the user before training starts.
 
     Raises:
         UserError: the folder contains a run and neither flag is set, the run has another recipe,
             or the folder contains other files.
-        MachineError: another training uses the folder, or it is not writable.
+        MachineError: another run uses the folder, or it is not writable.
     """
 
     def __init__(
@@ -222,5 +222,5 @@ def fixed_values(recipe: Recipe) -> dict[str, Any]:
 
 
 def _is_leftover(name: str) -> bool:
-    """Return whether a start that was killed at once may leave a file of this name."""
+    """Return whether a run that was killed early may leave a file of this name."""
     return name in (lock.NAME, lock.OWNER, "checkpoints", "dev") or name.startswith(TEMPORARY)

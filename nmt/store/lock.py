@@ -1,4 +1,4 @@
-"""Allow one training per run folder.
+"""Allow one process to train in a run folder.
 
 ``lock`` is locked by the operating system, which frees it when the process ends in any way.
 ``lock.json`` names the owner for other users. The owner reads it before it writes a checkpoint,

@@ -1,7 +1,7 @@
-"""Read files that must have a known size and SHA-256; the manifest and the state of a checkpoint.
+"""Verify files by size and SHA-256, and read the manifest and state of a checkpoint.
 
-A checkpoint or a model may come from another person, so nothing in it is trusted. Sizes and SHA-256
-must match; links, unknown files and non-finite tensors are refused. torch is not imported.
+A checkpoint or a model may come from an untrusted source, so everything is checked. Sizes and
+SHA-256 must match; links, unknown files and non-finite tensors are refused. torch is not imported.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _CONFIG = ConfigDict(strict=True, ser_json_inf_nan="constants")
 
 @dataclass(frozen=True)
 class FileEntry:
-    """Size and hash of one file, as the manifest has them."""
+    """Size and hash of one file in a manifest."""
 
     bytes: int
     sha256: str
@@ -81,7 +81,7 @@ class IntervalState:
 
 @dataclass
 class TrainState:
-    """The progress of a training: state.json of a checkpoint.
+    """The progress of a run: state.json of a checkpoint.
 
     Attributes:
         update: optimizer updates done.
@@ -158,7 +158,7 @@ _STATE = TypeAdapter(TrainState)
 
 
 class NewerFormat(UserError):
-    """A later version of this toolkit wrote the folder, which is not damaged."""
+    """The folder is intact, but was written by a later version of this toolkit."""
 
 
 def read_state(path: Path) -> TrainState:
@@ -167,12 +167,12 @@ def read_state(path: Path) -> TrainState:
 
 
 def seal(values: dict[str, Any]) -> dict[str, Any]:
-    """Add the SHA-256 of JSON values as a key of theirs."""
+    """Add the SHA-256 of JSON values as another key."""
     return {**values, SEAL: hashlib.sha256(json.dumps(values, sort_keys=True).encode()).hexdigest()}
 
 
 def unseal(values: dict[str, Any]) -> bool:
-    """Remove the SHA-256 that ``seal`` added, and return whether it fits; without one it does."""
+    """Remove the SHA-256 that ``seal`` added; return whether it matches (true if there is none)."""
     return values.pop(SEAL, None) in (None, seal(values)[SEAL])
 
 
@@ -199,8 +199,8 @@ def read_manifest(path: Path) -> Manifest:
     expected = {MODEL, OPTIMIZER, STATE}
     if set(manifest.files) != expected:  # also refuses names outside of the folder
         names = ", ".join(sorted(manifest.files)[:5])
-        wanted = ", ".join(sorted(expected))
-        raise foreign(path / MANIFEST, f"it must list {wanted}; it lists {names}")
+        required = ", ".join(sorted(expected))
+        raise foreign(path / MANIFEST, f"it must list {required}; it lists {names}")
     return manifest
 
 
@@ -217,7 +217,7 @@ def read_verified(path: Path, entry: FileEntry, limit: int | None = None) -> byt
     """Return the content of a file, which must have size and hash of ``entry``.
 
     Args:
-        limit: bytes that it may have; None = as many as the memory holds.
+        limit: maximum bytes; None = as many as fit in memory.
 
     Raises:
         UserError: the file is missing, a link, larger, or another one.
@@ -229,14 +229,14 @@ def read_verified(path: Path, entry: FileEntry, limit: int | None = None) -> byt
 
 
 def require_verified(path: Path, entry: FileEntry) -> None:
-    """Read a file, without keeping it, as ``read_verified``."""
+    """Verify a file as ``read_verified`` does, without keeping its content."""
     _require_file(path, None, entry.bytes)
     with disk_errors(path):
         _require_digest(path, file_digest(path), entry)
 
 
 def read_small(path: Path) -> bytes:
-    """Return the content of a file of settings, which has no known hash."""
+    """Return the content of a settings file, which has no stored hash."""
     return _read_file(path, SMALL)
 
 

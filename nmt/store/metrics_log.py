@@ -1,4 +1,4 @@
-"""The logs of a training: lines for people, JSON records for machines, experiment trackers."""
+"""The logs of a run: lines for people, JSON records for machines, experiment trackers."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from nmt.store.folder import RunFolder
 
 
 class Logger:
-    """Where a training logs: nowhere, as in all processes except the main one.
+    """A logger that discards everything, for all processes except the main one.
 
     Args:
         world: the other processes print the last lines of this one if it is killed.
@@ -43,11 +43,11 @@ class Logger:
         """Log a record for machines."""
 
     def rewind(self, update: int, validated: bool = True) -> None:
-        """Remove the records of updates that are made again; see ``MetricsLog``."""
+        """Remove the records of updates that will be repeated; see ``MetricsLog``."""
 
 
 class Tracker(Protocol):
-    """What draws the records of a run; any method may raise an exception.
+    """An experiment tracker; any method may raise an exception.
 
     Attributes:
         name: in messages.
@@ -56,13 +56,13 @@ class Tracker(Protocol):
     name: str
 
     def begin(self, update: int) -> None:
-        """Prepare to draw what comes after an update; called once, before the first record."""
+        """Prepare to log what comes after an update; called once, before the first record."""
 
     def log(self, update: int, values: dict[str, float]) -> None:
-        """Draw numbers by name, such as ``dev/bleu``."""
+        """Log numbers by name, such as ``dev/bleu``."""
 
     def close(self) -> None:
-        """Write what is not written yet."""
+        """Flush pending records."""
 
 
 class MetricsLog(Logger):
@@ -129,7 +129,7 @@ class MetricsLog(Logger):
         self._begun = True
 
     def close(self) -> None:
-        """Write and upload what the trackers have not written yet."""
+        """Flush and close the trackers."""
         for tracker in list(self._trackers):
             self._try(tracker, tracker.close)
         self._trackers.clear()
@@ -271,8 +271,8 @@ class WeightsAndBiases:
 
 def require_trackers(train: TrainConfig) -> None:
     """Raise UserError if the recipe asks for a tracker whose package is not installed."""
-    wanted = {"tensorboard": train.tensorboard == "on", "wandb": train.wandb is not None}
-    for package, is_wanted in wanted.items():  # each has its key and its extra by its own name
+    enabled = {"tensorboard": train.tensorboard == "on", "wandb": train.wandb is not None}
+    for package, is_wanted in enabled.items():  # each has its key and its extra by its own name
         if is_wanted and importlib.util.find_spec(package) is None:
             off = "none" if package == "wandb" else "auto"
             raise UserError(

@@ -1,4 +1,4 @@
-"""The folder of a model: all that translates reads one, and all that makes a model writes one.
+"""The model folder: everything that translates reads one, everything that makes a model writes one.
 
 It refers to no file outside, so it can be copied, renamed and mounted read-only. ::
 
@@ -7,8 +7,8 @@ It refers to no file outside, so it can be copied, renamed and mounted read-only
     MODEL/vocab.txt, segmenter.json and the files that it names
     MODEL/ctranslate2/         the same function for CTranslate2 (``nmt.decoding.ctranslate2``)
 
-``RUN/model`` is the best model of a run so far. A folder may come from another person, so nothing
-in it is trusted. ``nmt.store.tensors`` reads the weights; here, torch is not imported.
+``RUN/model`` is the best model of a run so far. A folder may come from an untrusted source, so
+everything is checked. ``nmt.store.tensors`` reads the weights; this module does not import torch.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ Name: TypeAlias = Annotated[str, Field(pattern=r"^[\w-][\w.-]*$")]  # of a file 
 
 @dataclass(frozen=True)
 class Origin:
-    """A public model that the weights are from, or started from.
+    """The public model that the weights come from or were fine-tuned from.
 
     Attributes:
         source: its name, such as facebook/nllb-200-distilled-600M.
@@ -95,7 +95,7 @@ class TextForm:
 
 @dataclass(frozen=True)
 class Description:
-    """What is known of a model besides its weights, vocabulary and segmenter: model.json.
+    """The content of model.json: everything about a model except weights, vocabulary and segmenter.
 
     Attributes:
         format, nmt: of the file; version of this toolkit that wrote it.
@@ -104,8 +104,8 @@ class Description:
         src, tgt: languages of the recipe.
         directions: those of the training data.
         scores: on dev, by name.
-        origin: of converted weights, and of those that started from them.
-        parent: SHA-256 of the weights that the training started from; empty = random ones.
+        origin: of converted weights, and of models fine-tuned from them.
+        parent: SHA-256 of the initial weights; empty = random weights.
         files: of the folder.
     """
 
@@ -172,7 +172,7 @@ class Description:
         return Directions(self.src, self.tgt, tuple(self.directions))
 
     def of_recipe(self) -> dict[str, Any]:
-        """Return what the recipe says of the model, by its keys."""
+        """Return the recipe's values that describe the model, by key."""
         values = _DESCRIPTION.dump_python(self, mode="json")
         found = {key: values[key] for key in ("task", "src", "tgt", "directions")}
         for group in ("data", "model", "segment", "decode"):
@@ -274,7 +274,7 @@ class Model:
 
 
 def read_models(paths: Sequence[str | Path], read: Callable[[Sequence[Model]], T]) -> T:
-    """Open and read models, from the beginning if a training replaces one; see ``Model.open``."""
+    """Open and read models; start over if a running training replaces one; see ``Model.open``."""
     while True:
         models = [Model.open(path) for path in paths]
         try:
@@ -333,7 +333,7 @@ def model_folder(path: Path) -> Path:
 
 
 def read_provenance(run: RunFolder) -> tuple[str, Origin | None]:
-    """Return the SHA-256 of the weights that a run started from, and the public model before them.
+    """Return the SHA-256 of a run's initial weights, and the public model that they come from.
 
     Without a parent, or if init.json is damaged, they are empty.
     """
@@ -349,7 +349,7 @@ def read_provenance(run: RunFolder) -> tuple[str, Origin | None]:
 
 
 def complete(draft: Path, about: Description, known: Mapping[str, FileEntry] = {}) -> None:
-    """Write model.json of the files of a folder; ``known`` are those that need not be read."""
+    """Write model.json for the files of a folder; entries of ``known`` are not read again."""
     entries = {
         file.name: known.get(file.name) or FileEntry(file.stat().st_size, file_digest(file))
         for file in sorted(draft.iterdir())
@@ -365,7 +365,7 @@ def save_text(folder: Path, vocab: Vocab, segmenter: Segmenter) -> None:
 
 
 def link(file: Path, path: Path) -> None:
-    """Give a file a second name, or copy it where the disk does not have such names."""
+    """Hard-link a file, or copy it where the disk does not support links."""
     try:
         os.link(file, path)
     except OSError:

@@ -86,7 +86,7 @@ def locked_output(
 
 
 def check_output_file(output: Path, force: bool, inputs: Sequence[str | None] = ()) -> None:
-    """Check that a file can be written, before the computation of its contents from ``inputs``.
+    """Check that a file can be written, before computing its content from ``inputs``.
 
     Raises:
         UserError: it exists, is an input or a file of a run folder, or its folder does not exist.
@@ -163,8 +163,8 @@ def _model_folder(output: Path) -> Path | None:
 def _is_same_file(path: Path, name: str | None) -> bool:
     """Return whether ``path`` is the input ``name``, a regular file."""
     with contextlib.suppress(OSError, AttributeError):  # missing file; closed standard input
-        found = os.fstat(sys.stdin.fileno()) if name is None else os.stat(name)
-        return stat.S_ISREG(found.st_mode) and os.path.samestat(found, path.stat())
+        status = os.fstat(sys.stdin.fileno()) if name is None else os.stat(name)
+        return stat.S_ISREG(status.st_mode) and os.path.samestat(status, path.stat())
     return False
 
 
@@ -181,7 +181,8 @@ def _has_lines(partial: Path) -> bool:
 
 
 def _check_partial(partial: Path, resume: bool, force: bool) -> None:
-    """Refuse a partial output that is no regular file, or to overwrite its lines unasked."""
+    """Refuse a partial output that is not a regular file, or whose lines would be overwritten
+    unasked."""
     if os.path.lexists(partial) and (partial.is_symlink() or not partial.is_file()):
         raise UserError(
             "is not a regular file, but the unfinished output needs its name",

@@ -46,7 +46,7 @@ def open_parent(recipe: Recipe) -> Model:
     """Open the model that ``init.from`` names.
 
     Raises:
-        UserError: it is no model, or the run to train.
+        UserError: it is not a model, or it is the run to train.
     """
     assert recipe.init.parent is not None
     path = Path(recipe.init.parent)
@@ -78,7 +78,7 @@ def text_of_parent(recipe: Recipe, parent: Model, progress: bool = True) -> Give
 
 
 def stored_text_of_parent(recipe: Recipe, run: RunFolder) -> GivenText | None:
-    """Read from the run what it took from its parent; None with ``init.vocab: new``.
+    """Read the parent's segmentation and vocabulary from the run; None with ``init.vocab: new``.
 
     The segmenter is also that of the run. The vocabulary is not: the run's has the counts of both.
     """
@@ -103,7 +103,7 @@ def require_same_parent(recipe: Recipe, run: RunFolder) -> None:
 
 
 def with_keys_of_parent(recipe: Recipe, resume: bool) -> Recipe:
-    """Return the recipe with the keys that it does not set and that its parent decides.
+    """Return the recipe, with unset keys filled in from its parent.
 
     These are keys of ``model``; with ``init.vocab: parent`` or ``extend`` also those of ``segment``
     and ``data.normalize``. The run's config.yaml stores the result.
@@ -182,13 +182,13 @@ def _refuse(different: Differences, what: str, at: str, otherwise: str) -> None:
 
 
 def _model_of(recipe: Recipe, source: Recipe | Description) -> ModelConfig:
-    taken = set(ModelConfig.model_fields) - recipe.model.model_fields_set - OWN_MODEL_KEYS
+    inherited = set(ModelConfig.model_fields) - recipe.model.model_fields_set - OWN_MODEL_KEYS
     for stack, key in (("encoder", "enc_layers"), ("decoder", "dec_layers")):
         if stack not in recipe.stacks or stack not in stacks_of(source.task):
-            taken.discard(key)
+            inherited.discard(key)
     if recipe.task != source.task:  # another task may have other embeddings
-        taken.discard("tie")
-    values = {key: getattr(source.model, key) for key in sorted(taken)}
+        inherited.discard("tie")
+    values = {key: getattr(source.model, key) for key in sorted(inherited)}
     return recipe.model.model_copy(update=values)
 
 

@@ -1,4 +1,4 @@
-"""Say whose perplexities do not compare: those of runs that predict other tokens."""
+"""Find runs whose perplexities are not comparable, because they predict different tokens."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def _prediction_keys(keys: Iterable[str]) -> list[str]:
 
 
 def different_predictions(folders: Sequence[str | Path]) -> list[str]:
-    """Return the keys in which what some runs predict differs, or VOCABULARY, or nothing.
+    """Return the keys that make the predictions of runs differ, or VOCABULARY, or nothing.
 
     The same keys can give another vocabulary, because it is learned from the training text.
     """

@@ -1,4 +1,4 @@
-"""Read and write what a run has measured: metrics.jsonl and summary.json."""
+"""Read and write the measurements of a run: metrics.jsonl and summary.json."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ _Count: TypeAlias = Annotated[int, Field(ge=0, lt=1 << 63)]
 
 @dataclass(frozen=True)
 class RunResult:
-    """A run in figures; None = not known yet.
+    """The results of a run; None = not known yet.
 
     Attributes:
         status: not started, training, stopped, diverged or finished.
         updates: optimizer updates that the log records.
-        hours: training time of all starts, known at the end.
+        hours: training time of all starts, known when the run ends.
         dev: best score on dev, of the metric that selects the best checkpoint.
         ppl: perplexity on dev of the same checkpoint.
     """
@@ -62,7 +62,7 @@ def read_result(folder: str | Path) -> RunResult:
 
 
 def read_metrics(run: RunFolder) -> Iterator[dict[str, Any]]:
-    """Yield the complete lines of metrics.jsonl; a training may be writing the last one."""
+    """Yield the complete lines of metrics.jsonl; a running process may be writing the last one."""
     if not run.metrics_file.is_file():
         return
     for line in read_text(run.metrics_file, LARGE, "replace").splitlines():
@@ -130,7 +130,7 @@ def write_summary(run: RunFolder, values: dict[str, Any]) -> None:
 def as_score(metric: str, value: float) -> float:
     """Return a value of a metric as a score, where higher is better: a perplexity is negated.
 
-    The history of a training has scores. Of a score this returns the value.
+    The history of a run has scores. Applied to a score, this returns the value.
     """
     return -value if metric in LOWER_IS_BETTER else value
 
@@ -138,8 +138,8 @@ def as_score(metric: str, value: float) -> float:
 def rank(update: int, score: float) -> tuple[float, bool, int]:
     """Return the sort key of a validation: the highest is the best.
 
-    Of equal scores the later is the best, but none replaces an equal one of update 0: what a run
-    starts from stays until a validation is better.
+    Of equal scores the later is the best, but none replaces an equal one of update 0: the initial
+        model stays the best until a validation is better.
     """
     return score, update == 0, update
 

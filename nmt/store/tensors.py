@@ -1,4 +1,5 @@
-"""The weights of models, and other files of tensors: safetensors, of which nothing is trusted."""
+"""Read and write safetensors files: the weights of models, and other tensors. Nothing is
+trusted."""
 
 from __future__ import annotations
 
@@ -40,7 +41,7 @@ def read_weights(model: Model) -> dict[str, Tensor]:
     """Read the weights of a model by parameter name; UserError if they are not those of it."""
     file = model.path / WEIGHTS
     tensors = read_tensors(file, model.entry(WEIGHTS))
-    with torch.device("meta"):  # model.json of a stranger may describe one of any size
+    with torch.device("meta"):  # an untrusted model.json may describe a model of any size
         shapes = shapes_of(empty_model(model).state_dict())
     require_fit(tensors, shapes, file)
     return tensors
@@ -55,12 +56,12 @@ def require_fit(tensors: Mapping[str, Tensor], expected: Shapes, file: Path) -> 
     """Raise UserError naming the first tensor of a file that is missing, unknown or different."""
     shapes = shapes_of(tensors)
     for name in [*expected, *(name for name in tensors if name not in expected)]:
-        has, wanted = shapes.get(name), expected.get(name)
-        if has == wanted:
+        has, required = shapes.get(name), expected.get(name)
+        if has == required:
             continue
-        describe = _type if has and wanted and has[0] == wanted[0] else _shape
+        describe = _type if has and required and has[0] == required[0] else _shape
         what = "is missing" if has is None else f"has {describe(*has)}"
-        why = "no tensor of this name" if wanted is None else describe(*wanted)
+        why = "no tensor of this name" if required is None else describe(*required)
         raise UserError(
             f"tensor {name} {what}; expected {why}",
             at=str(file),

@@ -1,8 +1,7 @@
-"""Check that the files of a run folder belong together, before their content is used.
+"""Check that the files of a run folder belong together before they are used.
 
 A checkpoint has hashes of its own files, of vocabulary and segmenter, and the recipe; model.json
-has what the recipe says of the model; and summary.json the hashes of the translations that were
-scored.
+has the recipe's description of the model; summary.json has the hashes of the scored translations.
 """
 
 from __future__ import annotations
@@ -35,7 +34,7 @@ def require_recipe(run: RunFolder, state: TrainState, checkpoint: Path) -> None:
 
 
 def is_text_of(state: TrainState, vocab: Vocab, segmenter: Segmenter) -> bool:
-    """Return whether a run began with this vocabulary and segmenter, as far as its state knows."""
+    """Return whether a run began with this vocabulary and segmenter, if its state records them."""
     return state.text_hash in ("", text_hash(vocab, segmenter))
 
 
@@ -68,7 +67,7 @@ def require_equal(
 
 
 def require_scored(run: RunFolder, *files: Path) -> None:
-    """Raise UserError if the run cannot be trusted to give its scores again.
+    """Raise UserError if the files of a run are not those that were scored.
 
     Args:
         files: translations of the run; those that summary.json names must be as they were scored.

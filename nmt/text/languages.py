@@ -29,10 +29,10 @@ _ALONE = rf"[[{_UNSPACED}]&&[\p{{L}}\p{{M}}]--\p{{Tibetan}}]"
 
 # patterns of ``regex``: to ``re``, a vowel sign that is a character of its own ends a word
 UNSPACED_CHARACTER = regex.compile(f"[{_UNSPACED}]")
-# of the scripts in which no space separates two words, without Tibetan, and a space between two
+# letters of scripts without spaces between words (except Tibetan), and a space between two
 UNSPACED_LETTER = regex.compile(rf"(?V1)[{_ALONE}&&\p{{L}}]")
 SPACE_INSIDE = regex.compile(rf"(?V1)(?<={_ALONE})[ \u3000]+(?={_ALONE})")
-# a tokenizer leaves words of up to so many letters; raw text has a space between phrases
+# words of tokenized text have at most so many letters; raw text has spaces between phrases only
 LONGEST_WORD = 7
 LETTERS = regex.compile(r"[^\W\d_]+")  # neighboring letters, with their combining signs
 WORD = regex.compile(rf"(?V1){_ALONE}|[[^\W\d_]--{_ALONE}]+")
@@ -94,7 +94,7 @@ _SENTENCES_UNSPACED = {
 
 @functools.cache
 def sentence_space(lang: str) -> str:
-    """Return what stands between two sentences in a language: a space or, by its script, nothing.
+    """Return the separator of two sentences in a language: a space, or nothing for some scripts.
 
     The script is that of the code, as in zh_Latn, else the usual one of the language.
     """
@@ -195,7 +195,7 @@ def script_share(text: str | Counter[str], script: str) -> float:
 def script_of_letter(letter: str) -> str:
     """Return the first word of a letter's Unicode name, which is its script: ``LATIN``, ``CJK``.
 
-    The sign for long vowels, KATAKANA-HIRAGANA in its name, is of KATAKANA.
+    The sign for long vowels, KATAKANA-HIRAGANA in its name, counts as KATAKANA.
     """
     return re.split("[ -]", unicodedata.name(letter, "OTHER"), maxsplit=1)[0]
 

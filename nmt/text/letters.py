@@ -25,7 +25,7 @@ from nmt.text.unicode import MOST_MARKS, bounded
 _TWO_I = {"tr", "az", "crh", "gag", "zza", "diq", "kiu"}  # i and ı, with the capitals İ and I
 _TWO_I_IN_LATIN = {"kk", "tt", "ba"}
 _UNMARKED = "(?![\u0300-\u036f])"  # the capital of î is Î
-_GEORGIAN = regex.compile("[\u10d0-\u10ff]+")  # Unicode has its capitals, writers do not
+_GEORGIAN = regex.compile("[\u10d0-\u10ff]+")  # Unicode has capitals, writers do not use them
 _ACCENTED_GREEK = regex.compile(r"(\p{Greek})(\p{Mn}+)")
 _KEPT_IN_CAPITALS = "\u0308\u0345"  # dialytika, and the iota below, whose capital is a letter
 # an accent on the first of two vowels says that they are not a diphthong; a capital says it by ¨
@@ -103,7 +103,7 @@ _SAME = {"'": "’‘ʼʻʹʽ`´′՚ꞌꞋ׳", '"': "״", "-": "‐‑֊־", " 
 # languages in which an apostrophe inside a word is a letter, and does not separate two words
 _LETTER_APOSTROPHE = {"uk", "be", "rue", "uz", "kaa", "br", "sw", "haw", "to", "sm", "ty", "nv"}
 _INNER_APOSTROPHE = regex.compile(r"(?<=\p{L}\p{M}*+)'(?=\p{L})")
-# what does not count: characters without a shape, tatweel, vowel signs of Arabic and Hebrew
+# ignored in comparisons: invisible characters, tatweel, vowel signs of Arabic and Hebrew
 _LEFT_OUT = regex.compile(
     r"(?V1)[[\p{Default_Ignorable_Code_Point}--[\u3164\uffa0]]\u0640\u0591-\u05bd\u05bf\u05c1\u05c2\u05c7"
     r"\u0610-\u061a\u064b-\u0652\u0670\u06d6-\u06dc\u06df-\u06e4\u06e7\u06e8\u06ea-\u06ed]"
@@ -125,7 +125,7 @@ class Compared(NamedTuple):
 
 
 def compared(text: str, lang: str = "") -> Compared:
-    """Return text in the form in which it is compared with regard to case.
+    """Return text in the form for case-sensitive comparison.
 
     Each of its characters is what a reader sees: composed, of normal width, an Arabic letter
     without its shape, a ligature as its letters. All apostrophes are one. Characters without a
@@ -172,10 +172,10 @@ def _without_shape(char: str) -> str:
 
 
 def fold(text: str, lang: str = "") -> str:
-    """Return text in the form in which it is compared without regard to case.
+    """Return text in the form for case-insensitive comparison.
 
-    Turkish and its relatives have two letters i; in other languages a dot above an i does not
-    count. ß is ss, a final sigma is a sigma, and և, եւ and եվ are the same.
+    Turkish and related languages have two letters i; in others, a dot above an i is ignored. ß is
+    ss, a final sigma is a sigma, and և, եւ and եվ are the same.
     """
     two_i = _has_two_i(lang)
     if text.isascii():
@@ -190,7 +190,7 @@ def fold(text: str, lang: str = "") -> str:
 def fold_capitals(text: str, lang: str = "") -> str:
     """Return ``fold`` of a text in capital letters: Greek ones have no accents.
 
-    A word that is not in capitals must not be compared so: νόμος and νομός are two words.
+    Do not compare words in small letters in this way: νόμος and νομός are two words.
     """
     return fold(upper(text, lang), lang)
 
@@ -201,7 +201,7 @@ MAX_PERIOD = 16  # words of a phrase whose repetitions are counted
 
 
 def repetitions(text: str, least_letters: int = 0) -> int:
-    """Return how often a phrase of 1 to 16 words stands in a row: 2 for "no, no".
+    """Return how many times in a row a phrase of 1 to 16 words occurs: 2 for "no, no".
 
     It is 1 if nothing is repeated. A letter of a script without spaces counts as a word.
 

@@ -1,11 +1,11 @@
 """The rules of Moses: sacremoses with corrections, for plain text of any language.
 
-``nmt-export`` copies this file next to translate.py, so it imports sacremoses, what that needs, and
-the standard library only. ``code`` is the code of a language in sacremoses.
+``nmt-export`` copies this file next to translate.py, so it imports only sacremoses, its
+dependencies, and the standard library. ``code`` is the code of a language in sacremoses.
 
 sacremoses separates signs that its detokenizer does not attach again: ``mba'e`` of Guarani became
-``mba 'e``, and ``a/b`` became ``a / b``. The words of ``exact_words`` come back as they were: where
-the detokenizer would put a space that the line does not have, two words stay one.
+``mba 'e``, and ``a/b`` became ``a / b``. ``exact_words`` avoids this: where the detokenizer would
+add a space, it keeps two words as one.
 """
 
 from __future__ import annotations
@@ -81,7 +81,7 @@ def detokenize(words: list[str], code: str, exact: bool = False) -> str:
 
 
 def detokenize_unchanged(words: list[str], code: str) -> str:
-    """Return words as plain text by sacremoses alone, as others do."""
+    """Return words as plain text by unmodified sacremoses, as other toolkits do."""
     return _detokenizer(code, hyphens=True).detokenize(words)
 
 

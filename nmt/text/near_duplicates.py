@@ -1,4 +1,4 @@
-"""Find near-duplicates: texts that differ in little but digits, case, punctuation or one word.
+"""Find near-duplicates: texts that differ only in digits, case, punctuation or one word.
 
 ``NearIndex`` compares a text with all texts of an index. ``RecurringTexts`` searches a large
 corpus. It consults the index only for lines that begin or end like an indexed text, so most lines
@@ -79,17 +79,17 @@ class NearIndex:
     def near(self, text: str) -> set[int]:
         """Return the indices in the list of the near-duplicates of ``text``."""
         words = normalized(text)
-        found = {i for v in _one_word_less(words) for i in self._variants.get(v, ())}
+        candidates = {i for v in _one_word_less(words) for i in self._variants.get(v, ())}
         trigrams = _trigrams(words)
         common = Counter(i for t in trigrams for i in self._holders.get(t, ()))
         for i, n in common.items():
             if n >= MIN_JACCARD * (len(trigrams) + self._sizes[i] - n):
-                found.add(i)
-        return found
+                candidates.add(i)
+        return candidates
 
 
 def is_short(text: str) -> bool:
-    """Return whether a text is so short that it occurs in any corpus, such as "Thank you."."""
+    """Return whether a text is too short to identify a line, such as "Thank you."."""
     return len(WORD_OR_NUMBER.findall(fold(text))) < MIN_WORDS
 
 
@@ -162,7 +162,8 @@ class RecurringTexts:
                 self._count(number, line, place, same=False)
 
     def has(self, line: str) -> bool:
-        """Return whether a line that is not short is one of the texts, or nearly; without limit."""
+        """Return whether a line that is not short is one of the texts or a near-duplicate; no
+        limit."""
         if line in self._numbers:
             return True
         return self._resembles(line) and not is_short(line) and bool(self._index.near(line))

@@ -1,4 +1,4 @@
-"""Numbers of a text and their values, to see whether a translation has the numbers of its source.
+"""Numbers of a text and their values, to check that a translation has the numbers of its source.
 
 A number is a row of numeric characters of any script (Unicode categories Nd, No and Nl), with its
 sign. Rows with one separator between them, as in 1 000, 12.5, 12:30 or 3-5, are a chain. A chain
@@ -6,7 +6,7 @@ may have several readings. ``1.000`` is one thousand or one; ``1 000`` may also 
 12,5 is one value, which is neither 125 nor 12 and 5.
 
 Texts have the same numbers if values of their chains are equal: ½ is 1/2 and 0.5, 1.000,5 is
-1,000.5, and 2:30 PM is 14:30. Nothing is known of words: "two" and "million" have no value.
+1,000.5, and 2:30 PM is 14:30. Number words are not recognized: "two" and "million" have no value.
 """
 # ruff: noqa: RUF001
 
@@ -130,7 +130,7 @@ def _ascii(digits: str) -> str:
 
 
 def chain_of(text: str, start: int, end: int) -> Chain:
-    """Return the chain at a place of a text; what stands around it says what it means."""
+    """Return the chain at a place of a text; its context decides its readings."""
     rows: list[Row] = []
     position, plain = 0, _INVISIBLE.sub("", text[start:end])
     for row in _ROW.finditer(plain):
@@ -218,7 +218,7 @@ def _ethiopic(text: str) -> int:
 
 
 def _set_hour(rows: list[Row], afternoon: bool) -> None:
-    """Let the hour before AM or PM be that of 24 hours, too."""
+    """Add the 24-hour value to an hour before AM or PM."""
     index = len(rows) - 1
     while index and rows[index].before in (":", "."):
         index -= 1
@@ -368,7 +368,7 @@ def words_as_numbers(text: str, chains: Sequence[Chain]) -> list[Chain]:
 def missing(source: Sequence[Chain], translation: Sequence[Chain]) -> tuple[list[int], list[str]]:
     """Return the indices of the chains that a translation lacks, and the rows that it adds.
 
-    Values of many rows are looked for first. So 1 000 is found in 1000, and 5 and 1 000 in 1000-5.
+    Values of many rows are matched first. So 1 000 is found in 1000, and 5 and 1 000 in 1000-5.
     """
     places: dict[tuple[Value, str], list[range]] = defaultdict(list)
     for part, place in reversed(_by_size(translation)):

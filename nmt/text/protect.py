@@ -1,8 +1,8 @@
 """Parts of a text that every translation must have: placeholders, addresses, paths, numbers.
 
 ``spans`` finds them by their form, and texts that a caller wants to keep, such as code. ``compare``
-says what a translation lacks, and ``repair`` puts right what a model often does to placeholders:
-spaces inside, or other case. ``nmt.text.numbers`` says which numbers are equal.
+reports what a translation lacks. ``repair`` fixes common damage to placeholders: spaces inside, or
+a changed case. ``nmt.text.numbers`` decides which numbers are equal.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _NESTED = functools.reduce(
     lambda inside, _: rf"(?:[^{{}}]++|\{{{inside}\}})*+", range(_DEPTH), "[^{}]*+"
 )
 _LENGTH = "(?:hh?|ll?|[Lqzjt])?"  # of the type of an argument of printf
-# in a text whose syntax is not known: 50% of, 50 %of and, in Turkish, %50 and %6si are percentages
+# if the syntax is unknown: 50% of, 50 %of and, in Turkish, %50 and %6si are percentages
 _USUAL = (
     r"(?<!\d)%(?:[A-Za-z_][\w.]++%(?![\w%])"
     r"|\d{1,4}(?:\.\d{1,4})?[dfs](?!\w)"
@@ -93,9 +93,9 @@ def spans(text: str, keep: Collection[str] = (), flags: Collection[str] = ()) ->
     """Return the protected parts of a text, in order.
 
     Args:
-        keep: further texts to protect.
-        flags: of a message of gettext. ``c-format``, ``no-c-format`` and so on say what is a
-            placeholder with %; without them, it is one if it cannot be a percentage.
+        keep: other texts to protect. flags: of a message of gettext. ``c-format``, ``no-c-format``
+            and so on say what is a placeholder with %; without them, it is one if it cannot be a
+            percentage.
     """
     patterns = [*_patterns(frozenset(flags))]
     if keep:
@@ -125,7 +125,7 @@ def has_words(text: str, keep: Collection[str] = (), flags: Collection[str] = ()
 
 
 class Difference(NamedTuple):
-    """What a translation does to the protected parts of its source.
+    """The difference in protected parts between a translation and its source.
 
     Attributes:
         numbers: that it lacks.
@@ -143,13 +143,13 @@ class Difference(NamedTuple):
     def problems(self) -> list[str]:
         """The parts that are not as in the source, each once.
 
-        A translation may have further numbers, because it may write ``two`` as ``2``.
+        Additional numbers are allowed, because a translation may write ``two`` as ``2``.
         """
         return list(dict.fromkeys(self.lost + self.numbers + self.added))
 
     @property
     def errors(self) -> int:
-        """How many parts are lost or added."""
+        """Number of parts that are lost or added."""
         return len(self.lost) + len(self.numbers) + len(self.added)
 
 

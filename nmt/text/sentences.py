@@ -1,13 +1,14 @@
 """Split lines into sentences, and learn from the training data where they end.
 
-A model that was trained on one sentence a line leaves sentences out of a line of several.
+A model trained on one sentence per line skips sentences of longer lines.
 
-A sentence ends with a mark of Unicode's property Sentence_Terminal, and with some that scripts use
-like one. A full stop does not end it inside a number or an address, before a small letter, after an
-initial, a number of an ordinal, or an abbreviation. Abbreviations are learned from the training
-lines as by Kiss and Strunk 2006, "Unsupervised Multilingual Sentence Boundary Detection": words
-that have a stop inside lines, and are seldom without it. A short word, or one in capitals, ends a
-sentence only if the training lines have it at their ends or often without a stop, as "him" and OK.
+A sentence ends with a mark of Unicode's property Sentence_Terminal, and with some other marks that
+scripts use in this way. A full stop does not end it inside a number or an address, before a small
+letter, after an initial, a number of an ordinal, or an abbreviation. Abbreviations are learned from
+the training lines as by Kiss and Strunk 2006, "Unsupervised Multilingual Sentence Boundary
+Detection": words that have a full stop inside lines and seldom occur without it. A short word, or
+one in capitals, ends a sentence only if training lines end with it or often have it without a stop,
+such as "him" and OK.
 
 nmt-export copies this file next to translate.py, so it must not import other modules of nmt.
 """
@@ -67,7 +68,7 @@ _NO_VOWEL = regex.compile(
 _ORDINALS = frozenset(
     "az bs cs da de dsb et eu fi fo hr hsb hu is lb lt lv nb nn no pl se sh sk sl sq sr tr".split()  # noqa: SIM905
 )
-# in any language: most titles before a name, and words before a number
+# abbreviations of many languages: titles before a name, and words before a number
 _TITLES = frozenset(
     "prof ing gen col capt mrs rev dra sra srta проф акад डॉ प्रो ডা ড ਡਾ ડૉ డా ಡಾ ഡോ திரு".split()  # noqa: SIM905
 )
@@ -76,11 +77,11 @@ _BEFORE_NUMBER = frozenset("no nos num art fig vol cap str pag sec abs tab".spli
 
 @dataclass(frozen=True)
 class UsualLine:
-    """What the lines of the training data are like.
+    """Typical lines of the training data.
 
     Attributes:
-        sentences: that a source line has at most, but for the longest fifth; None = not known.
-        length_ratio: pieces of a translation for each piece of its source.
+        sentences: maximum per source line, except the longest fifth; None = unknown.
+        length_ratio: pieces of a translation per piece of its source.
         abbreviations: shortest code of a source language -> what ``AbbreviationCounts`` learned.
     """
 
@@ -118,8 +119,9 @@ def split_sentences(line: str, lang: str, abbreviations: Collection[str] = ()) -
     Args:
         line: without control characters.
         lang: the shortest code of its language, by which ordinal numbers are known.
-        abbreviations: what ``AbbreviationCounts`` learned: words in small letters whose stop ends
-            no sentence, and with a stop (``him.``), short ones that end it; "." = these are known.
+        abbreviations: what ``AbbreviationCounts`` learned: lowercased abbreviations (a period after
+            them does not end a sentence), and short words with a period (``him.``) that do end one;
+            "." = the latter are known.
     """
     plain = _ESCAPE.sub(_replacement, line)
     parts, start, letters, counted = [], 0, 0, 0
@@ -238,13 +240,13 @@ def _is_short(
         letter: the first letter or digit after it.
         mixed: whether the text has capital and small letters.
     """
-    found = _LAST_WORD.match(text, 0, stop)
-    if not found:
+    match = _LAST_WORD.match(text, 0, stop)
+    if not match:
         return False
-    word = found[1].strip("'’ʼ")
+    word = match[1].strip("'’ʼ")
     unusual = (
         bool(letter and letter[1].isupper())
-        and not text.endswith("-", 0, found.start())  # a compound
+        and not text.endswith("-", 0, match.start())  # a compound
         and _is_unusual_end(word, mixed, abbreviations)
     )
     if text[stop - 1].isspace():  # Moses leaves the stop at initials and other words that it knows
@@ -270,9 +272,9 @@ def _is_short(
 
 
 def _is_unusual_end(word: str, mixed: bool, abbreviations: Collection[str]) -> bool:
-    """Return whether a word is short or in capitals, and not known to end sentences.
+    """Return whether a word is short or in capitals, and did not end sentences in training.
 
-    If nothing is known, only a short word in capitals is unusual.
+    Without training statistics, only a short word in capitals is unusual.
 
     Args:
         mixed: whether the text has small letters, too.
@@ -386,7 +388,7 @@ class AbbreviationCounts:
 
 
 def join_in_parts(sentences: Sequence[str], fits: Callable[[Sequence[str]], bool]) -> list[str]:
-    """Join sentences to parts that fit, by halving the line as often as necessary.
+    """Join sentences into parts that fit, by halving the line as often as necessary.
 
     ``fits`` says whether several sentences may be a part; a single one always is.
     """

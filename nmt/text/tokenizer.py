@@ -3,8 +3,8 @@
 A language without rules in sacremoses gets the English abbreviations. Text of scripts without
 spaces is not split into words. In Japanese and Chinese, the text between two punctuation marks is
 one word; in Thai, Khmer and others, the text between two spaces. Byte-pair encoding finds the
-pieces. Detokenization puts no space where the text had none, but it may attach a sign that had a
-space before it. ``segment.kind: sentencepiece`` keeps these too.
+pieces. Detokenization adds no spaces, but it may attach a sign that had a space before it.
+``segment.kind: sentencepiece`` keeps these too.
 """
 
 from __future__ import annotations
@@ -60,9 +60,10 @@ class Moses:
         return moses.detokenize_unchanged(line.split(), base_language(lang))
 
     def text_to_score(self, text: str, words: str, lang: str) -> str:
-        """Return a hypothesis as sacreBLEU compares it, of its plain and its tokenized text."""
+        """Return the form of a hypothesis that sacreBLEU scores, from its plain and tokenized
+        text."""
         return self.detokenize_reference(words, lang) if self.tokenized else text
 
     def words_to_score(self, text: str, words: str, lang: str) -> str:
-        """Return a hypothesis for tokenized BLEU, in words of the same kind as the references."""
+        """Return a hypothesis for tokenized BLEU, tokenized like the references."""
         return self.tokenize_reference(text, lang) if self.exact else words

@@ -1,12 +1,12 @@
-"""Bring text to one Unicode form, so that what looks equal is equal to a model.
+"""Normalize Unicode, so that text that looks the same is the same to a model.
 
-``nmt-export`` copies this file next to translate.py, so it imports the standard library only.
+``nmt-export`` copies this file next to translate.py, so it imports only the standard library.
 
-The form ``clean`` is NFC (Unicode Standard Annex #15), and it removes characters without a shape,
-which text has after it was copied from web pages and PDF files. These are most of category Cf and
-of the property Default_Ignorable_Code_Point, and the tatweel of Arabic. Some scripts need some of
-them: an Arabic letter changes its shape next to a joiner, and Khmer marks its words. What stays
-depends on the scripts of the neighboring letters, not on the language:
+The form ``clean`` is NFC (Unicode Standard Annex #15), and it removes invisible characters, which
+are common in text copied from web pages and PDF files. These are most of category Cf and of the
+property Default_Ignorable_Code_Point, and the tatweel of Arabic. Some scripts need some of them: an
+Arabic letter changes its shape next to a joiner, and Khmer marks its words. What stays depends on
+the scripts of the neighboring letters, not on the language:
 
 ==============================  ===============================================================
 soft hyphen, word joiner, byte  dropped
@@ -80,7 +80,7 @@ def normalize(text: str, form: str) -> str:
 
 
 def bounded(text: str) -> str:
-    """Return text with at most MOST_MARKS marks on a letter: no language needs as many."""
+    """Return text with at most MOST_MARKS marks on a letter; no language needs more."""
     if not _MAYBE_MANY_MARKS.search(text):
         return text
     kept, marks = [], 0
@@ -92,7 +92,7 @@ def bounded(text: str) -> str:
 
 
 def removed(text: str) -> set[str]:
-    """Return the characters that the form ``clean`` removes from text, besides NFC."""
+    """Return the characters that the form ``clean`` removes from text after NFC."""
     if text.isascii() or not _ANY.search(text):
         return set()
     text = unicodedata.normalize("NFC", bounded(text))
@@ -101,7 +101,7 @@ def removed(text: str) -> set[str]:
 
 
 def is_shapeless(char: str) -> bool:
-    """Return whether a character alone is not seen."""
+    """Return whether a character on its own is invisible."""
     return char != _TATWEEL and _ANY.match(char) is not None
 
 

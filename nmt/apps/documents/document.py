@@ -1,4 +1,4 @@
-"""Translate one document: a file, or bytes that somebody has sent."""
+"""Translate one document: a file, or bytes from a request."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ Progress: TypeAlias = Callable[[int, int], object]
 
 
 class Nowhere(io.RawIOBase):
-    """A file that keeps nothing."""
+    """A file that discards its data."""
 
     def writable(self) -> bool:
-        """Say that it can be written."""
+        """Return True."""
         return True
 
     def write(self, data: object) -> int:
-        """Forget data."""
+        """Discard data."""
         return len(data)  # type: ignore[arg-type]
 
 
@@ -51,7 +51,7 @@ def translate_bytes(
     translate: Translate,
     reading: Reading = USUAL,
 ) -> tuple[bytes, Report]:
-    """Return a translated document in the same format, and what a person should know of it.
+    """Return a translated document in the same format, and its report.
 
     Args:
         name: of the file; its suffix names the format.
@@ -100,7 +100,7 @@ def translate_file(
 
 
 def _opened(path: Path) -> BinaryIO:
-    """Open a document, or say how its name may be meant.
+    """Open a document, or suggest a similar name.
 
     Raises:
         UserError: it is missing, cannot be read or is not a regular file.
@@ -141,7 +141,7 @@ def _convert(source: BinaryIO, target: BinaryIO, job: Job) -> None:
         if job.in_model or of_disk or isinstance(error, NmtError | MemoryError):
             raise
         raise UserError(
-            f"its content is not as its ending says: {type(error).__name__}: {error}",
+            f"its content does not match its suffix: {type(error).__name__}: {error}",
             at=job.name,
             fix="save it again with the program that made it; --debug shows where reading failed",
         ) from error

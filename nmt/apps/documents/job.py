@@ -1,4 +1,4 @@
-"""Translate the items of a document with bounded memory, and list what a person must look at."""
+"""Translate the items of a document with bounded memory, and list what needs a review."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ MAX_PLACES = 3  # of what is left, that the summary names
 
 @dataclass(frozen=True)
 class Remark:
-    """What a person should know of a translation.
+    """A remark on a translation, for a reviewer.
 
     Attributes:
         problem: why it must be looked at; empty = all protected parts and marks are in it.
@@ -33,7 +33,7 @@ class Remark:
 
 @dataclass
 class Report:
-    """What a document had.
+    """The report on a translated document.
 
     Attributes:
         segments: with words, so that they were to be translated.
@@ -55,7 +55,7 @@ class Report:
 
     @property
     def problems(self) -> list[Remark]:
-        """The translations that a person must look at."""
+        """The translations that need a review."""
         return [remark for remark in self.remarks if remark.problem]
 
     def add(self, segment: Segment) -> None:
@@ -77,11 +77,11 @@ class Report:
             self.count("equal to their source")
 
     def count(self, what: str) -> None:
-        """Count something else than a translation."""
+        """Count an event that is not a translation."""
         self.others[what] = self.others.get(what, 0) + 1
 
     def leave(self, kind: str, place: str) -> None:
-        """Count a part that a reader may see, and that stays as it is."""
+        """Count a visible part that is left untranslated."""
         what = f"left untranslated ({kind})"
         self.count(what)
         places = self.places.setdefault(what, [])
@@ -89,13 +89,13 @@ class Report:
             places.append(place)
 
     def check(self, place: str, problem: str) -> None:
-        """Add what a person must look at, which is not a translation."""
+        """Add a problem that is not about a translation."""
         self.remarks.append(Remark(place, problem, "", "", ""))
 
 
 @dataclass(frozen=True)
 class Reading:
-    """How documents are read.
+    """Options for reading documents.
 
     Attributes:
         retranslate: replace translations that are in the document already.
@@ -186,7 +186,7 @@ class Job:
 
 
 def _check(segment: Segment) -> None:
-    """Add to the problem of a translation what its file does not allow."""
+    """Add violations of the file's constraints to the problem of a translation."""
     problems = [segment.problem] if segment.problem else []
     length = len(plain(segment.result))
     if segment.longest and length > segment.longest:

@@ -1,9 +1,9 @@
-"""What a command has finished, while it runs, so that the same command continues after a kill.
+"""A journal of finished documents, so that the same command can continue after a kill.
 
 The journal lists each document with the SHA-256 of its source and of its translation. It is in the
-folder of the translations until the command ends. A translation with another SHA-256 is not from
-this command, or somebody has changed it, so it is never replaced. Drafts have the id of the command
-in their names, and those of a command that does not run any more are removed.
+output folder until the command ends. A translation with another SHA-256 is from another command or
+was edited, so it is never replaced. Names of drafts have the id of their command; drafts of a
+command that no longer runs are removed.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class Journal:
 
     Args:
         folder: of the translations.
-        command: all that decides what they are.
+        command: everything that determines them.
     """
 
     def __init__(self, folder: Path, command: str) -> None:
@@ -58,23 +58,23 @@ class Journal:
         )
 
     def owns(self, source: Path) -> bool:
-        """Return whether the translation of a source is of this command, or will be."""
+        """Return whether the translation of a source belongs to this command."""
         target = self._folder / source.name
         if source.name not in self._finished:
             return False
         return not target.exists() or self._finished[source.name][1] == file_digest(target)
 
     def draft(self, source: Path) -> Path:
-        """Return the name of a translation that is not complete."""
+        """Return the name of an incomplete translation."""
         return self._folder / f"{TEMPORARY}{source.name}-{self._id}"
 
     def add(self, source: Path) -> None:
-        """Note that the draft of a source is complete, before it gets its name."""
+        """Record that the draft of a source is complete, before it is renamed."""
         self._finished[source.name] = [file_digest(source), file_digest(self.draft(source))]
         write_atomic(self._path, json.dumps(self._finished), ELSEWHERE, AGAIN)
 
     def finish(self, source: Path) -> None:
-        """Give a complete draft its name."""
+        """Rename a complete draft to its final name."""
         target = self._folder / source.name
         with disk_errors(target, elsewhere=ELSEWHERE, again=AGAIN):
             self.draft(source).replace(target)
@@ -91,7 +91,9 @@ class Journal:
                 self._lock.acquire(timeout=0)
             except Timeout as error:
                 raise MachineError(
-                    "the same command runs already", at=str(self._folder), fix="wait until it ends"
+                    "the same command is already running",
+                    at=str(self._folder),
+                    fix="wait until it ends",
                 ) from error
             for path in self._folder.glob(f"{TEMPORARY}*{_LOCK}"):
                 self._remove_drafts(path)

@@ -1,10 +1,11 @@
-"""Translate lines so that their protected parts survive, each line once.
+"""Translate lines so that their protected parts survive; repeated lines are translated once.
 
 A line is translated as it is. If a protected part is missing then, even after ``protect.repair``,
 the line is translated again, and the search must produce these parts. If that fails or is not
-possible, or the parts are long, the text between them is translated alone, and the parts are put
-between, which is worse text with all parts. A new translation replaces the one before only if it is
-better by ``protect.compare`` and repeats nothing. What lacks a part in the end has a ``problem``.
+possible, or the parts are long, the text between them is translated separately and joined with the
+parts: worse text, but with all parts. A new translation replaces the one before only if it is
+better by ``protect.compare`` and repeats nothing. A translation that still lacks a part has a
+``problem``.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from nmt.data.lines import too_long
 from nmt.text.letters import repetitions
 from nmt.text.protect import Difference, Span, compare, has_words, repair, spans
 
-MAX_REQUIRED = 40  # characters of parts that a search must produce; a longer URL derails it
+MAX_REQUIRED = 40  # maximum characters of required parts; a longer URL derails the search
 EMPTY = "the model gives an empty translation"
 NOT_TRANSLATED = "not translated"  # begins the problem of a text that stays as it is
 MAX_CACHED = 20_000_000  # characters of lines that are remembered, with their translations
@@ -160,9 +161,9 @@ class Lines:
             for part in divided[line][1::4]
             if has_words(part, line.keep, line.flags)
         }
-        wanted = sorted(texts)
-        results = self._translate(wanted, None, False) if wanted else ()
-        translations = dict(zip(wanted, results or (), strict=True))
+        required = sorted(texts)
+        results = self._translate(required, None, False) if required else ()
+        translations = dict(zip(required, results or (), strict=True))
         for line, parts in divided.items():
             text, problem = "", ""
             for index, part in enumerate(parts):
@@ -178,7 +179,7 @@ class Lines:
 
 
 class _Checked(NamedTuple):
-    """A translation, and what it does to the protected parts of its line."""
+    """A translation, compared with the protected parts of its line."""
 
     result: Translated
     difference: Difference
@@ -211,7 +212,7 @@ def _as_it_is(text: str, problem: str = "") -> Translated:
 
 
 def _to_keep(line: Line, found: _Checked) -> list[Span]:
-    """Return the parts that the next translation is made to have: no numbers that are not lost."""
+    """Return the parts to require in the next translation; of the numbers, only lost ones."""
     lost = found.difference.numbers
     parts = spans(line.text, line.keep, line.flags)
     return [part for part in parts if not part.number or part.text in lost]

@@ -1,9 +1,9 @@
-"""Put inline markup around the words that translate the words it was around.
+"""Move inline markup to the words that translate the marked-up words.
 
 The text of a segment is divided into sentences. A mark between two sentences stays between their
 translations. For a mark inside a sentence, the word alignment says where it goes. Where that does
 not give nested pairs, or the alignment is not known, the text between the marks of the sentence is
-translated alone.
+translated separately.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ def translate_segments(
     langs: tuple[str, str],
     abbreviations: Collection[str] = (),
 ) -> None:
-    """Translate segments; each gets its translation, and what a person should know of it.
+    """Translate segments, and set their translations, problems and notes.
 
     Args:
         langs: source and target language.
@@ -264,7 +264,7 @@ class _Places:
             self.text += text
             end = part.end
         self._gap(end, len(source), source[end:])
-        # a mark looks only at its neighbors, because a paragraph may have thousands
+        # only neighbors of a mark are searched, because a paragraph may have thousands
         places = sorted({link[2:] for link in self._links})
         self._words: dict[tuple[int, int], int] = {place: i for i, place in enumerate(places)}
         self._by_start = sorted(self._links)
@@ -338,7 +338,7 @@ class _Places:
         return start, start + len(node.mark.text)
 
     def _inside(self, offset: int, word: tuple[int, int] | None, otherwise: int) -> int:
-        """Return the place of an offset inside a word that is translated by itself, as H2O is.
+        """Return the place of an offset inside a word that stays unchanged, such as H2O.
 
         ``word``: its place in the translation; None = any.
         """

@@ -1,8 +1,8 @@
 """Translate messages of ICU: each branch of ``{n, plural, one {# file} other {# files}}`` is text.
 
 A segment with such an argument is several texts: that around the arguments, in which the model sees
-``{n}`` in place of each, and that of each branch, which may have arguments itself. The segment has
-a translation if all of them have one, so no message is in two languages.
+``{n}`` in place of each, and that of each branch, which may have arguments itself. A segment is
+translated only if all of its texts are, so no message mixes languages.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ class Message:
         return tuple(sorted(inner, key=str))
 
     def tokens(self, doubled: bool) -> Iterator[Token]:
-        """Yield the text with its arguments as it stands in a file.
+        """Yield the text with its arguments, in file syntax.
 
         Args:
             doubled: an apostrophe of the text is written as two.
@@ -100,7 +100,7 @@ def message_of(segment: Segment) -> Message | None:
 
 
 def finish(segment: Segment, message: Message) -> None:
-    """Give a segment the translation of its message, and what a person should know of it."""
+    """Set the translation of a segment from its message, with problem and note."""
     parts = [part for part in message.segments() if part.translated is not None or part.problem]
     problems = dict.fromkeys(part.problem for part in parts if part.problem)
     notes = dict.fromkeys(part.note for part in parts if part.note)
@@ -121,13 +121,14 @@ def finish(segment: Segment, message: Message) -> None:
 
 
 def texts_of(segment: Segment, message: Message | None) -> list[Segment]:
-    """Return what is translated of a segment: itself, or texts of its message, if it has words."""
+    """Return the texts to translate of a segment: itself, or those of its message, if it has
+    words."""
     parts = [segment] if message is None else message.segments()
     return [part for part in parts if has_words(part.text, part.keep, part.flags)]
 
 
 def is_text(segment: Segment) -> bool:
-    """Return whether a segment has something to translate, or that the summary lists."""
+    """Return whether a segment has text to translate, or to list in the summary."""
     try:
         return bool(texts_of(segment, message_of(segment)))
     except NotReadable:
@@ -152,12 +153,12 @@ class _Reader:
         Raises:
             NotReadable: it is not complete.
         """
-        found = list(_ARGUMENT.finditer(self._text))
-        if not found:
+        arguments = list(_ARGUMENT.finditer(self._text))
+        if not arguments:
             return None
         self._quotes = {m.start(): m.end() for m in self._quotations()}
         in_quotes = {place for start, end in self._quotes.items() for place in range(start, end)}
-        self._arguments = {m.start(): m for m in found if m.start() not in in_quotes}
+        self._arguments = {m.start(): m for m in arguments if m.start() not in in_quotes}
         if not self._arguments:
             return None
         self._starts = sorted(self._arguments)

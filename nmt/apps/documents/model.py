@@ -1,4 +1,4 @@
-"""Translate the lines of a document with a model, and find the words that its alignment counts.
+"""Translate the lines of a document with a model, and locate the words of its alignment.
 
 Word alignments count words of tokenized text, which users do not see. Documents, the page of
 nmt-serve and other programs mark words in the text itself, so ``Word`` has the position of each.
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from nmt.decoding.options import SearchOptions
     from nmt.decoding.translator import Translator
 
-MAX_GAP = 8  # characters between two words that the tokenizer does not show
+MAX_GAP = 8  # maximum characters between two words that the tokenizer drops
 
 
 class Word(NamedTuple):
@@ -136,7 +136,7 @@ def from_translator(translator: Translator, options: SearchOptions | None = None
         if require is not None and options.sample:
             return None
         checked = options.model_copy(update={"align": align})
-        found = translator.stream(lines, require=require, checked=checked)
-        return [result(line, best[0], align) for line, best in zip(lines, found, strict=True)]
+        results = translator.stream(lines, require=require, checked=checked)
+        return [result(line, best[0], align) for line, best in zip(lines, results, strict=True)]
 
     return translate

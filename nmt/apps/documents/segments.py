@@ -1,8 +1,8 @@
-"""What a format makes of a file: literal text, and units with segments to translate.
+"""The items of a file: literal text, and units with segments to translate.
 
 A format yields the items of a file in order. A ``str`` is copied. A ``Unit`` becomes the text that
-its ``render`` returns once its segments are translated. So a file is never in memory as a whole,
-unless its format needs it, and what is not in a segment stays byte for byte.
+its ``render`` returns once its segments are translated. So most formats never hold a whole file in
+memory, and everything outside segments stays byte for byte.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ class Mark:
 
     Attributes:
         kind: open and close belong together; single stands alone.
-        parts: as it stands in the file; a unit is text inside it, such as that of a footnote.
+        parts: original characters; a unit is text inside it, such as that of a footnote.
         name: a close mark ends an open one of this name.
         text: of a single mark: what the model sees in its place, and must keep, as code in a
             sentence; empty = nothing.
@@ -52,7 +52,7 @@ class Segment:
         flags: as in ``protect.spans``.
         keep: further parts of its text that the translation must have.
         longest: characters that the translation may have; 0 = any number.
-        check: returns what else is wrong with a translation as it stands in the file.
+        check: returns other problems of a translation in file syntax.
     """
 
     tokens: Sequence[Token]
@@ -115,10 +115,10 @@ def plain(tokens: Sequence[Token]) -> str:
 
 
 def written(tokens: Sequence[Token], encode: Callable[[str], str] = str) -> str:
-    """Return tokens as they stand in a file.
+    """Return tokens in file syntax.
 
     Args:
-        encode: returns text between marks as it stands there.
+        encode: returns text between marks in file syntax.
     """
     return "".join(encode(token) if isinstance(token, str) else str(token) for token in tokens)
 
@@ -132,8 +132,8 @@ def text_unit(
     """Return a unit of one segment, which stays as it is if its translation equals its source.
 
     Args:
-        raw: the unit as it stands in the file.
-        write: returns tokens as they stand in the file.
+        raw: original characters of the unit.
+        write: returns tokens in file syntax.
     """
     segment = Segment(joined(tokens), place)
     parts = [raw] if isinstance(raw, str) else raw
@@ -154,7 +154,7 @@ def with_ruby(tokens: Iterable[Token], encode: Callable[[str], str] = str) -> li
     The marks are behind the text of the ruby, because a translation has no place inside of words.
 
     Args:
-        encode: returns text between marks as it stands in the file.
+        encode: returns text between marks in file syntax.
     """
     result: list[Token] = []
     annotations: list[Token] = []

@@ -1,4 +1,4 @@
-"""nmt-calibrate: learn on dev what sentence chrF to expect of a translation."""
+"""nmt-calibrate: learn on dev to predict the sentence chrF of a translation."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from nmt.scoring.results import tsv
 from nmt.scoring.systems import from_runs
 from nmt.store.folder import RunFolder
 
-GOOD = (30, 50, 70)  # chrF that a line should reach
+GOOD = (30, 50, 70)  # chrF thresholds of a good line
 FEW = 500  # lines of dev; with fewer, a note says so
 _LEAST = 4  # lines: two of each half
 _BINS = 10
@@ -30,7 +30,7 @@ _BINS = 10
 
 @dataclass(frozen=True)
 class Row:
-    """The lines of which a certain chrF is expected."""
+    """The lines with at least a certain expected chrF."""
 
     expected: int  # at least this chrF
     lines: int
@@ -59,10 +59,15 @@ class Quality:
         errors = [len(g) * abs(expected[g].mean() - chrf[g].mean()) for g in groups]
         rows = []
         for limit in LIMITS:
-            found = chrf[expected >= limit]
-            reached = {str(x): float((found >= x).mean()) if len(found) else None for x in GOOD}
-            mean = float(found.mean()) if len(found) else None
-            rows.append(Row(limit, len(found), len(found) / len(chrf), mean, reached))
+            actual_scores = chrf[expected >= limit]
+            reached = {
+                str(x): float((actual_scores >= x).mean()) if len(actual_scores) else None
+                for x in GOOD
+            }
+            mean = float(actual_scores.mean()) if len(actual_scores) else None
+            rows.append(
+                Row(limit, len(actual_scores), len(actual_scores) / len(chrf), mean, reached)
+            )
         return cls(len(chrf), correlation, float(sum(errors) / len(chrf)), rows)
 
     def tsv(self) -> str:
@@ -110,9 +115,9 @@ def calibrate(folder: str, split: str) -> tuple[Path, Calibration, Quality]:
     options = translator.check_options(recipe.options_for(entry))
     sources = [systems.sources[n] for n in lines]
     with progress_bar("translating", "lines", len(lines)) as bar:
-        given: dict[str, Any] = {"progress": bar.update, "checked": options}
-        found = translator.stream(sources, **given)
-        translations = [best for best, *_ in found]
+        arguments: dict[str, Any] = {"progress": bar.update, "checked": options}
+        results = translator.stream(sources, **arguments)
+        translations = [best for best, *_ in results]
     refs = [[side[n] for n in lines] for side in (systems.refs, *systems.other_refs)]
     texts = [translation.text for translation in translations]
     (scores,) = sentence_scores(texts, refs[0], ["chrf"], systems.tgt_lang, refs[1:])

@@ -29,7 +29,7 @@ _SCORE = re.compile(
 )
 _NAME = re.compile(r"\w[\w.+-]*")
 _STDERR_LINES = 5
-_FIX_PROGRAM = "give the complete path of the program, such as comet-env/bin/comet-score"
+_FIX_PROGRAM = "pass the complete path of the program, such as comet-env/bin/comet-score"
 
 
 @dataclass(frozen=True)
@@ -96,26 +96,26 @@ class ExternalMetric:
                 files[name] = str(path)
             output = self._run(files, Path(folder) / "stderr")
         lines = [line for line in output.splitlines() if line.strip()]
-        found = [(line, float(match[1])) for line in lines if (match := _SCORE.search(line))]
-        if len(found) == len(hyps) + 1:
-            del found[-1]  # of the system
-        if len(found) not in (1, len(hyps)):
+        scored = [(line, float(match[1])) for line in lines if (match := _SCORE.search(line))]
+        if len(scored) == len(hyps) + 1:
+            del scored[-1]  # of the system
+        if len(scored) not in (1, len(hyps)):
             last = f"; its last line is {lines[-1][:80]!r}" if lines else ""
-            scores = quantity(len(found), "score")
+            scores = quantity(len(scored), "score")
             raise RunError(
                 f"printed {scores} for {quantity(len(hyps), 'line')}{last}",
                 at=self.command,
                 fix="use a command whose standard output has a line with a score at its end for "
                 "each line of {hyp}, or only one such line",
             )
-        for number, (line, value) in enumerate(found, 1):
+        for number, (line, value) in enumerate(scored, 1):
             if not math.isfinite(value):
                 raise RunError(
                     f"score {number} is not a finite number: {line[:80]!r}",
                     at=self.command,
                     fix="run the command by itself on this line to find the cause",
                 )
-        return [value for _, value in found]
+        return [value for _, value in scored]
 
     def _run(self, files: dict[str, str], errors: Path) -> str:
         words = shlex.split(self.command)

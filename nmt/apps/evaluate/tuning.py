@@ -1,4 +1,4 @@
-"""Choose the exponent of the length penalty on dev: the set translated again with several."""
+"""Choose the exponent of the length penalty on dev by translating it with several values."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ KEY = "length_alpha"
 
 
 def with_lengths(systems: Systems, run: RunFolder, split: str) -> Systems:
-    """Replace the system of a run by one for each of ALPHAS, that of its recipe first.
+    """Replace the system of a run by one for each of ALPHAS, the recipe's value first.
 
     Args:
         split: dev, or ``dev.NAME`` of several sets.
@@ -59,7 +59,7 @@ def _translate(run: RunFolder, split: str, length_alpha: float) -> tuple[list[st
 
 
 def choice(result: Report, run: RunFolder) -> str:
-    """Say which exponent is the best by the metric that selects checkpoints, and how to use it."""
+    """Describe the best exponent by the metric that selects checkpoints, and how to use it."""
     select_by = run.recipe().score.select_by
     scores = {
         name: {entry.name: entry for entry in entries} for name, entries in result.scores.items()

@@ -1,4 +1,4 @@
-"""Write a package for Argos Translate, which LibreTranslate uses too.
+"""Write a package for Argos Translate, which LibreTranslate also uses.
 
 A package is a zip archive, NAME.argosmodel, with one folder::
 

@@ -257,7 +257,7 @@ def directions(model: Model) -> list[Direction]:
     """Return the directions to choose from, that of the recipe first.
 
     Of languages whose sources also come without a tag, that is the direction; tags such as <bt>
-    then mark data and not what a person wants.
+    then mark data, not a choice of the user.
     """
     about = model.about
     trained = list(dict.fromkeys(about.directions)) or [Direction(about.src, about.tgt)]

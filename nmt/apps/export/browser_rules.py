@@ -1,8 +1,8 @@
-"""The rules for text as data for JavaScript, made from the Python code that has them.
+"""Export the text rules of the Python code as data for JavaScript.
 
-A page that translates must clean text and end sentences as training did. So its tables are not
-written a second time: patterns and word lists are those of ``nmt.text.unicode`` and
-``nmt.text.sentences``, and character classes come from Python's own functions.
+A page that translates must clean text and end sentences as training did. To avoid a second copy of
+the tables, patterns and word lists come from ``nmt.text.unicode`` and ``nmt.text.sentences``, and
+character classes from Python's own functions.
 """
 
 from __future__ import annotations

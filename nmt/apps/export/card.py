@@ -31,7 +31,7 @@ class Corpus:
 
 @dataclass(frozen=True)
 class Facts:
-    """What a model card says about a model and its run."""
+    """The facts of a model card about a model and its run."""
 
     name: str  # of the model
     about: Description
@@ -154,7 +154,7 @@ def _usage(facts: Facts) -> list[str]:
         facts.code.rstrip(),
         "```",
         "",
-        "It was run when this card was written, and printed:",
+        "When this card was written, it printed:",
         "",
         "```",
         facts.output.rstrip(),
@@ -228,8 +228,8 @@ def _limits(facts: Facts) -> list[str]:
         "Text of another domain or dialect than the training data is translated worse.",
         "A translation can be fluent and wrong. A person who knows both languages must check it "
         "before it is used where an error does harm.",
-        "The model repeats what its training data contains, also prejudices.",
-        "It translates each line by itself, without the sentences before it.",
+        "The model reproduces what its training data contains, including prejudices.",
+        "It translates each line independently, without context.",
     ]
     if facts.about.data.tokenized:
         lines.append("Its input must be Moses-tokenized text, as its training data was.")

@@ -1,4 +1,4 @@
-"""What the judgements say: means, differences, preferences, and how far the judges agree.
+"""Analyze judgements: means, differences, preferences, and agreement of the judges.
 
 Intervals and paired tests are those of nmt-score, on resamples of documents (or of lines, if there
 are no documents). A z-score is a judge's number minus the mean of the judge's numbers, divided by
@@ -50,7 +50,7 @@ def analyze(key: Key, judgements: Sequence[Judgement], resamples: int) -> list[S
 def z_scores(judges: Sequence[str], values: np.ndarray) -> np.ndarray:
     """Return the values [judgements, systems], standardized for each judge.
 
-    A judge who gives one number only has z-scores of 0.
+    A judge who always gives the same number has z-scores of 0.
     """
     scores = np.zeros_like(values)
     for judge in set(judges):
@@ -114,14 +114,14 @@ def _means(
     lines = len({judgement.row.id for judgement in judgements})
     for first, second in _pairs(key):
         tests = paired_tests(mean_scores, [[sums[first]]], [[sums[second]]], resamples)
-        found = Score(
+        score = Score(
             measure,
             tests.difference,
             p_value=tests.bootstrap,
             p_two_sided=tests.two_sided,
             count=lines,
         )
-        yield replace(found, system=key.systems[second], baseline=key.systems[first])
+        yield replace(score, system=key.systems[second], baseline=key.systems[first])
 
 
 def _preferences(
@@ -136,8 +136,8 @@ def _preferences(
     p_value = sign_test(wins, losses)
     ties = len(votes) - wins - losses
     for name, count, p in ((WINS, wins, p_value), (TIES, ties, None), (LOSSES, losses, None)):
-        found = Score(name, count, p_value=p, p_two_sided=p, count=len(votes))
-        yield replace(found, system=key.systems[second], baseline=key.systems[first])
+        score = Score(name, count, p_value=p, p_two_sided=p, count=len(votes))
+        yield replace(score, system=key.systems[second], baseline=key.systems[first])
 
 
 def _signs(values: np.ndarray, first: int, second: int) -> np.ndarray:

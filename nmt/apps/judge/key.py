@@ -1,8 +1,7 @@
-"""Which system wrote which translation of a blind sheet: the key, which judges do not get.
+"""The key of a blind sheet: which system wrote which translation. Judges do not get it.
 
 The id of a row is the number of its line and a hash of the texts that the row shows. So a row is
-found again wherever it stands, and a text that was moved or changed is noticed. The hash says
-nothing about the systems.
+found wherever it was moved, and changed texts are noticed. The hash does not reveal the systems.
 """
 
 from __future__ import annotations
@@ -43,7 +42,7 @@ class Row:
 
     @property
     def unit(self) -> str:
-        """What is drawn at random as a whole: the document, or the line."""
+        """The unit of sampling: the document, or the line."""
         return f"d{self.document}" if self.document else f"l{self.line}"
 
 

@@ -42,7 +42,7 @@ Save the file as .xlsx."""
 
 @dataclass(frozen=True)
 class Judgement:
-    """What one judge wrote about one row.
+    """The judgement of one judge on one row.
 
     Attributes:
         judge: name of the sheet.
@@ -181,7 +181,7 @@ def _cells(file: Path, key: Key) -> Iterator[dict[str, Any]]:
     """Yield the cells of each row by the titles of their columns, without blank rows."""
     openpyxl = _openpyxl(str(file))
     if not file.is_file():
-        raise UserError("no such file", at=str(file), fix="give the filled sheets of the judges")
+        raise UserError("no such file", at=str(file), fix="pass the filled sheets of the judges")
     try:
         require_unpackable(file)
         book = openpyxl.load_workbook(file, data_only=True)

@@ -1,1 +1,1 @@
-"""Draw learning curves and the figures of the papers, also while a model trains."""
+"""Draw learning curves and the papers' figures, even while a model trains."""

@@ -1,4 +1,4 @@
-"""The data card of a report: where the corpora of a run are from, and what the checks found."""
+"""The data card of a report: the origin of the corpora, and the findings of the checks."""
 
 from __future__ import annotations
 

@@ -33,7 +33,7 @@ FAULTY_LINES = 50  # shown of each fault and run
 EXAMPLES_SEED = 1  # of the random ones
 MIN_WORDS = 4  # of the reference of an example; shorter ones say little about a system
 LENGTH_FACTOR = 2  # an output is called long or short beyond this factor of its reference
-LOOP = 3  # times that a phrase stands in a row
+LOOP = 3  # times that a phrase occurs in a row
 
 
 class Part(NamedTuple):
@@ -118,14 +118,14 @@ class Outputs:
         ]
 
     def faults(self) -> list[Fault]:
-        """Find possible faults of outputs, with their number in each run."""
+        """Find likely errors in the outputs, with their number in each run."""
         long = "over twice as many words as a reference of at least 4"
         short = "under half as many words as a reference of at least 4"
-        repeated = "a phrase three times in a row, which the reference has not"
+        repeated = "a phrase three times in a row that the reference does not have"
         refs = self.systems.refs
         faults = [
             self._fault("Empty", "the output is blank and the reference is not", refs, _is_empty),
-            self._recorded("Cut off", "ended by the length limit, not by the model", "cut_off"),
+            self._recorded("Cut off", "cut at the length limit", "cut_off"),
             self._recorded("Unknown", "contains the unknown token", "unknown"),
             self._fault("Repetition", repeated, refs, _repeats),
             self._fault("Too long", long, refs, _is_long),
@@ -255,7 +255,7 @@ def _is_short(hyp: str, ref: str) -> bool:
 
 
 def compare(text: str, other: str) -> tuple[list[Part], list[Part]]:
-    """Mark the words of both texts that the other one lacks at their place.
+    """Mark the words of each text that are missing from the other at their place.
 
     A word is text between spaces without its punctuation, which is compared separately. Text of
     scripts without spaces is compared character by character. The parts of a text add up to it,

@@ -266,14 +266,14 @@ class Service:
         if self.corrections is None:
             what = "this server does not store corrections"
             raise Refused(403, "no_corrections", what, "start nmt-serve with --corrections FILE")
-        given = read(Suggestion, await read_fields(request))
-        texts = [given.q, given.shown, given.s]
+        suggestion = read(Suggestion, await read_fields(request))
+        texts = [suggestion.q, suggestion.shown, suggestion.s]
         for text in texts:
             self._lines([text])
-        if is_blank(given.q) or is_blank(given.s):
+        if is_blank(suggestion.q) or is_blank(suggestion.s):
             raise Refused(422, "bad_request", "a text is blank", "send q and s with text")
         model, direction = libretranslate.find_direction(
-            self.models, given.source, given.target, given.model
+            self.models, suggestion.source, suggestion.target, suggestion.model
         )
         row = [*texts, *direction.langs, model.name]
         try:
@@ -286,11 +286,11 @@ class Service:
 
     async def send_document(self, request: Request) -> Response:
         """Begin to translate a document; the answer has the ID to ask for it."""
-        given = read(DocumentRequest, await read_fields(request))
-        model = self._model(given.model)
-        chosen = given.model_dump(include={"tgt_tag", "glossary"}, exclude_none=True)
+        form = read(DocumentRequest, await read_fields(request))
+        model = self._model(form.model)
+        chosen = form.model_dump(include={"tgt_tag", "glossary"}, exclude_none=True)
         options = self.complete(model, chosen)
-        name = await self._add(given.file, model, options, request)
+        name = await self._add(form.file, model, options, request)
         document = self.documents.get(name)
         return reply({"id": name, **document.description()}, 202)
 
@@ -314,12 +314,10 @@ class Service:
         """Translate a document in the form of LibreTranslate, which waits for the translation."""
         try:
             deadline = time.monotonic() + self.limits.seconds
-            given = read(LibreTranslateFile, await read_fields(request))
-            model, direction = libretranslate.find_direction(
-                self.models, given.source, given.target
-            )
+            form = read(LibreTranslateFile, await read_fields(request))
+            model, direction = libretranslate.find_direction(self.models, form.source, form.target)
             options = self.complete(model, direction.options)
-            name = await self._add(given.file, model, options, request)
+            name = await self._add(form.file, model, options, request)
             document = self.documents.get(name)
             try:
                 await self.wait(document.done, request, deadline)

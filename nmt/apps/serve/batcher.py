@@ -1,4 +1,4 @@
-"""A queue in front of a model: requests share its time by the cost of their lines.
+"""A queue in front of a model: requests share compute time by the cost of their lines.
 
 One thread owns the model. It takes what waits, translates it and looks at the queue again, so a
 request that is alone starts at once, and the batches grow with the load. No request waits for
@@ -62,7 +62,7 @@ Translate: TypeAlias = Callable[[list[str], Any, int, Callable[[], None]], list[
 
 
 class Unwanted(Exception):
-    """Nobody waits for the results of a batch any more."""
+    """No client waits for the results of a batch any more."""
 
 
 class Batcher:
@@ -189,8 +189,8 @@ class Batcher:
             jobs = [first]
         counts = shares([job.costs[len(job.results) :] for job in jobs], BATCH_COST, self._batch)
         batch = [(job, count) for job, count in zip(jobs, counts, strict=True) if count]
-        taken = {id(job) for job, _ in batch}
-        self._jobs = deque(job for job in self._jobs if id(job) not in taken)
+        batched = {id(job) for job, _ in batch}
+        self._jobs = deque(job for job in self._jobs if id(job) not in batched)
         return batch
 
     def _compute(self, batch: Batch, interruptible: bool) -> None:

@@ -1,4 +1,4 @@
-"""Append better translations to the file of ``nmt-serve --corrections``, each whole or not at all.
+"""Append corrections to the file of ``nmt-serve --corrections``, each completely or not at all.
 
 A row is written at once, under a lock of the operating system, and flushed to the disk before the
 request is answered. So requests and servers can share a file, and a kill at any time leaves all

@@ -1,7 +1,8 @@
-"""Documents that clients send: each is translated in the background, asked for, and fetched.
+"""Clients' documents: each is translated in the background, polled, and fetched.
 
-A document is in memory until it was not asked for some time. Its lines go through the queue of its
-model like those of other requests, so they share batches and get no more than an equal part of it.
+A document stays in memory until it has not been polled for some time. Its lines go through the
+queue of its model like those of other requests, so they share batches and get no more than an equal
+part of it.
 """
 
 from __future__ import annotations
@@ -70,7 +71,7 @@ class Document:
         return self.model.translator.codec.langs(self.options)
 
     def description(self) -> dict[str, Any]:
-        """Return what a client needs to know, as JSON values."""
+        """Return the state of the document for its client, as JSON values."""
         places = [
             {"place": r.place, "problem": r.problem, "source": r.source, "text": r.translation}
             for r in self.remarks
@@ -187,7 +188,9 @@ class Documents:
         if self._closed:
             raise stopping()
         if document.unwanted or now > document.asked + max(KEPT, self.limits.seconds):
-            raise Refused(503, "stopping", "nobody waits for the document", "send it again")
+            raise Refused(
+                503, "stopping", "the document was not polled for too long", "send it again"
+            )
 
     @contextlib.contextmanager
     def _worker(self) -> Iterator[Worker]:

@@ -88,10 +88,10 @@ class Success(BaseModel):
 def languages(models: dict[str, ServedModel]) -> list[dict[str, Any]]:
     """Return the source languages with their targets, as GET /languages lists them."""
     targets: dict[str, list[str]] = {}
-    for one in itertools.chain.from_iterable(model.directions() for model in models.values()):
-        found = targets.setdefault(standard_code(one.src), [])
-        if (target := standard_code(one.tgt)) not in found:
-            found.append(target)
+    for direction in itertools.chain.from_iterable(model.directions() for model in models.values()):
+        known_targets = targets.setdefault(standard_code(direction.src), [])
+        if (target := standard_code(direction.tgt)) not in known_targets:
+            known_targets.append(target)
     return [
         {"code": code, "name": language_name(code), "targets": names}
         for code, names in targets.items()
@@ -110,22 +110,22 @@ def find_direction(
     Raises:
         Refused: there is none, or the source language is not clear.
     """
-    found = [
-        (model, one)
+    matches = [
+        (model, candidate)
         for model in models.values()
         if name in (None, model.name)
-        for one in model.directions()
-        if source == AUTO or standard_code(one.src) == standard_code(source)
-        if standard_code(one.tgt) == standard_code(target)
+        for candidate in model.directions()
+        if source == AUTO or standard_code(candidate.src) == standard_code(source)
+        if standard_code(candidate.tgt) == standard_code(target)
     ]
-    if not found:
+    if not matches:
         what = f"no model translates from {source} to {target}"
         raise Refused(400, "no_such_language", what, "choose languages of GET /languages")
-    if len(sources := {one.src for _, one in found}) > 1:
+    if len(sources := {candidate.src for _, candidate in matches}) > 1:
         what = "the server does not identify languages"
         fix = f"choose a source of: {', '.join(sorted(sources))}"
         raise Refused(400, "no_such_language", what, fix)
-    return found[0]
+    return matches[0]
 
 
 def body_of(form: type[BaseModel], kind: str) -> dict[str, Any]:

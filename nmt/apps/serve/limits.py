@@ -1,4 +1,4 @@
-"""What the server accepts, and how it refuses the rest."""
+"""The limits of the server, and the refusal of requests that exceed them."""
 
 from __future__ import annotations
 
@@ -66,6 +66,6 @@ class Refused(Exception):
 
 
 def stopping() -> Refused:
-    """Return the answer to translations that a server which shuts down does not finish."""
+    """Return the answer to unfinished translations when the server shuts down."""
     what, fix = "the server is shutting down", "send the request again later, or to another server"
     return Refused(503, "stopping", what, fix, retry=5)

@@ -40,7 +40,7 @@ class ServedModel:
         self.batcher = Batcher(self.translate, limits.batch, limits.queue, observe)
 
     def description(self) -> dict[str, Any]:
-        """Return what a client needs to know of the model."""
+        """Return the description of the model for clients."""
         codec = self.translator.codec
         return {
             "name": self.name,
@@ -147,7 +147,8 @@ class ServedModel:
         }
 
     def _other_script(self, line: str, src: str | None) -> float:
-        """Return the share of letters that no source language is written with; 0 = not known."""
+        """Return the share of letters outside the scripts of all source languages; 0 = not
+        known."""
         languages = [src] if src else self.translator.codec.directions.sources
         scripts = [script_of(language) for language in languages]
         found = [script for script in scripts if script is not None]

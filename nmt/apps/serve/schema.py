@@ -73,8 +73,8 @@ class Line(BaseModel):
         "high, the translation is probably wrong"
     )
     other_script: float = Field(
-        description="share of the letters that the source language is not written with, from 0 to "
-        "1; such as Arabic letters for a model that translates from Slovak"
+        description="share of the letters outside the script of the source language, from 0 to 1, "
+        "such as Arabic letters for a model that translates from Slovak"
     )
     source_words: list[Word]
     translations: list[Translation] = Field(
@@ -146,7 +146,7 @@ class Place(BaseModel):
 
 
 class DocumentDescription(BaseModel):
-    """How much of a document is translated."""
+    """The progress of a document."""
 
     name: str
     state: str = Field(description="waiting, translating, finished or failed")
@@ -163,7 +163,7 @@ class DocumentAnswer(DocumentDescription):
 
 
 class ErrorBody(BaseModel):
-    """What went wrong."""
+    """The error."""
 
     code: str = Field(description="a word for programs")
     message: str = Field(description="what is wrong, for people")
@@ -178,7 +178,9 @@ class Problem(BaseModel):
 
 def problems_of(errors: Iterable[Any]) -> str:
     """Return what pydantic found wrong with a body, without the text of the body."""
-    problems = [f"{'.'.join(map(str, one['loc'])) or 'body'}: {one['msg']}" for one in errors]
+    problems = [
+        f"{'.'.join(map(str, detail['loc'])) or 'body'}: {detail['msg']}" for detail in errors
+    ]
     return "; ".join(dict.fromkeys(problems))
 
 

@@ -1,4 +1,4 @@
-"""Run the application with uvicorn: limit its connections, and end it without losing a request.
+"""Run the application with uvicorn: limit connections, and shut down without losing requests.
 
 Connections are limited before a request is read, so a server that requires a key is protected too.
 Each process may have a limited number of open files, and a connection is one. Without a descriptor
@@ -53,8 +53,8 @@ def most_connections() -> int:
 
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     used = len(os.listdir("/dev/fd"))
-    wanted = used + RESERVED + MOST_CONNECTIONS
-    allowed = wanted if hard == resource.RLIM_INFINITY else min(hard, wanted)
+    needed = used + RESERVED + MOST_CONNECTIONS
+    allowed = needed if hard == resource.RLIM_INFINITY else min(hard, needed)
     if soft != resource.RLIM_INFINITY and soft < allowed:
         resource.setrlimit(resource.RLIMIT_NOFILE, (allowed, hard))
     return max(1, allowed - used - RESERVED)
@@ -199,7 +199,7 @@ class Connection(asyncio.Protocol):
 
 
 class Server(uvicorn.Server):
-    """A server that answers what it has accepted before it ends, but not forever.
+    """A server that finishes accepted requests before it ends, within a time limit.
 
     SIGTERM, SIGHUP and Ctrl-C stop it: new translations get status 503. The server ends when the
     accepted ones are answered. Those that are not answered in the time of grace get status 503,

@@ -1,7 +1,7 @@
-"""A process that reads the documents of strangers, so that the server can end it at any time.
+"""A process that reads untrusted documents, so that the server can end it at any time.
 
-A small file may need hours or much memory. In a process of its own it holds neither the interpreter
-lock of the server nor its memory. The process translates nothing itself: it sends lines to the
+A small file may need hours or much memory. A separate process does not block the server's
+interpreter lock or use its memory. The process translates nothing itself: it sends lines to the
 server and receives their translations. Messages are JSON, because the server must not trust them.
 
 The process imports no torch. It starts in a tenth of a second, when the first document comes.
@@ -237,8 +237,8 @@ def _answer(
         lines: Sequence[str], require: Phrases, align: bool
     ) -> Sequence[Translated] | None:
         _send(target, {"lines": [lines, require, align]})
-        found = _receive(source, 0)[0]["results"]
-        return None if found is None else [_translated(*one) for one in found]
+        results = _receive(source, 0)[0]["results"]
+        return None if results is None else [_translated(*line) for line in results]
 
     try:
         if not job["translate"]:

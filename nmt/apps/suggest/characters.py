@@ -1,4 +1,4 @@
-"""Find the characters of held-out text that the training text lacks, which no model can learn."""
+"""Find characters of held-out text that the training text lacks, and that no model can learn."""
 
 from __future__ import annotations
 

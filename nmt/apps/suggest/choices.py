@@ -19,12 +19,12 @@ from nmt.data.checks import LIKE_TRAIN
 from nmt.runtime.words import quantity
 from nmt.text.languages import UNSPACED
 
-VALIDATIONS = 8  # at most, of a training with a fixed number of updates
+VALIDATIONS = 8  # at most, of a run with a fixed number of updates
 # With fewer updates, a smaller model with smaller batches and a smaller vocabulary is suggested. In
 # 0.1 hours the row of recipes/quickstart.yaml has 640 updates instead of 120. The limit between the
 # two was not measured.
 ENOUGH_UPDATES = 500
-FEW_PASSES = 0.25  # of those of a size: a training with fewer has no dropout
+FEW_PASSES = 0.25  # share of the passes of a size: a run with fewer has no dropout
 SEARCH_COST = 2.0  # time of a target piece in a validation, in those of a piece in an update
 VALIDATION_SHARE = 0.25  # of the time of a short training, at most
 LR_SCALE = 0.08  # of Muon: 5e-3 at dim 256 and 6e-3 at dim 192 were measured; lr = 0.08 / sqrt(dim)
@@ -45,7 +45,7 @@ class Choice:
 
 @dataclass(frozen=True)
 class Budget:
-    """The time that a training may take."""
+    """The time limit of a run."""
 
     hours: float
     tokens: float  # target pieces that this machine trains on in these hours
@@ -66,7 +66,7 @@ class Suggestion:
     # take together, estimated; 0 on a GPU
     evaluation_tokens: float
     budget: Budget | None  # None = the default length
-    parent: Sequence[str] = ()  # what to know of the parent, in lines; empty = there is none
+    parent: Sequence[str] = ()  # notes on the parent, in lines; empty = there is none
 
     @property
     def smaller_size(self) -> Size | None:
@@ -242,13 +242,13 @@ def with_related_text(suggestion: Suggestion, paths: CorpusPaths, facts: CorpusF
     The corpus itself gets a third of an epoch, as in our measurements (docs/howto/
     related-languages.md).
     """
-    found = [text for corpus in related_corpora(paths) if (text := corpus.entry())]
-    if not found:
+    texts = [text for corpus in related_corpora(paths) if (text := corpus.entry())]
+    if not texts:
         return suggestion
     (own,) = (choice.value for choice in suggestion.choices if choice.key == "data.train")
     entries: list[dict[str, Any]] = [own if isinstance(own, dict) else {"path": own}]
     pairs = 0
-    for entry, files in found:
+    for entry, files in texts:
         form = bool(looks_tokenized(files))
         entries.append(entry if form == facts.tokenized else {**entry, "tokenized": form})
         pairs += sum(1 for _ in read_pairs(files))
@@ -387,7 +387,7 @@ def _passes_between(passes: float) -> str:
 
 
 def advice(paths: CorpusPaths, facts: CorpusFacts, parent: bool = False) -> list[str]:
-    """Return advice that no key can follow, for a recipe with or without a parent."""
+    """Return advice that is not a key, for a recipe with or without a parent."""
     sentences = []
     other = "" if parent else f" start from a model of another pair ({HOWTO}transfer.md),"
     related = (

@@ -97,12 +97,12 @@ def _languages(prefix: str, src: str | None, tgt: str | None) -> tuple[str, str]
             at=prefix,
             fix=f"save the translations of its lines next to it, as {Path(prefix).name}.LANG",
         )
-    given = src or tgt
-    others = [lang for lang in langs if lang != given]
-    if given and len(others) == 1:
-        return (given, others[0]) if src else (others[0], given)
+    chosen = src or tgt
+    others = [lang for lang in langs if lang != chosen]
+    if chosen and len(others) == 1:
+        return (chosen, others[0]) if src else (others[0], chosen)
     english = [lang for lang in langs if base_language(lang) == "en"]
-    if not given and len(langs) == 2 and len(english) == 1:
+    if not chosen and len(langs) == 2 and len(english) == 1:
         # most people translate from the language with little data
         (other,) = set(langs) - set(english)
         return other, english[0]

@@ -1,4 +1,4 @@
-"""Collect the facts of a corpus that decide its recipe: size, lengths, scripts, tokenization.
+"""Collect the facts of a corpus that determine its recipe: size, lengths, scripts, tokenization.
 
 A sample is segmented, to know lengths in pieces and to time updates with real batches.
 """
@@ -52,7 +52,7 @@ class SideFacts:
 
 @dataclass(frozen=True)
 class CorpusFacts:
-    """What is known of a corpus."""
+    """The facts of a corpus."""
 
     src: SideFacts
     tgt: SideFacts
@@ -132,7 +132,7 @@ def _bare_recipe(paths: CorpusPaths, forms: Mapping[str, bool], tokenized: bool)
 
 
 def looks_tokenized(sides: Iterable[Path]) -> bool | None:
-    """Check whether the first pairs are tokenized; None = nothing shows it.
+    """Check whether the first pairs are tokenized; None = undecided.
 
     Most full stops and commas of tokenized text stand apart. In French, other marks do so too.
     """

@@ -1,6 +1,6 @@
 """Choose the keys of a recipe that fine-tunes a parent, each with its reason.
 
-A small parent trains as a model with random weights does. For a large one, the settings are those
+A small parent is trained like a model with random weights. For a large one, the settings are those
 of recipes/finetune: the rate of mBART's fine-tuning (Liu et al. 2020), or Adafactor with that of
 T5's (Raffel et al. 2020) where Adam's moments would need too much memory.
 """
@@ -78,7 +78,7 @@ class ParentModel:
 
     @property
     def about(self) -> Description:
-        """What is known of the model."""
+        """The description of the model."""
         return self.model.about
 
     @property
@@ -88,7 +88,7 @@ class ParentModel:
 
     @property
     def small(self) -> bool:
-        """Whether it trains as a model with random weights does."""
+        """Whether it is trained like a model with random weights."""
         return SMALL.holds(self.about.model)
 
     @classmethod
@@ -195,7 +195,7 @@ def _notes_on_tags(directions: Directions, known: Mapping[str, str]) -> list[str
 
 @dataclass(frozen=True)
 class Start:
-    """What is decided before the speed is known."""
+    """The choices that do not depend on the measured speed."""
 
     sample: EncodedSample | None  # in pieces of the recipe; None = the recipe learns its own
     data: Sequence[Choice]  # languages and corpora
@@ -285,7 +285,7 @@ def suggest_from(
     device: torch.device,
     budget: Budget | None = None,
 ) -> Suggestion:
-    """Choose the optimizer and the length of the training; without a budget, a default length."""
+    """Choose the optimizer and the number of updates; without a budget, a default number."""
     if not parent.small:
         return _fine_tuning(facts, parent, start, device, budget)
     row = size_for(facts.target_words, CPU)
@@ -300,7 +300,7 @@ def suggest_from(
 def _as_from_scratch(
     facts: CorpusFacts, parent: ParentModel, start: Start, budget: Budget | None, row: Size
 ) -> Suggestion:
-    """Choose the training of a row with the sizes of the parent."""
+    """Choose the training settings of a row, with the sizes of the parent."""
 
     def segment(types: int) -> tuple[list[Choice], EncodedSample]:
         return segmentation(facts, types) if start.sample is None else ([], start.sample)
@@ -335,7 +335,7 @@ def _fine_tuning(
     device: torch.device,
     budget: Budget | None,
 ) -> Suggestion:
-    """Choose the training of a large parent, as in recipes/finetune."""
+    """Choose the training settings for a large parent, as in recipes/finetune."""
     assert start.sample is not None, "a large parent keeps its vocabulary"
     sample, passes, validations = start.sample, float(PASSES), VALIDATIONS
     why_so_long = "not measured; train.stop_patience may end it earlier"

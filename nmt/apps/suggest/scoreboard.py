@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 
 class Row(NamedTuple):
-    """A training whose scores docs/results.md has."""
+    """A run whose scores are in docs/results.md."""
 
     pair: str  # source and target language
     text: str  # its kind

@@ -1,4 +1,4 @@
-"""One recipe for several corpora: together they decide the sizes, and each has its entries."""
+"""One recipe for several corpora: together they determine the sizes, and each has its entries."""
 
 from __future__ import annotations
 

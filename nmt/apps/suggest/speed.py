@@ -2,7 +2,7 @@
 
 On a CPU, time is the processor time of the main thread. It works in every update and only waits
 for the other threads, so on an idle machine this is the time on the clock. On a busy machine it is
-hardly longer. Where it is very busy, the size of the model does not follow from it.
+hardly longer. On a very busy machine, it does not determine the size of the model.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ MAX_WAIT = 10  # times the seconds of a setting, on the clock
 
 
 class Setting(NamedTuple):
-    """What was measured: precision, and threads of the CPU (0 on a GPU)."""
+    """A measured setting: precision, and threads of the CPU (0 on a GPU)."""
 
     precision: str
     threads: int

@@ -34,7 +34,7 @@ class Expectation:
     device: str  # in words
     parameters: int
     speeds: Mapping[Setting, float]  # measured target tokens per second
-    threads: int  # of a training by default; 0 on a GPU
+    threads: int  # of a run by default; 0 on a GPU
     busy: str = ""  # a sentence if other programs took much of the processor
 
     @property
@@ -49,7 +49,7 @@ class Expectation:
 
     @property
     def environment(self) -> str:
-        """What is written in front of nmt-train for the fastest number of threads."""
+        """The environment variables before nmt-train for the fastest number of threads."""
         threads = self.best.threads
         return f"OMP_NUM_THREADS={threads} " if threads != self.threads else ""
 

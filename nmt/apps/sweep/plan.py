@@ -1,4 +1,4 @@
-"""What a sweep trains: one run for each variant and seed, and the state that each has reached."""
+"""The plan of a sweep: one run for each variant and seed, and the state of each."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class Outcome:
 
 @dataclass(frozen=True)
 class PlannedRun:
-    """One training."""
+    """A run of a sweep."""
 
     variant: Variant
     recipe: Recipe  # complete, with seed, budget and run folder

@@ -134,12 +134,12 @@ class Display:
             self.seconds.append(seconds)
 
     def started(self, run: PlannedRun) -> None:
-        """Say that a run begins to train."""
+        """Report that a run starts."""
         if not self.live:
             self.say(f"{run.name}: started")
 
     def ended(self, progress: RunProgress, outcome: Outcome, running: list[RunProgress]) -> None:
-        """Say how a run ended, and about how long the others take."""
+        """Report how a run ended, and the estimated time of the others."""
         if outcome.status == "finished":
             self.seconds.append(progress.seconds)
         what = outcome.status + (f": {outcome.reason}" if outcome.reason else "")

@@ -25,7 +25,7 @@ PERPLEXITIES = ("ppl", "word_ppl")
 
 @dataclass(frozen=True)
 class RunScores:
-    """What one run reached."""
+    """The scores of one run."""
 
     folder: str
     seed: int

@@ -1,4 +1,4 @@
-"""The rules of synthetic pairs: a text and its translations by a model, which can be wrong.
+"""Rules for synthetic pairs, whose translations can be wrong.
 
 ``nmt.data.filters`` has the measures, and compares lengths and languages with those of the corpus.
 """
@@ -44,7 +44,7 @@ class Thresholds:
 
 
 def source_rules(lang: str) -> list[Rule]:
-    """Return why a line of a monolingual text is not translated; it may have surrogates."""
+    """Return the rules that exclude lines of monolingual text; lines may have surrogates."""
     return [
         Rule("source not UTF-8", lambda pair, _: _SURROGATE.search(pair.src) is not None),
         *_rules_of_side(0, lang),
@@ -52,7 +52,8 @@ def source_rules(lang: str) -> list[Rule]:
 
 
 def target_rules(lang: str, thresholds: Thresholds) -> list[Rule]:
-    """Return why a translation to a language is dropped; the names are those of ``nmt-clean``."""
+    """Return the rules that drop translations into a language; the names are those of
+    ``nmt-clean``."""
     return [
         Rule(
             "partly-copied",

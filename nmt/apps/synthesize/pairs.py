@@ -2,8 +2,8 @@
 
 During translation, PREFIX.part has one line for each translated line of the text, so that the
 command can be resumed as with ``--output``. When all lines are translated, the pairs are filtered
-in two passes. PREFIX.SRC, PREFIX.TGT and PREFIX.json are written under other names first. They are
-renamed in an order such that a kill never leaves two sides of different corpora.
+in two passes. PREFIX.SRC, PREFIX.TGT and PREFIX.json are written under other names first. The order
+of renaming ensures that a kill never leaves sides of different corpora.
 """
 
 from __future__ import annotations
@@ -234,7 +234,7 @@ class SyntheticCorpus:
         return json.dumps(report, indent=1, ensure_ascii=False) + "\n"
 
     def _install(self, drafts: list[Path]) -> None:
-        """Give the drafts their names.
+        """Rename the drafts to their final names.
 
         Raises:
             UserError: without ``force``, a file exists that is not the one to be written.

@@ -1,1 +1,1 @@
-"""nmt-convert: a run folder from a model of transformers."""
+"""nmt-convert and ``nmt-export --format transformers``: folders of Hugging Face transformers."""

@@ -1,4 +1,4 @@
-"""Make a model from a model of transformers: read, check, convert, then write."""
+"""Convert a model of transformers: read, check, convert, then write."""
 
 from __future__ import annotations
 
@@ -108,10 +108,10 @@ def choose_languages(
     Raises:
         UserError: a language is needed, or the model lacks it.
     """
-    wanted = {"--src-lang": src, "--tgt-lang": tgt}
+    requested = {"--src-lang": src, "--tgt-lang": tgt}
     tagged = {"--src-lang": text.tag_on_target, "--tgt-lang": bool(text.tags)}
-    for option, stated in zip(wanted, text.langs, strict=True):
-        if not wanted[option] and (tagged[option] or not re.fullmatch("[A-Za-z0-9_-]+", stated)):
+    for option, stated in zip(requested, text.langs, strict=True):
+        if not requested[option] and (tagged[option] or not re.fullmatch("[A-Za-z0-9_-]+", stated)):
             raise UserError(
                 "the model needs a language: its tokenizer has "
                 + (", ".join(text.tags) if tagged[option] else stated or "none"),
@@ -124,7 +124,7 @@ def choose_languages(
             f"source and target language are both {langs[0]}", at="--tgt-lang", fix="give another"
         )
     tags, notes = [], []
-    sides = zip(wanted, ("source", "target"), langs, text.langs, strict=True)
+    sides = zip(requested, ("source", "target"), langs, text.langs, strict=True)
     for option, side, lang, stated in sides:
         if tagged[option]:
             code = match_language(lang, text.tags, option)

@@ -266,17 +266,17 @@ def _added_tokens(folder: HubFolder, first: int) -> dict[str, int]:
     try:
         settings = folder.read_json("tokenizer_config.json")
         added = folder.read_json("tokenizer.json").get("added_tokens", [])
-        found = {_content(token): token["id"] for token in added}
+        rows = {_content(token): token["id"] for token in added}
         for row, token in settings.get("added_tokens_decoder", {}).items():
-            found.setdefault(_content(token), int(row))
+            rows.setdefault(_content(token), int(row))
         for token, row in folder.read_json("added_tokens.json").items():
-            found.setdefault(token, int(row))
+            rows.setdefault(token, int(row))
         for values in (folder.read_json("special_tokens_map.json"), settings):
             for key in ("additional_special_tokens", "extra_special_tokens"):
                 names = dict.fromkeys(map(_content, values.get(key) or ()))
                 for row, name in enumerate(names, first):
-                    found.setdefault(name, row)
-        return found
+                    rows.setdefault(name, row)
+        return rows
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         what = "a file of the tokenizer does not list its tokens as transformers does"
         raise damaged(what, folder.path) from error

@@ -1,7 +1,6 @@
 """Read a folder of transformers: settings, tokenizer files and weights. Nothing is unpickled.
 
-A folder may be incomplete, and comes from another person, so each file is checked before its
-content is used.
+A folder may be incomplete and is not trusted, so each file is checked before its content is used.
 """
 
 from __future__ import annotations
@@ -99,8 +98,8 @@ class HubFolder:
             values = yaml.load(head[1][:LARGEST_HEAD], yaml.BaseLoader) if head else {}
         except (yaml.YAMLError, RecursionError):
             return []
-        found = values.get(key) if isinstance(values, dict) else None
-        names = found if isinstance(found, list) else [found]
+        value = values.get(key) if isinstance(values, dict) else None
+        names = value if isinstance(value, list) else [value]
         return [name.strip() for name in names if isinstance(name, str) and name.strip()]
 
     def stated_languages(self, side: str) -> list[str]:

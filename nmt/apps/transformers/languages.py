@@ -1,4 +1,4 @@
-"""Find the language of a model that a user means: ``sw``, ``swh`` or ``swh_Latn``."""
+"""Match the user's language code with a model's: ``sw``, ``swh`` or ``swh_Latn``."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _OWN_CODES = {"ns": "nso"}  # M2M-100's for Northern Sotho
 
 
 def fitting(wanted: str, codes: Iterable[str]) -> list[str]:
-    """Return the codes of a model that a user can mean.
+    """Return the codes of a model that match the user's.
 
     The same code counts first, then another form of it, then the language without its country, then
     the usual code of a macrolanguage: ``sw`` is Swahili, and so is ``swh``, a part of it. At last,
@@ -44,11 +44,11 @@ def match_language(wanted: str, codes: Iterable[str], at: str) -> str:
         UserError: none of the codes fits, or several do.
     """
     known = list(codes)
-    found = fitting(wanted, known)
-    if len(found) == 1:
-        return found[0]
-    if found:
-        what = f"{wanted} can be several languages of this model: {', '.join(found)}"
+    matches = fitting(wanted, known)
+    if len(matches) == 1:
+        return matches[0]
+    if matches:
+        what = f"{wanted} can be several languages of this model: {', '.join(matches)}"
         raise UserError(what, at=at, fix="give one of these")
     close = difflib.get_close_matches(wanted, known, SHOWN, 0.6)
     near = [code for code in known if _language(code)[:2] == wanted[:2].lower()]
@@ -125,4 +125,6 @@ def group_parts(code: str) -> list[str] | None:
 def _families() -> set[str]:
     from langcodes.registry_parser import parse_registry
 
-    return {str(one["Subtag"]) for one in parse_registry() if one.get("Scope") == "collection"}
+    return {
+        str(entry["Subtag"]) for entry in parse_registry() if entry.get("Scope") == "collection"
+    }

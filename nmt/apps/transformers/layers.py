@@ -1,9 +1,9 @@
 """The layers of our model under the names of transformers, for both directions.
 
-MarianMT, Pegasus, M2M-100 and mBART have the same names. They store queries, keys and values apart,
-where this toolkit has them in one matrix. Their sinusoidal positions have all sines before all
-cosines, where this toolkit alternates them (V section 3.5). So in every matrix, the even dimensions
-of our model are before the odd ones, which leaves the function as it is.
+MarianMT, Pegasus, M2M-100 and mBART have the same names. They store queries, keys and values
+separately; this toolkit stores them in one matrix. Their sinusoidal positions have all sines before
+all cosines, where this toolkit alternates them (V section 3.5). So the conversion puts the even
+dimensions of our model before the odd ones in every matrix, which does not change the function.
 """
 
 from __future__ import annotations
@@ -82,7 +82,7 @@ def sines_first(dim: int) -> Tensor:
 def to_transformers(config: ModelConfig, weights: Mapping[str, Tensor]) -> dict[str, Tensor]:
     """Return the layers under their names; biases that the model lacks are 0."""
     order = sines_first(config.dim)
-    found = {}
+    tensors = {}
     for pair in tensor_pairs(config):
         tensor = weights.get(pair.ours)
         if tensor is None:
@@ -90,8 +90,8 @@ def to_transformers(config: ModelConfig, weights: Mapping[str, Tensor]) -> dict[
         tensor = tensor.chunk(pair.parts)[pair.part]
         for axis in pair.axes:
             tensor = tensor.index_select(axis, order)
-        found[pair.theirs] = tensor
-    return found
+        tensors[pair.theirs] = tensor
+    return tensors
 
 
 def from_transformers(

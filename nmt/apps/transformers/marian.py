@@ -64,7 +64,7 @@ unicode.py in this folder makes it: `normalize("A sentence.", "{form}")`.
 def check_fits(about: Description) -> None:
     """Raise UserError with every key that keeps transformers from computing a model."""
     model = about.model
-    tags = sorted({one.tgt_tag for one in about.directions if one.tgt_tag})
+    tags = sorted({direction.tgt_tag for direction in about.directions if direction.tgt_tag})
     limits = [
         ("norm", model.norm == "layernorm", "layernorm"),
         ("norm_eps", model.norm_eps == LAYER_NORM_EPS, f"{LAYER_NORM_EPS:g}"),

@@ -106,14 +106,14 @@ def misfits(
         values: by key.
         names: of the keys in transformers.
     """
-    found = []
+    problems = []
     for key, value in values.items():
         try:
             section.model_validate({key: value}, strict=True)
         except ValidationError as error:
-            if any(one["loc"][:1] == (key,) for one in error.errors()):
-                found.append(f"{names[key]}: {value!r}; fits: {allowed(section, key)}")
-    return found
+            if any(detail["loc"][:1] == (key,) for detail in error.errors()):
+                problems.append(f"{names[key]}: {value!r}; fits: {allowed(section, key)}")
+    return problems
 
 
 def make_vocabulary(text: Text, forbidden: Collection[int]) -> Vocab:

@@ -1,4 +1,4 @@
-"""Segmenters: split text into pieces and join them, with learned or given codes.
+"""Segmenters: split text into pieces and join them, with learned or existing codes.
 
 To add one: a subclass of ``Segmenter`` in a file of this package, one line in SEGMENTERS, and its
 recipe keys in nmt/config/recipe.py.

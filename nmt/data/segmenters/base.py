@@ -101,8 +101,7 @@ class Segmenter(ABC):
     ) -> tuple[Segmenter, set[str]]:
         """Return a segmenter with fewer pieces, and the types that it needs.
 
-        Text of wanted pieces keeps its segmentation, and no text that has known pieces only becomes
-        unknown.
+        Text of wanted pieces keeps its segmentation, and no known text becomes unknown.
 
         Args:
             known: the types of the vocabulary.

@@ -39,7 +39,7 @@ except ImportError:  # an optional dependency; subword-nmt gives the same pieces
 
 JOINER = "@@"  # ends every piece of a word except the last
 WORD_END = "</w>"  # ends the last piece of a word, in merges
-MAX_COUNTED_WORDS = 4_000_000  # distinct words in memory, about 400 MB
+MAX_COUNTED_WORDS = 4_000_000  # maximum distinct words in memory, about 400 MB
 MAX_LEARNED_WORDS = 500_000  # most frequent words to learn from; subword-nmt needs 1 KB for each
 MAX_WORD_LENGTH = 1000  # characters; longer words are not learned from, and are encoded in blocks
 MAX_CACHED_WORDS = 200_000  # per process, about 60 MB
@@ -308,7 +308,7 @@ def codes_text(merges: Sequence[tuple[str, str]]) -> str:
 
 
 class _Cache(dict[str, list[str]]):
-    """Map words to pieces, split on first use; a full cache is emptied."""
+    """Cache the pieces of words; a full cache is emptied."""
 
     def __init__(self, split: Callable[[str], list[str]]) -> None:
         super().__init__()

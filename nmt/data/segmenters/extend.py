@@ -1,4 +1,4 @@
-"""Learn the pieces that a segmentation lacks: byte-pair encoding that continues from its pieces.
+"""Learn new pieces for a segmentation: byte-pair encoding that continues from its pieces.
 
 A symbol is a piece as the merges of a segmenter write it.
 """
@@ -18,7 +18,7 @@ MIN_COUNT = 2  # how often a new pair of symbols must occur
 
 
 class NewSymbols(NamedTuple):
-    """What ``learn_symbols`` found.
+    """The result of ``learn_symbols``.
 
     Attributes:
         parts: new symbol -> the symbols without these that it replaces; an unknown symbol: itself.

@@ -1,7 +1,7 @@
 """Segmentation noise: segment the words of training text at random.
 
 Noise takes the pieces of a word, splits them into symbols (its characters), and joins the symbols
-again at random. It never changes the text: the pieces of a word still join to the same word.
+again at random. It never changes the text: the pieces still join to the same word.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """SentencePiece: pieces of plain text with its spaces, without a tokenizer.
 
-White space of any kind is read as one space, also U+00A0, U+202F and U+3000, and U+2581 as ``_``.
-All other characters come back as they were. A model of another toolkit has rules of its own
-instead: it gets each line as it is (``raw``), and may have a second model for the target.
+Any white space, including U+00A0, U+202F and U+3000, is read as one space, and U+2581 as ``_``. All
+other characters are restored exactly. A model of another toolkit has rules of its own instead: it
+gets each line unchanged (``raw``), and may have a second model for the target.
 """
 
 from __future__ import annotations
@@ -88,7 +88,7 @@ class SentencePiece(Segmenter):
             try:
                 for pair in chain.from_iterable(chunk.pairs() for chunk in text):
                     yield from (_single_spaces(moses.normalize(line)) for line in pair)
-                # SentencePiece begins to learn, and does not say how far it is
+                # SentencePiece reports no progress while it learns
                 title = f"learning a SentencePiece model of type {config.model_type}"
                 learning.enter_context(progress_bar(title, show=progress, slow=True))
             except (Exception, KeyboardInterrupt) as error:
@@ -224,7 +224,7 @@ class SentencePiece(Segmenter):
                 new_scores = _unigram_scores(scores, added, new.counts, total)
             models[side] = edit_model(model, known | new.parts.keys(), new_scores)
             for symbol, replaced in new.parts.items():
-                parts.setdefault(symbol, [p for one in replaced for p in self._known(one, known)])
+                parts.setdefault(symbol, [p for part in replaced for p in self._known(part, known)])
         return self._with_models(models), parts
 
     def trimmed(

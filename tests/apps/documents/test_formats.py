@@ -285,7 +285,7 @@ CATALOG = b'msgid ""\nmsgstr "Content-Type: text/plain; charset=base64\\n"\n'
         ("a.html", b"<meta charset=rot13>a", "a.html", ""),
         ("a.txt", b"%PDF-1.4", "a.txt", "kind of file"),
         ("a.xyz", b"text", "a.xyz", ".xyz"),
-        ("a", b"text", "a", "no ending"),
+        ("a", b"text", "a", "no suffix"),
         ("a.po", CATALOG, "a.po", ""),
         ("a.po", b'msgid "a"\nmsgstr "b\n', "a.po:2", "double quotes"),
         ("a.po", b'msgid "a"\nmsgid "b"\nmsgstr "c"\n', "a.po:2", "second msgid"),

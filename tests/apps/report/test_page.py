@@ -150,7 +150,7 @@ def test_faults_are_counted(folder, plain):
     text = plain.section("outputs").text
     records = map(json.loads, (folder / "plain/metrics.jsonl").read_text().splitlines())
     test = next(record for record in records if record["kind"] == "test")
-    assert f"Cut off ended by the length limit, not by the model {test['cut_off']} " in text
+    assert f"Cut off cut at the length limit {test['cut_off']} " in text
     assert "Unknown contains the unknown token 0 " in text
 
 

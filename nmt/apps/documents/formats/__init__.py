@@ -40,16 +40,16 @@ def format_of(name: str) -> Format:
     """Return the format of a file.
 
     Raises:
-        UserError: its suffix is that of no format.
+        UserError: no format has this suffix.
     """
     suffix = Path(name).suffix.lower()
     if suffix not in FORMATS:
         raise UserError(
             f"files that end in {suffix} cannot be translated"
             if suffix
-            else "the name has no ending, which says what kind of file this is",
+            else "the name has no suffix, which tells the format",
             at=name,
-            fix=f"give a file that ends in {', '.join(FORMATS)}",
+            fix=f"pass a file that ends in {', '.join(FORMATS)}",
         )
     module, _, function = FORMATS[suffix].partition(":")
     found: Format = getattr(importlib.import_module(f"{__name__}.{module}"), function)

@@ -1,4 +1,4 @@
-"""The zip archive of an office document, which may be from a stranger."""
+"""The zip archive of an office document, which is not trusted."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _DAMAGED = (
 
 
 class Archive:
-    """An archive whose files together have a limit of size, whatever it says of itself.
+    """An archive with a limit on the total unpacked size, whatever its headers state.
 
     Args:
         kind: what it should be, for messages.
@@ -40,7 +40,7 @@ class Archive:
         names: of the files, by the name in small letters: Word does not distinguish them.
 
     Raises:
-        UserError: it is damaged, encrypted, too large, or names files as no document does.
+        UserError: it is damaged, encrypted, too large, or has implausible file names.
     """
 
     def __init__(self, source: BinaryIO, name: str, kind: str) -> None:

@@ -1,4 +1,4 @@
-"""Files of translators, read and written unit by unit: XLIFF 1.2 and 2, and TMX.
+"""Translators' files, read and written unit by unit: XLIFF 1.2 and 2, and TMX.
 
 XLIFF: each unit without a translation gets one, with the state needs-review-translation (initial in
 version 2) where a person must look at it, else translated. TMX: each unit that has the source
@@ -70,12 +70,12 @@ _MORE_SPACES = re.compile("(?<=[^ ] ) +(?=[^ ])")  # than one, inside a line
 
 
 class _Scope(NamedTuple):
-    """What the elements around a text say of it.
+    """Settings of a text from its enclosing elements.
 
     Attributes:
         translate: whether it is translated.
-        preserve: whether its spaces and line ends are part of it.
-        longest: characters that it may have; 0 = any number.
+        preserve: whether its spaces and line ends are part of it. longest: maximum characters; 0 =
+            any number.
     """
 
     translate: bool = True
@@ -155,13 +155,13 @@ def _convert(
 def _with_language(event: Event, job: Job) -> str:
     """Return a part of a file; a tag that names the source language gets the target language."""
     source, target = _LANGUAGES.get(event.name, ("", ""))
-    given = event.attributes.get(source)
-    if event.kind != "start" or given is None:
+    stated = event.attributes.get(source)
+    if event.kind != "start" or stated is None:
         return event.raw
-    if base_language(given) not in (base_language(job.src), "*all*"):
-        job.report.count(f"with {source} {given}, while the model translates {job.src}")
+    if base_language(stated) not in (base_language(job.src), "*all*"):
+        job.report.count(f"with {source} {stated}, while the model translates {job.src}")
     old = event.attributes.get(target, "")
-    if target and old in ("", given):
+    if target and old in ("", stated):
         return with_attributes(event.raw, {target: standard_code(job.tgt)})
     if target and base_language(old) != base_language(job.tgt):
         job.report.count(f"with {target} {old}, while the model translates to {job.tgt}")
@@ -333,7 +333,7 @@ def _tmx_unit(node: Node, scope: _Scope, job: Job) -> Item:
         new = f'<{prefix}tuv xml:lang="{standard_code(job.tgt)}">{seg}</{prefix}tuv>'
         return f"{node.start}{_with_child(node, new, target, last)}{node.end}"
 
-    # the standard: spaces and line ends are part of a segment
+    # by the standard, spaces and line ends are part of a segment
     return _unit(node, seg, scope._replace(preserve=True), job, render)
 
 

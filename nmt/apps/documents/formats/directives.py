@@ -1,7 +1,7 @@
 """Directives of format strings, such as %d, by the flags of gettext, as ``msgfmt -c`` checks them.
 
 Each language has a grammar of its own. Here, a directive is what any of the languages of its kind
-reads as one, so what is equal here is equal for msgfmt, too.
+reads as one, so texts with the same directives here are also accepted by msgfmt.
 """
 
 from __future__ import annotations
@@ -79,7 +79,7 @@ def to_keep(text: str, flags: Collection[str]) -> Iterator[str]:
 def changed(
     source: str, translation: str, flags: Collection[str], may_lack: bool = False
 ) -> list[str]:
-    """Return the directives of a message that are not as in its source.
+    """Return the directives of a message that differ from its source.
 
     Args:
         may_lack: directives at the end of the text, or that name their argument, may be missing.

@@ -1,4 +1,4 @@
-"""From the bytes of a text file to its characters and back."""
+"""Decode and encode text files."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _MARKS = {
     codecs.BOM_UTF16_LE: "utf-16-le",
     codecs.BOM_UTF16_BE: "utf-16-be",
 }
-# what a file that is not UTF-8 may be
+# possible encodings of a file that is not UTF-8
 _GUESSES = [*(f"cp{number}" for number in range(1250, 1259)), "cp874", "koi8_r", "cp932", "euc_jp",
             "gb18030", "big5", "cp949"]  # fmt: skip
 # encoding of a language in ISO 8859, by which Python knows it -> the one that files have
@@ -91,7 +91,7 @@ def convert_text(
 def encoding_of(
     start: bytes, declared: re.Pattern[bytes] | None, name: str, chosen: str | None = None
 ) -> str:
-    """Return the encoding of a file; UTF-8 if nothing says another one.
+    """Return the encoding of a file; UTF-8 by default.
 
     Args:
         start: the first bytes, with the byte-order mark if there is one.
@@ -104,8 +104,8 @@ def encoding_of(
     for mark, encoding in _MARKS.items():
         if start.startswith(mark):
             return encoding
-    found = declared.search(start) if declared else None
-    named = found[1].decode("ascii", "replace").lower() if found else "utf-8"
+    match = declared.search(start) if declared else None
+    named = match[1].decode("ascii", "replace").lower() if match else "utf-8"
     encoding = text_encoding(chosen or named, name)
     # a name that can be read byte by byte is not in UTF-16 or EBCDIC
     contradicts = not chosen and named.encode().decode(encoding, "replace") != named
@@ -113,7 +113,7 @@ def encoding_of(
 
 
 def _guessed(data: bytes, lang: str) -> tuple[str, str] | None:
-    """Return the text of a file that names no encoding, and the most likely encoding.
+    """Return the text and the most likely encoding of a file that does not name its encoding.
 
     Args:
         lang: its language, which decides if several encodings are as likely.
@@ -142,7 +142,7 @@ def require_type(start: bytes, name: str) -> None:
         raise UserError("the file is empty", at=name, fix="check the file, or leave it out")
     fix = file_type(start[:16])
     if fix and not unicode_encoding(start[:16]):  # the command may name an encoding
-        raise UserError("is not the kind of file that its ending says", at=name, fix=fix)
+        raise UserError("is not the kind of file that its suffix says", at=name, fix=fix)
 
 
 def not_in_encoding(name: str, encoding: str, line: int, fix: str = CONVERT) -> UserError:

@@ -1,7 +1,7 @@
 """Gettext catalogs (.po): each message without a translation gets one.
 
 Entries that have a translation, also a fuzzy one, stay as they are. polib would write all of them
-with other line breaks; here an entry that does not change keeps its bytes, so a version control
+with other line breaks; here an entry that does not change keeps its bytes, so that version control
 shows what was translated.
 """
 
@@ -182,10 +182,10 @@ def _plurals(header: str, at: str) -> _Plurals:
     Raises:
         UserError: a number has no form.
     """
-    found = _PLURALS.search(header)
-    if not found:  # also in a template, which has words in place of the numbers
+    match = _PLURALS.search(header)
+    if not match:  # also in a template, which has words in place of the numbers
         return _Plurals()
-    count, expression = found.groups()
+    count, expression = match.groups()
     problem = "its expression is not one of C that gettext can read"
     try:
         form = gettext.c2py(expression)
@@ -208,10 +208,10 @@ def _header(entry: _Entry, job: Job) -> str:
     """Return the first entry, with the target language if it names none or that of the source."""
     header, tgt = entry.texts["msgstr"], standard_code(job.tgt).replace("-", "_")
     language = re.search(r"^Language:[^\S\n]*(.*)$", header, re.MULTILINE)
-    given = language[1].strip() if language else ""
-    if given and base_language(given) not in (base_language(job.src), base_language(job.tgt)):
-        job.report.count(f"with Language {given}, while the model translates to {job.tgt}")
-    if given and base_language(given) != base_language(job.src):
+    stated = language[1].strip() if language else ""
+    if stated and base_language(stated) not in (base_language(job.src), base_language(job.tgt)):
+        job.report.count(f"with Language {stated}, while the model translates to {job.tgt}")
+    if stated and base_language(stated) != base_language(job.src):
         return "".join(entry.raw)
     line = f"Language: {tgt}"
     if language is None:
@@ -243,13 +243,13 @@ def _unit(entry: _Entry, plurals: _Plurals) -> Unit:
         segment = Segment(tokens, place, flags=formats, keep=keep, check=check)
         return segment
 
-    one = segment_of("msgid", has_plural and plurals.one in plurals.rare)
+    singular = segment_of("msgid", has_plural and plurals.one in plurals.rare)
     many = segment_of("msgid_plural", False)
-    sources = dict.fromkeys(entry.targets, one)
+    sources = dict.fromkeys(entry.targets, singular)
     for keyword in entry.targets if has_plural else ():
         is_singular = keyword == f"msgstr[{plurals.one}]" and len(entry.targets) > 1
-        sources[keyword] = one if is_singular else many
-    segments = [one, many] if has_plural else [one]
+        sources[keyword] = singular if is_singular else many
+    segments = [singular, many] if has_plural else [singular]
 
     def render() -> str:
         if all(segment.translated is None and not segment.problem for segment in segments):
@@ -294,8 +294,8 @@ def _flagged(lines: list[str], fuzzy: bool, newline: str) -> list[str]:
     )
     flags, rest = ["fuzzy"] if fuzzy else [], lines[index:]
     if rest[0].startswith("#,"):
-        given = (flag.strip() for flag in rest.pop(0)[2:].split(","))
-        flags += [flag for flag in given if flag != "fuzzy"]
+        names = (flag.strip() for flag in rest.pop(0)[2:].split(","))
+        flags += [flag for flag in names if flag != "fuzzy"]
     new = [f"#, {', '.join(flags)}{newline}"] if flags else []
     return [*lines[:index], *new, *rest]
 

@@ -1,8 +1,8 @@
 """HTML: the text of a block, such as a paragraph or a cell, is a segment; inline tags are marks.
 
-Everything else is copied as it stands: libraries such as lxml and Beautiful Soup would write other
+Everything else is copied unchanged: libraries such as lxml and Beautiful Soup would write other
 quotes, entities and tags than they read. The page is divided into tags and text by the rules of the
-HTML standard, section 13.2.5, in one pass, so that no page takes long.
+HTML standard, section 13.2.5, in one pass, in linear time.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ VOID = _names("area base br col embed hr img input link meta source track wbr")
 _FOREIGN = _names("math svg")  # a slash at the end of their tag leaves them empty
 # elements whose content has no tags, or no tags and entities
 _RAW = _names("iframe noembed noframes plaintext script style textarea title xmp")
-# what an end tag does not end anything beyond
+# boundaries that an end tag does not cross
 _SCOPE = _names("caption html table td template th")
 _TABLE = _names("html table template")
 _CELLS = _names("body caption html table tbody td template tfoot th thead tr")
@@ -146,12 +146,12 @@ def _tag(text: str, tag: re.Match[str], is_xml: bool) -> _Event | None:
     values: dict[str, tuple[int, int]] = {}
     start, position = tag.span()
     while not (end := _TAG_END.match(text, position)):
-        found = _ATTRIBUTE.match(text, position)
-        if not found:
+        match = _ATTRIBUTE.match(text, position)
+        if not match:
             return None
-        position = found.end()
-        if found[2]:
-            values.setdefault(found[1].lower(), (found.start(2) - start, position - start))
+        position = match.end()
+        if match[2]:
+            values.setdefault(match[1].lower(), (match.start(2) - start, position - start))
     name, raw = tag[1].lower(), text[start : end.end()]
     kind: Any = "close" if raw[1] == "/" else "open"
     if kind == "open" and (name in VOID or (raw[-2] == "/" and (is_xml or name in _FOREIGN))):
@@ -163,8 +163,8 @@ def _comment(text: str, start: int) -> _Event | None:
     """Return a comment, or what browsers read as one; None if it does not end."""
     end = text.find(">", start) + 1
     if text.startswith("<!--", start) and not text.startswith((">", "->"), start + 4):
-        found = _COMMENT_END.search(text, start + 4)
-        end = found.end() if found else 0
+        match = _COMMENT_END.search(text, start + 4)
+        end = match.end() if match else 0
     return _Event("other", "", {}, text[start:end]) if end else None
 
 
@@ -173,11 +173,11 @@ def _end_of_raw(text: str, start: int, name: str) -> int:
     if name == "plaintext":
         return len(text)
     if name != "script":
-        found = re.compile(rf"(?i)</{name}(?=[{_BLANK}/>])").search(text, start)
-        return found.start() if found else len(text)
+        match = re.compile(rf"(?i)</{name}(?=[{_BLANK}/>])").search(text, start)
+        return match.start() if match else len(text)
     in_comment = in_script = False  # a comment in a script may have scripts
-    for found in _SCRIPT.finditer(text, start):
-        sign = found[0].lower()
+    for match in _SCRIPT.finditer(text, start):
+        sign = match[0].lower()
         if sign == "-->":
             in_comment = in_script = False
         elif sign == "<!--":
@@ -186,7 +186,7 @@ def _end_of_raw(text: str, start: int, name: str) -> int:
             in_script = in_comment
         elif sign == "</script":
             if not in_script:
-                return found.start()
+                return match.start()
             in_script = False
     return len(text)
 
@@ -244,7 +244,7 @@ class _Elements:
 
 
 def _keeps(event: _Event, kept: _Kept | None) -> _Kept | None:
-    """Return what keeps an element, given what keeps the element that it is in."""
+    """Return what keeps an element, given what keeps its parent."""
     translate = event.value("translate").lower() if "translate" in event.values else None
     if translate in ("yes", "") and event.name not in UNSEEN:
         return None
@@ -263,7 +263,7 @@ def convert(source: BinaryIO, target: BinaryIO, job: Job) -> None:
 
 
 class _Passage:
-    """What is between two tags of blocks."""
+    """The content between two block tags."""
 
     def __init__(self) -> None:
         self._raws: list[Item] = []  # as in the file

@@ -1,8 +1,8 @@
 """Markdown: a paragraph, heading, item or cell is a segment; emphasis, links and code are marks.
 
-markdown-it-py parses it as CommonMark with tables. It does not say where inline markup is, so its
-rules are asked while they read: each rule that finds something has begun at one position and ended
-at another. Blocks of dialects, such as ``:::`` and ``!!! note``, are read as headings and lists.
+markdown-it-py parses it as CommonMark with tables. It does not report where inline markup is, so
+its rules are observed while they parse: each match has a start and an end position. Blocks of
+dialects, such as ``:::`` and ``!!! note``, are read as headings and lists.
 """
 
 from __future__ import annotations
@@ -42,8 +42,8 @@ _KEPT = {"backticks", "autolink", "html_inline"}
 _SEEN = {"backticks", "autolink"}  # the model sees what is in them
 _READ = {"entity", "escape"}  # characters
 _TEMPLATE = r"\{%[^\n]{0,500}?%\}|\{\{[^\n]{0,500}?\}\}|\{\#[^\n]{0,500}?\#\}"
-# inline markup of dialects that stays: tasks, footnotes, citations, templates, formulas, attributes
-# of headings and links, roles, short names of pictures; and what is around text
+# inline markup of dialects that is kept: tasks, footnotes, citations, templates, formulas,
+# attributes of headings and links, roles, short names of pictures; and what is around text
 _INLINE = re.compile(
     rf"\A\[[ xX]\](?=\s)|\[\^[^\[\]\s]+\]:?|\[-?@[^\[\]\n]+\]|{_TEMPLATE}"
     r"|\$\$[^$]+\$\$|(?<![\\$\w])\$(?=[^\s$])[^$]{0,300}(?<![\s\\])\$(?![\d$\w])"
@@ -260,7 +260,7 @@ def _parser() -> MarkdownIt:
 
 
 class _Found(NamedTuple):
-    """What a rule of the parser has found.
+    """A match of a rule of the parser.
 
     Attributes:
         start, end: position in the passage.
@@ -281,8 +281,8 @@ def _noted(name: str, rule: Callable[[StateInline, bool], bool]) -> Any:
     def noting(state: StateInline, silent: bool) -> bool:
         start, count, notes = state.pos, len(state.tokens), state.env.get("found")
         before = 0 if notes is None else len(notes)
-        found = rule(state, silent)
-        if found and not silent and notes is not None:
+        matched = rule(state, silent)
+        if matched and not silent and notes is not None:
             if name == "image":  # it has parsed the text of the image
                 del notes[before:]
             label = {"link": start, "image": start + 1}.get(name)
@@ -293,7 +293,7 @@ def _noted(name: str, rule: Callable[[StateInline, bool], bool]) -> Any:
             while sum(size for _, size in made) > state.pos - start:  # text that was pending
                 made.pop(0)
             notes.append(_Found(name, start, state.pos, middle, made))
-        return found
+        return matched
 
     return noting
 
@@ -330,7 +330,7 @@ class _Inline:
         yield _unbroken(content[position:])
 
     def with_units(self, raw: str) -> list[str | Unit]:
-        """Return the passage as it stands in the file, with the units of its marks."""
+        """Return the original text of the passage, with the units of its marks."""
         parts: list[str | Unit] = []
         position = 0
         for token in self.tokens:
@@ -397,7 +397,7 @@ def _marks(found: _Found, content: str, place: str) -> Iterator[tuple[int, int, 
 
 
 def _with_label(end: str, label: str) -> str:
-    """Return the end of a link or image, whose text is no more its label."""
+    """Return the end of a link or image, whose text is no longer its label."""
     return f"][{label}]" if end in ("]", "][]") else end
 
 

@@ -1,9 +1,8 @@
 """Word documents (.docx) and OpenDocument texts (.odt): a paragraph is a segment.
 
-Both are zip archives of XML. Only the XML of the text is read, and of it only the paragraphs and
-the languages are written again; every other file of the archive is copied. python-docx and odfpy
-read and write all of it, and do not reach the paragraphs of footnotes, text boxes and tracked
-insertions.
+Both are zip archives of XML. Only the XML with text is read, and only its paragraphs and languages
+are rewritten; every other file of the archive is copied. python-docx and odfpy read and write
+everything, but do not reach the paragraphs of footnotes, text boxes and tracked insertions.
 
 The marks of a paragraph are its links, fields and notes, and the runs of text whose style is not
 that of most of its text. Word divides text into many runs of the same style; they are one run here.
@@ -264,7 +263,7 @@ def _is_paragraph(event: Event) -> bool:
 
 
 class _Inside:
-    """What is in a paragraph, except its own text: copied, with units for the paragraphs in it."""
+    """Nested content of a paragraph: copied, with units for the paragraphs in it."""
 
     def __init__(self, place: str, job: Job, file: str) -> None:
         self.units: dict[Node, Unit] = {}
@@ -284,7 +283,7 @@ class _Inside:
         return str(node)
 
     def copied(self, *children: Node | Event) -> Parts:
-        """Return elements as they stand, with units for the paragraphs in them."""
+        """Return elements unchanged, with units for the paragraphs in them."""
         parts: list[str | Unit] = []
         for child in children:
             if isinstance(child, Event):

@@ -1,6 +1,6 @@
 """Subtitles, SubRip (.srt) and WebVTT (.vtt): a cue is a segment; numbers and times stay.
 
-The lines of a cue are joined for the translation, which is broken again into lines of similar
+The lines of a cue are joined for translation, and the result is broken into lines of similar
 length. A line of another speaker, which begins with a dash or a voice, and a line of a song stay
 lines. A SubRip cue continues after a blank line. In WebVTT, players ignore text after a blank line.
 """
@@ -50,7 +50,7 @@ def _items(text: str, job: Job) -> Iterator[Item]:
     is_time = [bool(_TIMING.match(line)) for line in lines]
     if not any(is_time):
         what = "has no line with times, such as 00:00:01,000 --> 00:00:02,000"
-        fix = "check that the file has subtitles in the format that its ending says"
+        fix = "check that the file has subtitles in the format that its suffix says"
         raise UserError(what, at=job.name, fix=fix)
     is_vtt = lines[0].startswith("WEBVTT")
     in_cue, begin = False, 0  # of a paragraph of text

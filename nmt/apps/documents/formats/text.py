@@ -1,6 +1,6 @@
-"""Plain text, a line a segment, and JSON, of which the string values are segments.
+"""Plain text, where each line is a segment, and JSON, where each string value is one.
 
-Both, and other files with messages, may have tags such as ``<b>`` in their text.
+Text in both, and in other files with messages, may have tags such as ``<b>``.
 """
 
 from __future__ import annotations
@@ -141,7 +141,7 @@ def _follow(path: list[str | int], sign: str) -> None:
 
 
 def _is_wanted(path: Sequence[str | int], value: str, line: int, job: Job) -> bool:
-    """Return whether a value is translated; count it if it is not."""
+    """Return whether to translate a value; count it if not."""
     reading = job.reading
     place, at = ".".join(map(str, path)), f"line {line}"
     if not any(map(str.isalpha, value)):
@@ -150,10 +150,10 @@ def _is_wanted(path: Sequence[str | int], value: str, line: int, job: Job) -> bo
         job.report.leave("--skip-keys", at)
         return False
     if reading.keys:
-        wanted = any(fnmatch.fnmatchcase(place, pattern) for pattern in reading.keys)
-        if not wanted:
+        selected = any(fnmatch.fnmatchcase(place, pattern) for pattern in reading.keys)
+        if not selected:
             job.report.leave("not in --keys", at)
-        return wanted
+        return selected
     if _is_code(value.strip()):
         job.report.leave("names, paths, colors and other codes", at)
         return False
@@ -161,7 +161,7 @@ def _is_wanted(path: Sequence[str | int], value: str, line: int, job: Job) -> bo
 
 
 def _is_code(value: str) -> bool:
-    """Return whether a value looks like a word of a program, not of a reader."""
+    """Return whether a value looks like code, not like text for a reader."""
     if _SPACED.match(value):
         return True
     is_word = len(value.split()) == 1 and value.isascii() and value[-1] not in ".,:;!?"

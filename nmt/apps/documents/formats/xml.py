@@ -1,4 +1,4 @@
-"""Read XML as it stands: every tag and text with its own characters, so that the rest can stay.
+"""Read XML with the original characters of every tag and text, so that the rest can be copied.
 
 Libraries that build a tree, such as lxml, write other characters than they read: quotes, entities,
 white space in tags. Here expat says where each tag is, and what is not translated is copied. Only
@@ -30,7 +30,7 @@ CHECK = "check the file: no document needs so much"
 MAX_TOKEN = 20_000_000  # bytes of a tag, or of a line of text
 MAX_LEVELS = 1000  # of elements in each other
 MAX_DEPTH = 100  # of them in a wanted one
-MAX_ELEMENT = 100_000_000  # characters of a wanted element, of which each event counts as many more
+MAX_ELEMENT = 100_000_000  # characters of a wanted element, plus a fixed number per event
 _EVENT = 300
 
 
@@ -42,7 +42,7 @@ class Event(NamedTuple):
         name: of an element, without its prefix.
         attributes: those in the tag, by name without prefix; those of XML itself have the prefix
             ``xml:``. Of two with the same name, the one without a prefix counts.
-        raw: as it stands in the file; an empty element has all of it at its start.
+        raw: original characters; an empty element has all of them at its start.
         text: of a text, without entities.
     """
 
@@ -176,11 +176,11 @@ def _split(name: str) -> tuple[str, str]:
 
 @dataclass(eq=False)
 class Node:
-    """An element with all that is in it.
+    """An element with its content.
 
     Attributes:
         start: its tag.
-        end: its end tag as it stands in the file.
+        end: original characters of its end tag.
     """
 
     start: Event
@@ -208,7 +208,7 @@ class Node:
 
     @property
     def has_text(self) -> bool:
-        """Whether a visible text is in the element."""
+        """Whether the element has visible text."""
         return any(
             child.has_text if isinstance(child, Node) else child.text.strip()
             for child in self.children
@@ -263,7 +263,7 @@ def elements(
 
 
 def parts_of(node: Node, make: Callable[[Node], Item | None]) -> tuple[str | Unit, ...]:
-    """Return an element as it stands, with units in place of some of the elements in it.
+    """Return an element unchanged, with units in place of some of the elements in it.
 
     Args:
         make: returns the unit of an element, or its text; None = it stays, with what is made of
@@ -288,7 +288,7 @@ def pair(node: Node, inside: Sequence[Token], start: str) -> list[Token]:
 
 
 def escape(text: str) -> str:
-    """Return text as it stands between tags, with a sign for characters that XML cannot have."""
+    """Return text escaped for XML, with a replacement for characters that XML cannot have."""
     text = text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
     return _INVALID.sub("\ufffd", text)
 
@@ -318,7 +318,7 @@ def with_attributes(tag: str, changes: Mapping[str, str | None]) -> str:
 
 
 def attribute_names(tag: str) -> dict[str, str]:
-    """Return the names of the attributes of a tag: without prefix -> as they stand in it."""
+    """Return the names of the attributes of a tag: without prefix -> original name."""
     return {name.rpartition(":")[2]: name for _, name, *_ in _ATTRIBUTE.findall(tag)}
 
 
