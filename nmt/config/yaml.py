@@ -168,6 +168,30 @@ def read_value(text: str, file: str, problems: list[Problem]) -> Text | Items | 
     return None if node is None else read(node, ())
 
 
+class _Loader(yaml.SafeLoader):
+    """PyYAML's loader, without what a recipe may not have: anchors, tags and deep nesting."""
+
+    def __init__(self, text: str, file: str) -> None:
+        self.file, self.depth = file, 0
+        super().__init__(text)
+
+    def compose_node(self, parent: Any, index: Any) -> Any:
+        """Compose a node and those inside it."""
+        event = self.peek_event()
+        if isinstance(event, yaml.AliasEvent) or event.anchor:
+            what = "anchors and aliases (&, *) are not allowed; put text that begins with & or * "
+            _stop(self.file, event.start_mark, f"{what}in quotes")
+        if event.tag:
+            shown = event.tag.replace("tag:yaml.org,2002:", "!!")
+            _stop(self.file, event.start_mark, f"this tag is not allowed: {shown}")
+        if isinstance(event, yaml.CollectionStartEvent) and self.depth == MAX_DEPTH:
+            _stop(self.file, event.start_mark, f"nested more than {MAX_DEPTH} levels deep")
+        self.depth += 1
+        node = super().compose_node(parent, index)
+        self.depth -= 1
+        return node
+
+
 def _compose(text: str, file: str) -> Any:
     if len(text) > MAX_CHARACTERS:
         raise UserError(
@@ -176,23 +200,7 @@ def _compose(text: str, file: str) -> Any:
             fix="check the path",
         )
     try:
-        depth = 0
-        for event in yaml.parse(text, yaml.SafeLoader):
-            if isinstance(event, yaml.AliasEvent) or getattr(event, "anchor", None):
-                _stop(
-                    file,
-                    event.start_mark,
-                    "anchors and aliases (&, *) are not allowed; put text that begins with & or * "
-                    "in quotes",
-                )
-            if tag := getattr(event, "tag", None):
-                shown = tag.replace("tag:yaml.org,2002:", "!!")
-                _stop(file, event.start_mark, f"this tag is not allowed: {shown}")
-            depth += isinstance(event, yaml.CollectionStartEvent)
-            depth -= isinstance(event, yaml.CollectionEndEvent)
-            if depth > MAX_DEPTH:
-                _stop(file, event.start_mark, f"nested more than {MAX_DEPTH} levels deep")
-        return yaml.compose(text, yaml.SafeLoader)
+        return _Loader(text, file).get_single_node()
     except yaml.MarkedYAMLError as error:
         _check_colon(text, file, error)
         message = f"{error.problem or error.context}"
