@@ -24,20 +24,15 @@ LIMITS = {  # names in JSON schema
 }  # fmt: skip
 
 
-def raise_problems(problems: Iterable[Problem], file: str) -> None:
-    """Raise all problems as one error: those of ``file`` first, those of the command line last.
-
-    Raises:
-        UserError: there is at least one problem.
-    """
+def recipe_error(problems: Iterable[Problem], file: str) -> UserError:
+    """Return all problems as one error: those of ``file`` first, those of the command line last."""
     ordered = sorted(problems, key=lambda p: (p.at == COMMAND_LINE, p.at.file != file, p.at))
     lines = list(dict.fromkeys(f"{problem.at}: {problem.text}" for problem in ordered))
     if len(lines) > 1:
         lines.insert(0, f"{len(lines)} errors in the recipe")
-    if lines:
-        fixes = list({problem.fix for problem in ordered})
-        fix = fixes[0] if len(fixes) == 1 else f"correct each of them; {KEY_LIST}"
-        raise UserError("\n".join(lines), fix=fix)
+    fixes = list({problem.fix for problem in ordered})
+    fix = fixes[0] if len(fixes) == 1 else f"correct each of them; {KEY_LIST}"
+    return UserError("\n".join(lines), fix=fix)
 
 
 class _Wrong(NamedTuple):

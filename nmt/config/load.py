@@ -14,7 +14,7 @@ from typing import Any
 
 import yaml
 
-from nmt.config.errors import format_value, raise_problems
+from nmt.config.errors import format_value, recipe_error
 from nmt.config.merge import (
     absolute_paths,
     apply_overrides,
@@ -156,8 +156,8 @@ def changed_keys(old: Recipe, new: Recipe) -> dict[str, str]:
 
 def _resolve(tree: Group, overrides: Sequence[str], problems: list[Problem]) -> Recipe:
     recipe = check(Recipe, apply_overrides(tree, overrides, problems), problems)
-    raise_problems(problems, tree.file)
-    assert recipe is not None, "a recipe that is not valid has problems"
+    if recipe is None or problems:
+        raise recipe_error(problems, tree.file)
     return recipe
 
 

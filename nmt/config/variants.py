@@ -27,7 +27,7 @@ from typing import Annotated, Any, Literal, TypeAlias
 
 from pydantic import ConfigDict, Field
 
-from nmt.config.errors import did_you_mean, format_value, kind_of, raise_problems
+from nmt.config.errors import did_you_mean, format_value, kind_of, recipe_error
 from nmt.config.merge import (
     absolute_paths,
     apply_overrides,
@@ -194,8 +194,8 @@ def variant_recipe(variant: Variant, overrides: Sequence[str]) -> Recipe:
     problems: list[Problem] = []
     tree = apply_overrides(variant.tree, overrides, problems)
     recipe = _check_recipe(tree, variant.budget, problems)
-    raise_problems(problems, tree.file)
-    assert recipe is not None, "a recipe that is not valid has problems"
+    if recipe is None or problems:
+        raise recipe_error(problems, tree.file)
     return with_run_folder(recipe, Path(variant.recipe.out))
 
 
@@ -205,8 +205,7 @@ def _read(tree: Group, problems: list[Problem]) -> tuple[VariantsKeys, list[Vari
     folder = path.resolve().parent
     file = check(VariantsKeys, tree, problems)
     if file is None:
-        raise_problems(problems, tree.file)
-    assert file is not None, "a file that is not valid has problems"
+        raise recipe_error(problems, tree.file)
     _check_sweep_keys(file, tree, problems)
     bases = _bases(file, tree, problems)
     common = _part_of_recipe(tree, ("common",))
@@ -241,7 +240,8 @@ def _read(tree: Group, problems: list[Problem]) -> tuple[VariantsKeys, list[Vari
             figures = _figures(about.paper, label, labels, tree, name, problems)
             recipe = with_run_folder(recipe, Path("runs") / path.stem / full)
             variants.append(Variant(full, label, about.about, figures, recipe, start, file.budget))
-    raise_problems(problems, tree.file)
+    if problems:
+        raise recipe_error(problems, tree.file)
     return file, variants
 
 
