@@ -12,7 +12,7 @@ from pydantic import BaseModel, ValidationError
 
 from nmt.config.recipe import Recipe, default_kind, groups
 from nmt.config.schema import keys_of, models_of
-from nmt.config.yaml import KEY_LIST, Document, KeyPath, Location, Place, Problem, key_name
+from nmt.config.yaml import KEY_LIST, Group, KeyPath, Location, Place, Problem, key_name
 from nmt.errors import UserError
 
 COMMAND_LINE = Location("command line")
@@ -24,44 +24,39 @@ LIMITS = {  # names in JSON schema
 }  # fmt: skip
 
 
-def raise_problems(problems: Iterable[Problem], file: str) -> None:
-    """Raise all problems as one error: those of ``file`` first, those of the command line last.
-
-    Raises:
-        UserError: there is at least one problem.
-    """
+def recipe_error(problems: Iterable[Problem], file: str) -> UserError:
+    """Return all problems as one error: those of ``file`` first, those of the command line last."""
     ordered = sorted(problems, key=lambda p: (p.at == COMMAND_LINE, p.at.file != file, p.at))
     lines = list(dict.fromkeys(f"{problem.at}: {problem.text}" for problem in ordered))
     if len(lines) > 1:
         lines.insert(0, f"{len(lines)} errors in the recipe")
-    if lines:
-        fixes = list({problem.fix for problem in ordered})
-        fix = fixes[0] if len(fixes) == 1 else f"correct each of them; {KEY_LIST}"
-        raise UserError("\n".join(lines), fix=fix)
+    fixes = list({problem.fix for problem in ordered})
+    fix = fixes[0] if len(fixes) == 1 else f"correct each of them; {KEY_LIST}"
+    return UserError("\n".join(lines), fix=fix)
 
 
 class _Wrong(NamedTuple):
     """What an error of pydantic is about."""
 
-    path: KeyPath  # of the value in the document
+    path: KeyPath  # of the value in the tree
     group: type[BaseModel]  # that has the key
     key: str  # the last one in ``path``
     is_item: bool  # whether it is about an item of the key's list
 
 
 def explain(
-    failure: ValidationError, model: type[BaseModel], document: Document, above: KeyPath = ()
+    failure: ValidationError, model: type[BaseModel], tree: Group, above: KeyPath = ()
 ) -> Iterator[Problem]:
     """Yield the first errors of ``model``, each at the place of the key or value that caused it.
 
     Args:
-        above: path of the group in the document.
+        above: path of the group in the tree.
     """
     for error in failure.errors(include_url=False)[:MOST]:
-        wrong, kind = _find(error["loc"], model, document, above), error["type"]
-        place, name = document.place(wrong.path), key_name(wrong.path)
+        wrong, kind = _find(error["loc"], model, tree, above), error["type"]
+        place, name = tree.place_of(wrong.path), key_name(wrong.path)
         if kind == "value_error":
-            yield from _explain_rules(str(error["ctx"]["error"]), wrong.path, document)
+            yield from _explain_rules(str(error["ctx"]["error"]), wrong.path, tree)
         elif error["loc"][-1] == "[key]" and "form" in _properties(wrong.group)[wrong.key]:
             what = f"{key_name(wrong.path[:-1])}: {quote_value(wrong.path[-1])} is not a key of "
             yield Problem(place.key, what + allowed(wrong.group, wrong.key))
@@ -70,14 +65,14 @@ def explain(
             yield Problem(place.key, f'{what}and "-", and begins with a letter or digit')
         elif kind == "extra_forbidden":
             yield Problem(
-                place.key, _unknown_key(wrong, document), f"rename or delete the key; {KEY_LIST}"
+                place.key, _unknown_key(wrong, tree), f"rename or delete the key; {KEY_LIST}"
             )
         elif kind == "missing" and not wrong.is_item:
-            around = document.place(wrong.path[:-1])
-            yield Problem(around.key, _missing_key(wrong, document), f"add the key; {KEY_LIST}")
+            around = tree.place_of(wrong.path[:-1])
+            yield Problem(around.key, _missing_key(wrong, tree), f"add the key; {KEY_LIST}")
         elif kind == "union_tag_invalid":
             path = (*wrong.path, "kind")
-            at, value = document.place(path).value, document.get(path)
+            at, value = tree.place_of(path).value, tree.at(path)
             kinds = list(models_of(wrong.group.model_fields[wrong.key].annotation))
             hint = did_you_mean(str(value), kinds)
             yield Problem(at, f"{name}.kind: {quote_value(value)} is not {join_or(kinds)}{hint}")
@@ -85,12 +80,12 @@ def explain(
             # a list with too few items lacks an item, and the error is about the list
             path = wrong.path[:-1] if kind == "missing" else wrong.path
             is_item = wrong.is_item and kind != "missing"
-            what = _wrong_value(wrong, path, is_item, document)
-            yield Problem(document.place(path).value, what)
+            what = _wrong_value(wrong, path, is_item, tree)
+            yield Problem(tree.place_of(path).value, what)
 
 
 def _find(
-    loc: tuple[int | str, ...], model: type[BaseModel], document: Document, above: KeyPath
+    loc: tuple[int | str, ...], model: type[BaseModel], tree: Group, above: KeyPath
 ) -> _Wrong:
     """Find the key of pydantic's location, which also has kinds, union members, list indices."""
     path, group, key, is_item = above, model, "", False
@@ -98,42 +93,42 @@ def _find(
     for part in loc:
         if isinstance(part, int):
             # a single value may replace a list of one
-            path = (*path, part) if isinstance(document.get(path), list) else path
+            path = (*path, part) if isinstance(tree.at(path), list) else path
             is_item = True
         elif part in models and part:
             models = {"": models[part]}
-        elif isinstance(document.get(path), str):
+        elif isinstance(tree.at(path), str):
             break  # a path that stands for an entry
         elif "" in models:
             path, group, key, is_item = (*path, part), models[""], part, False
             field = keys_of(group).get(part)
             models = models_of(field.annotation) if field else {}
-        elif isinstance(below := document.get(path), dict) and part in below:
+        elif isinstance(below := tree.at(path), dict) and part in below:
             path = (*path, part)
     return _Wrong(path, group, key, is_item)
 
 
-def _explain_rules(text: str, path: KeyPath, document: Document) -> Iterator[Problem]:
+def _explain_rules(text: str, path: KeyPath, tree: Group) -> Iterator[Problem]:
     """Yield the broken rules of a group, each at the first key that it names."""
     for line in text.splitlines():
         first = line.partition(":")[0]
         own = (*path, first)
-        if document.get(own) is not None:
-            at, line = document.place(own).value, key_name(own) + line.removeprefix(first)
+        if tree.at(own) is not None:
+            at, line = tree.place_of(own).value, key_name(own) + line.removeprefix(first)
         else:
-            at = (_first_key_in(line, document) or document.place(path)).key
+            at = (_first_key_in(line, tree) or tree.place_of(path)).key
             line = f"{key_name(path)}: {line}" if len(path) > 1 else line
         yield Problem(at, line, f"change the keys that the message names; {KEY_LIST}")
 
 
-def _first_key_in(text: str, document: Document) -> Place | None:
+def _first_key_in(text: str, tree: Group) -> Place | None:
     for name in re.findall(r"[a-z_.]+[a-z_](?:\[\d+\](?:\.[a-z_]+)?)?", text):
         parts = re.findall(r"[a-z_]+|\d+", name)
         path = tuple(int(part) if part.isdigit() else part for part in parts)
         # a single entry of a corpus may be written without a list
         for candidate in (path, tuple(part for part in path if isinstance(part, str))):
-            if document.get(candidate) is not None:
-                return document.place(candidate)
+            if tree.at(candidate) is not None:
+                return tree.place_of(candidate)
     return None
 
 
@@ -143,9 +138,9 @@ def did_you_mean(word: str, options: Iterable[str], cutoff: float = 0.6) -> str:
     return f'; did you mean "{close[0]}"?' if close else ""
 
 
-def kind_of(group: str, document: Document) -> str:
+def kind_of(group: str, tree: Group) -> str:
     """Return the kind that a recipe writes for a group, existing or not, or the default kind."""
-    kind = document.get((group, "kind"))
+    kind = tree.at((group, "kind"))
     return kind if "" not in groups()[group] and isinstance(kind, str) else default_kind(group)
 
 
@@ -182,17 +177,17 @@ def join_or(words: list[str]) -> str:
     return " or ".join(part for part in (", ".join(words[:-1]), words[-1]) if part)
 
 
-def _missing_key(wrong: _Wrong, document: Document) -> str:
+def _missing_key(wrong: _Wrong, tree: Group) -> str:
     name, (group, *inner) = key_name(wrong.path), wrong.path
     if wrong.group is Recipe and group in groups():
         needed = [key for key, f in keys_of(groups()[wrong.key][""]).items() if f.is_required()]
         return f'required group "{name}" is missing; it needs {" and ".join(needed)}'
-    kind = kind_of(group, document) if inner and group in groups() else ""
+    kind = kind_of(group, tree) if inner and group in groups() else ""
     return f'required key "{name}" is missing' + (f"; kind: {kind} needs it" if kind else "")
 
 
-def _wrong_value(wrong: _Wrong, path: KeyPath, is_item: bool, document: Document) -> str:
-    value, what = document.get(path), allowed(wrong.group, wrong.key, is_item)
+def _wrong_value(wrong: _Wrong, path: KeyPath, is_item: bool, tree: Group) -> str:
+    value, what = tree.at(path), allowed(wrong.group, wrong.key, is_item)
     name = key_name(path[:-1] if path and isinstance(path[-1], int) else path)
     hint = "; it must have at least one" if value == {} else ""
     if isinstance(value, str) and not hint:
@@ -203,7 +198,7 @@ def _wrong_value(wrong: _Wrong, path: KeyPath, is_item: bool, document: Document
     return f"{name}: {quote_value(value)} is not {what}{hint}"
 
 
-def _unknown_key(wrong: _Wrong, document: Document) -> str:
+def _unknown_key(wrong: _Wrong, tree: Group) -> str:
     """Return an error for a key that does not exist where it is written."""
     name, key, here = key_name(wrong.path), wrong.key, keys_of(wrong.group)
     group = key_name(wrong.path[:-1])
@@ -213,7 +208,7 @@ def _unknown_key(wrong: _Wrong, document: Document) -> str:
         return unknown + (did_you_mean(key, here) or listed)
     kinds = groups().get(group, {})
     if having := [kind for kind, model in kinds.items() if key in keys_of(model)]:
-        present = kind_of(group, document)
+        present = kind_of(group, tree)
         return f'"{name}" is a key of kind: {join_or(having)}, but {group}.kind is {present}'
     if key in keys_of(Recipe):
         return f'{unknown}; "{key}" belongs at the top level'

@@ -14,17 +14,18 @@ from typing import Any
 
 import yaml
 
-from nmt.config.errors import format_value, raise_problems
+from nmt.config.errors import format_value, recipe_error
 from nmt.config.merge import (
     absolute_paths,
     apply_overrides,
+    as_tree,
     check,
     is_variants_file,
     read_file,
     with_run_folder,
 )
 from nmt.config.recipe import ENTRIES, Recipe
-from nmt.config.yaml import Document, Problem, read_yaml
+from nmt.config.yaml import Group, Location, Problem, read_yaml
 from nmt.errors import UserError
 
 
@@ -47,16 +48,16 @@ def load_recipe(
     """
     path = Path(path)
     problems: list[Problem] = []
-    document = read_file(path, problems)
-    if is_variants_file(document):
+    tree = read_file(path, problems)
+    if is_variants_file(tree):
         from nmt.config.variants import choose_variant
 
-        return choose_variant(document, variant, overrides, problems)
+        return choose_variant(tree, variant, overrides, problems)
     if variant is not None:
         what = "this is a recipe; it has no variants"
         raise UserError(what, at=str(path), fix="leave out --variant")
-    document = absolute_paths(document, path.resolve().parent)
-    return with_run_folder(_resolve(document, overrides, problems), Path("runs") / path.stem)
+    tree = absolute_paths(tree, path.resolve().parent)
+    return with_run_folder(_resolve(tree, overrides, problems), Path("runs") / path.stem)
 
 
 def as_recipe(
@@ -80,8 +81,8 @@ def as_recipe(
         # a key that nobody has set stays so: a parent may decide it
         recipe = recipe.model_dump(by_alias=True, exclude_unset=True)
     # as a YAML file with these values
-    document = Document(_as_text(recipe), {}, "recipe")
-    resolved = _resolve(absolute_paths(document, Path.cwd()), overrides)
+    tree = absolute_paths(as_tree(recipe, Location("recipe")), Path.cwd())
+    resolved = _resolve(tree, overrides, [])
     if not resolved.out:
         what = "a recipe without a file needs the path of a run folder"
         raise UserError(what, at="out", fix='set it, such as "out": "runs/first"')
@@ -107,14 +108,14 @@ def stored_recipe(text: str, name: str) -> Recipe:
             version wrote it.
     """
     problems: list[Problem] = []
-    document = read_yaml(text, name, problems)
-    if document.get(("data", "normalize")) is None:  # dump_recipe writes all keys
+    tree = read_yaml(text, name, problems)
+    if tree.at(("data", "normalize")) is None:  # dump_recipe writes all keys
         raise UserError(
             "this run was trained with version 0.2 or older, and this version cannot read it",
             at=name,
             fix="train again with this version, or use the run with version 0.2",
         )
-    return _resolve(document, (), problems)
+    return _resolve(tree, (), problems)
 
 
 def dump_recipe(recipe: Recipe) -> str:
@@ -153,23 +154,10 @@ def changed_keys(old: Recipe, new: Recipe) -> dict[str, str]:
     return changed
 
 
-def _as_text(value: Any) -> Any:
-    if isinstance(value, Mapping):
-        return {str(key): _as_text(inner) for key, inner in value.items()}
-    if isinstance(value, list | tuple):
-        return [_as_text(item) for item in value]
-    if value is None or isinstance(value, bool):
-        return format_value(value)
-    return str(value)
-
-
-def _resolve(
-    document: Document, overrides: Sequence[str], problems: Sequence[Problem] = ()
-) -> Recipe:
-    found = list(problems)
-    recipe = check(Recipe, apply_overrides(document, overrides, found), found)
-    raise_problems(found, document.file)
-    assert recipe is not None, "a recipe that is not valid has problems"
+def _resolve(tree: Group, overrides: Sequence[str], problems: list[Problem]) -> Recipe:
+    recipe = check(Recipe, apply_overrides(tree, overrides, problems), problems)
+    if recipe is None or problems:
+        raise recipe_error(problems, tree.file)
     return recipe
 
 

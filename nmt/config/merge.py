@@ -6,8 +6,7 @@ A recipe is text until the schema has checked it, so that the schema decides the
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -16,7 +15,18 @@ from pydantic import BaseModel, ValidationError
 from nmt.config.errors import COMMAND_LINE, explain, format_value
 from nmt.config.recipe import ENTRIES, Recipe, groups
 from nmt.config.schema import is_none, keys_of
-from nmt.config.yaml import Document, KeyPath, Place, Problem, key_name, read_value, read_yaml
+from nmt.config.yaml import (
+    Group,
+    Items,
+    KeyPath,
+    Location,
+    Place,
+    Problem,
+    Text,
+    key_name,
+    read_value,
+    read_yaml,
+)
 from nmt.errors import UserError
 from nmt.runtime.files import open_file, require_usable
 from nmt.runtime.missing import missing_fix, url_of
@@ -38,7 +48,7 @@ PATHS: dict[tuple[str, str], Callable[[str], bool]] = {
 }
 
 
-def read_file(path: Path, problems: list[Problem]) -> Document:
+def read_file(path: Path, problems: list[Problem]) -> Group:
     """Read the YAML of a file or a pipe; see ``read_yaml``.
 
     Raises:
@@ -66,128 +76,131 @@ def read_file(path: Path, problems: list[Problem]) -> Document:
 
 
 def check(
-    model: type[_MODEL], document: Document, problems: list[Problem], above: KeyPath = ()
+    model: type[_MODEL], tree: Group, problems: list[Problem], above: KeyPath = ()
 ) -> _MODEL | None:
-    """Return the group ``above`` of a document as ``model``; None if ``problems`` were appended."""
+    """Return the group ``above`` of a tree as ``model``; None if ``problems`` were appended."""
     try:
-        return model.model_validate(document.get(above))
+        return model.model_validate(tree.at(above))
     except ValidationError as failure:
-        problems += explain(failure, model, document, above)
+        problems += explain(failure, model, tree, above)
         return None
 
 
-def is_variants_file(document: Document) -> bool:
+def is_variants_file(tree: Group) -> bool:
     """Return whether a file lists variants; a recipe has neither of these keys."""
-    return not document.values.keys().isdisjoint(("base", "variants"))
+    return not tree.keys().isdisjoint(("base", "variants"))
 
 
-def apply_overrides(
-    document: Document, overrides: Sequence[str], problems: list[Problem]
-) -> Document:
+def apply_overrides(tree: Group, overrides: Sequence[str], problems: list[Problem]) -> Group:
     """Apply ``key=value`` overrides, and append what is wrong with them to ``problems``.
 
     Raises:
         UserError: a path is not UTF-8.
     """
-    given = _read_overrides(overrides, problems)
+    values = _read_overrides(overrides, problems)
     # kinds come first: they decide which other keys of a group stay
-    for path, value in sorted(given.items(), key=lambda item: item[0][-1] != "kind"):
+    for path, value in sorted(values.items(), key=lambda item: item[0][-1] != "kind"):
         above = [path[:depth] for depth in range(1, len(path))]
-        scalars = [a for a in above if isinstance(document.get(a), (str, list))]
-        if scalars and not is_none(document.get(scalars[0])):
+        scalars = [a for a in above if isinstance(tree.at(a), (str, list))]
+        if scalars and not is_none(tree.at(scalars[0])):
             what = f'"{key_name(scalars[0])}" is not a group of keys'
             override = f"{key_name(path)}={format_value(value)}"
             problems.append(Problem(COMMAND_LINE, f"{override}: {what}"))
             continue
-        if len(path) > 2 and isinstance(old := document.get(path[:-1]), dict):
-            path, value = path[:-1], {**old, path[-1]: value}  # the mapping keeps its other keys
+        if len(path) > 2 and isinstance(old := tree.at(path[:-1]), Group):
+            path, value = path[:-1], Group({**old, path[-1]: value}, old.place)
         # a shell completes paths that are relative to the working directory
-        change = absolute_paths(nest(path, value, Place(COMMAND_LINE, COMMAND_LINE)), Path.cwd())
-        document = merge(document, change)
-    return document
+        tree = merge(tree, absolute_paths(nest(path, value), Path.cwd()))
+    return tree
 
 
 def _read_overrides(overrides: Sequence[str], problems: list[Problem]) -> dict[KeyPath, Any]:
-    given: dict[KeyPath, Any] = {}
+    values: dict[KeyPath, Any] = {}
     for override in overrides:
         name, equals, text = override.partition("=")
         path = tuple(name.split("."))
         if not equals or not all(path) or not name.isprintable():
             what = f'"{override}" is not key=value, for example model.norm=layernorm'
             problems.append(Problem(COMMAND_LINE, what))
-        elif path in given:
+        elif path in values:
             problems.append(Problem(COMMAND_LINE, f'"{name}" is set twice', "pass it once"))
         elif text.startswith("[") or (text.startswith("{") and path in MAPPINGS):
             require_usable(text, str(COMMAND_LINE))
-            found: list[Problem] = []
+            wrong: list[Problem] = []
             try:
-                given[path], _ = read_value(text, "value", found)
+                values[path] = as_tree(read_value(text, "value", wrong), COMMAND_LINE)
             except UserError as error:
-                found.append(Problem(COMMAND_LINE, error.what))
-            problems += [Problem(COMMAND_LINE, f"{override}: {p.text}") for p in found]
+                wrong.append(Problem(COMMAND_LINE, error.what))
+            problems += [Problem(COMMAND_LINE, f"{override}: {p.text}") for p in wrong]
         else:
-            given[path] = text
-    return given
+            values[path] = as_tree(text, COMMAND_LINE)
+    return values
 
 
-def nest(path: KeyPath, value: Any, place: Place) -> Document:
-    """Return a document in which only the key at ``path`` has a value."""
-    places = {path[:length]: place for length in range(1, len(path) + 1)}
+def as_tree(value: Any, at: Location) -> Any:
+    """Return a value of Python as a recipe writes it, all of it at the same place."""
+    place = Place(at, at)
+    if isinstance(value, Mapping):
+        return Group({str(key): as_tree(inner, at) for key, inner in value.items()}, place)
+    if isinstance(value, list | tuple):
+        return Items((as_tree(item, at) for item in value), place)
+    return Text(format_value(value), place)
+
+
+def nest(path: KeyPath, value: Any) -> Group:
+    """Return a recipe in which only the key at ``path`` has a value; its place is that of all."""
     for key in reversed(path):
-        value = {key: value}
-    return Document(value, places, place.value.file)
+        value = Group({key: value}, value.place)
+    return value
 
 
-def merge(base: Document, changes: Document) -> Document:
+def merge(base: Group, changes: Group) -> Group:
     """Return a recipe with the keys of ``changes``; a group in both is merged key by key.
 
     A ``kind`` in ``changes`` removes the keys of the base's group that only other kinds have.
     """
-    merged = dict(base.values)
-    for name, new in changes.values.items():
+    merged = Group(base, base.place)
+    for name, new in changes.items():
         old = merged.get(name)
-        if name in groups() and old is not None and isinstance(new, dict):
-            old = {} if is_none(old) else old
-            if not isinstance(old, dict):
+        if name in groups() and old is not None and isinstance(new, Group):
+            keys = {} if is_none(old) else old
+            if not isinstance(keys, dict):
                 continue  # wrong in the base, where the error belongs
             kinds, kind = groups()[name], new.get("kind")
             if isinstance(kind, str) and kind in kinds:
                 foreign = {key for model in kinds.values() for key in keys_of(model)}
                 foreign -= keys_of(kinds[kind]).keys()
-                old = {key: value for key, value in old.items() if key not in foreign}
-            new = {**old, **new}
+                keys = {key: value for key, value in keys.items() if key not in foreign}
+            new = Group({**keys, **new}, old.place)
         merged[name] = new
-    kept = {
-        path: place
-        for path, place in base.places.items()
-        if path[:2] not in changes.places or (len(path) == 1 and path[0] in groups())
-    }
-    return Document(merged, {**changes.places, **kept}, base.file)
+    return merged
 
 
-def absolute_paths(document: Document, folder: Path) -> Document:
+def absolute_paths(tree: Group, folder: Path) -> Group:
     """Return a recipe, or a part of one, whose relative paths are resolved in ``folder``.
 
     Raises:
         UserError: a path is not UTF-8.
     """
-    values = dict(document.values)
-    for (group, key), is_word in PATHS.items():
-        if document.get((group, key)) is not None:
-            at = document.place((group, key)).value
-            absolute = _absolute(values[group][key], folder, is_word, str(at))
-            values[group] = {**values[group], key: absolute}
-    return replace(document, values=values)
+    resolved = Group(tree, tree.place)
+    for path, is_word in PATHS.items():
+        if (value := resolved.at(path)) is not None:
+            group, key = path
+            keys = resolved[group]
+            resolved[group] = Group({**keys, key: _absolute(value, folder, is_word)}, keys.place)
+    return resolved
 
 
-def _absolute(value: Any, folder: Path, is_word: Callable[[str], bool], at: str) -> Any:
-    if isinstance(value, list):
-        return [_absolute(item, folder, is_word, at) for item in value]
-    if isinstance(value, dict):  # an entry of a corpus
+def _absolute(value: Any, folder: Path, is_word: Callable[[str], bool]) -> Any:
+    if isinstance(value, Items):
+        return Items((_absolute(item, folder, is_word) for item in value), value.place)
+    if isinstance(value, Group):  # an entry of a corpus
         paths = {key: value[key] for key in ("path", "other_refs") if key in value}
-        return value | {key: _absolute(v, folder, is_word, at) for key, v in paths.items()}
+        paths = {key: _absolute(inner, folder, is_word) for key, inner in paths.items()}
+        return Group({**value, **paths}, value.place)
     if not value or is_word(value):
         return value
+    at = str(value.place.value)
     if url := url_of(value):
         raise UserError(
             f"{url} is a URL, and this key needs a path",
@@ -196,7 +209,7 @@ def _absolute(value: Any, folder: Path, is_word: Callable[[str], bool], at: str)
         )
     path = os.path.normpath(folder / os.path.expanduser(value))
     require_usable(path, at)
-    return path
+    return Text(path, value.place)
 
 
 def with_run_folder(recipe: Recipe, default: Path) -> Recipe:

@@ -25,9 +25,9 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated, Any, Literal, TypeAlias
 
-from pydantic import Field
+from pydantic import ConfigDict, Field
 
-from nmt.config.errors import did_you_mean, format_value, kind_of, raise_problems
+from nmt.config.errors import did_you_mean, format_value, kind_of, recipe_error
 from nmt.config.merge import (
     absolute_paths,
     apply_overrides,
@@ -41,14 +41,14 @@ from nmt.config.merge import (
 from nmt.config.recipe import Recipe, groups
 from nmt.config.schedules import MAX_UPDATES
 from nmt.config.schema import ConfigBase, in_words, is_none, key, keys_of, list_of
-from nmt.config.yaml import Document, KeyPath, Problem
+from nmt.config.yaml import Group, KeyPath, Problem, Text
 from nmt.errors import UserError
 from nmt.runtime.files import require_usable
 
 Printed: TypeAlias = Annotated[float, Field(ge=0)] | Literal["fails"]
 _FORM = "a number or fails; for several bases, one for each: {gl-en: 18.47, sk-en: fails}"
 Figure: TypeAlias = Annotated[Printed | dict[str, Printed] | None, in_words(_FORM)]
-Group: TypeAlias = dict[str, Any]
+Keys: TypeAlias = dict[str, Any]
 _Name: TypeAlias = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$")]
 CORPUS_KEYS = ("src", "tgt", "data", "segment")
 """Recipe keys that an entry of ``corpora`` may set."""
@@ -67,6 +67,8 @@ class Paper(ConfigBase):
 
 class VariantKeys(ConfigBase):
     """Keys of a variant besides the recipe keys that it changes."""
+
+    model_config = ConfigDict(extra="ignore")  # recipe keys
 
     about: str = key(..., "O", min_length=1)
     """description of the variant in one line"""
@@ -104,12 +106,12 @@ class VariantsKeys(ConfigBase):
         list_of(str, "the path of a recipe, or a list of them", 1),
     ] = key(..., "O")
     """recipe or recipes that the variants change; paths are relative to the file"""
-    common: Group = key({}, "O")
+    common: Keys = key({}, "O")
     """recipe keys that every variant changes"""
-    corpora: dict[_Name, Group] = key({}, "O")
+    corpora: dict[_Name, Keys] = key({}, "O")
     """corpora by name, each with the keys of src, tgt, data and segment that it changes; each
     variant is trained on each corpus"""
-    variants: Annotated[dict[_Name, Group], Field(min_length=1)] = key(..., "O")
+    variants: Annotated[dict[_Name, Keys], Field(min_length=1)] = key(..., "O")
     """variants by name: about, paper, and the recipe keys that the variant changes"""
     seeds: list[Annotated[int, Field(ge=0, le=2**32 - 1)]] = key([], "O")
     """seeds that nmt-sweep trains each variant with; empty = the seed of the recipe"""
@@ -128,7 +130,7 @@ class Variant:
     about: str
     paper: dict[str, float | str]  # dev, test, ppl -> the figure that a paper prints, or "fails"
     recipe: Recipe
-    document: Document  # its base with the changes of the variant
+    tree: Group  # its base with the changes of the variant
     budget: Budget | None  # of the file; sets the updates of a linear schedule that names none
 
     @property
@@ -150,15 +152,15 @@ class Sweep:
 def load_sweep(path: str | Path, overrides: Sequence[str] = ()) -> Sweep:
     """Read a file of variants with the keys that nmt-sweep uses; overrides are applied last."""
     problems: list[Problem] = []
-    document = read_file(Path(path), problems)
-    if not is_variants_file(document):
+    tree = read_file(Path(path), problems)
+    if not is_variants_file(tree):
         raise UserError(
             "this is a recipe; a sweep needs a file of variants",
             at=str(path),
             fix=f"write a file with base: {Path(path).name} and variants, as those in "
             "recipes/sweeps/",
         )
-    file, variants = _read(document, problems)
+    file, variants = _read(tree, problems)
     if overrides:
         variants = [replace(v, recipe=variant_recipe(v, overrides)) for v in variants]
     baseline = file.baseline or next(iter(file.variants))
@@ -166,14 +168,14 @@ def load_sweep(path: str | Path, overrides: Sequence[str] = ()) -> Sweep:
 
 
 def choose_variant(
-    document: Document, name: str | None, overrides: Sequence[str], problems: list[Problem]
+    tree: Group, name: str | None, overrides: Sequence[str], problems: list[Problem]
 ) -> Recipe:
     """Return the recipe of a variant; the error for a missing or unknown name lists all.
 
     Args:
-        problems: found in the document already.
+        problems: found in the tree already.
     """
-    variants = {variant.name: variant for variant in _read(document, problems)[1]}
+    variants = {variant.name: variant for variant in _read(tree, problems)[1]}
     if name in variants:
         return variant_recipe(variants[name], overrides)
     what = f"lists {len(variants)} variant{'s' * (len(variants) != 1)} of a recipe"
@@ -182,7 +184,7 @@ def choose_variant(
     width = max(map(len, variants))
     lines = [f"{v.name:<{width}}  {v.about}" for v in variants.values()]
     fix = "choose one with --variant:\n     " + "\n     ".join(lines)
-    raise UserError(what, at=document.file, fix=fix)
+    raise UserError(what, at=tree.file, fix=fix)
 
 
 def variant_recipe(variant: Variant, overrides: Sequence[str]) -> Recipe:
@@ -190,33 +192,32 @@ def variant_recipe(variant: Variant, overrides: Sequence[str]) -> Recipe:
     if not overrides:
         return variant.recipe
     problems: list[Problem] = []
-    document = apply_overrides(variant.document, overrides, problems)
-    recipe = _check_recipe(document, variant.budget, problems)
-    raise_problems(problems, document.file)
-    assert recipe is not None, "a recipe that is not valid has problems"
+    tree = apply_overrides(variant.tree, overrides, problems)
+    recipe = _check_recipe(tree, variant.budget, problems)
+    if recipe is None or problems:
+        raise recipe_error(problems, tree.file)
     return with_run_folder(recipe, Path(variant.recipe.out))
 
 
-def _read(document: Document, problems: list[Problem]) -> tuple[VariantsKeys, list[Variant]]:
+def _read(tree: Group, problems: list[Problem]) -> tuple[VariantsKeys, list[Variant]]:
     """Check the recipes of all variants, before one of them trains for days."""
-    path = Path(document.file)
+    path = Path(tree.file)
     folder = path.resolve().parent
-    file = check(VariantsKeys, document, problems)
+    file = check(VariantsKeys, tree, problems)
     if file is None:
-        raise_problems(problems, document.file)
-    assert file is not None, "a file that is not valid has problems"
-    _check_sweep_keys(file, document, problems)
-    bases = _bases(file, document, problems)
-    common = _part_of_recipe(document, ("common",))
-    corpora = {name: _part_of_recipe(document, ("corpora", name)) for name in file.corpora}
-    corpora = corpora or {"": Document({}, {}, document.file)}
+        raise recipe_error(problems, tree.file)
+    _check_sweep_keys(file, tree, problems)
+    bases = _bases(file, tree, problems)
+    common = _part_of_recipe(tree, ("common",))
+    corpora = {name: _part_of_recipe(tree, ("corpora", name)) for name in file.corpora}
+    corpora = corpora or {"": Group({}, tree.place)}
     groups_of_file = {
         "/".join(filter(None, (base if len(bases) > 1 else "", corpus))): (base, corpus)
         for base in bases
         for corpus in corpora
     }
     labels = [label for label in groups_of_file if label]
-    keys = {name: _own_keys(name, document, problems) for name in file.variants}
+    keys = {name: check(VariantKeys, tree, problems, ("variants", name)) for name in file.variants}
     variants: list[Variant] = []
     names: dict[tuple[str, str], str] = {}  # a recipe -> the first variant that gives it
     for label, (base, corpus) in groups_of_file.items():
@@ -224,7 +225,7 @@ def _read(document: Document, problems: list[Problem]) -> tuple[VariantsKeys, li
             start = bases[base]
             if about is None or start is None:
                 continue
-            own = _part_of_recipe(document, ("variants", name), omit=keys_of(VariantKeys))
+            own = _part_of_recipe(tree, ("variants", name), omit=keys_of(VariantKeys))
             for changes in (common, corpora[corpus], own):
                 start = merge(start, absolute_paths(changes, folder))
             recipe = _check_recipe(start, file.budget, problems)
@@ -233,29 +234,22 @@ def _read(document: Document, problems: list[Problem]) -> tuple[VariantsKeys, li
             full = f"{label}/{name}" if label else name
             same = names.setdefault((base, repr(recipe.model_copy(update={"out": ""}))), full)
             if same != full:
-                other = document.place(("variants", same.rpartition("/")[2])).key
+                other = tree.place_of(("variants", same.rpartition("/")[2])).key
                 what = f'variant "{full}" gives the same recipe as "{same}" at {other}'
-                problems.append(Problem(document.place(("variants", name)).key, what))
-            figures = _figures(about.paper, label, labels, document, name, problems)
+                problems.append(Problem(tree.place_of(("variants", name)).key, what))
+            figures = _figures(about.paper, label, labels, tree, name, problems)
             recipe = with_run_folder(recipe, Path("runs") / path.stem / full)
             variants.append(Variant(full, label, about.about, figures, recipe, start, file.budget))
-    raise_problems(problems, document.file)
+    if problems:
+        raise recipe_error(problems, tree.file)
     return file, variants
 
 
-def _own_keys(name: str, document: Document, problems: list[Problem]) -> VariantKeys | None:
-    listed, own = document.get(("variants", name)), keys_of(VariantKeys)
-    only = {"variants": {name: {key: value for key, value in listed.items() if key in own}}}
-    return check(VariantKeys, replace(document, values=only), problems, ("variants", name))
-
-
-def _bases(
-    file: VariantsKeys, document: Document, problems: list[Problem]
-) -> dict[str, Document | None]:
+def _bases(file: VariantsKeys, tree: Group, problems: list[Problem]) -> dict[str, Group | None]:
     """Read the recipes that the variants change, by name, without their run folders."""
-    bases: dict[str, Document | None] = {}
+    bases: dict[str, Group | None] = {}
     for i, name in enumerate(file.base):
-        path, place = Path(document.file).parent / name, document.place(("base", i)).value
+        path, place = Path(tree.file).parent / name, tree.place_of(("base", i)).value
         if path.stem in bases:
             problems.append(Problem(place, f'base: two recipes are called "{path.stem}"'))
             continue
@@ -270,20 +264,20 @@ def _bases(
             what = f"base: {path} is a file of variants; a base must be a recipe"
             problems.append(Problem(place, what))
             continue
-        values = {key: value for key, value in base.values.items() if key != "out"}
-        bases[path.stem] = absolute_paths(replace(base, values=values), path.resolve().parent)
+        base.pop("out", None)
+        bases[path.stem] = absolute_paths(base, path.resolve().parent)
     return bases
 
 
-def _check_sweep_keys(file: VariantsKeys, document: Document, problems: list[Problem]) -> None:
+def _check_sweep_keys(file: VariantsKeys, tree: Group, problems: list[Problem]) -> None:
     def wrong(path: KeyPath, text: str) -> None:
-        problems.append(Problem(document.place(path).value, text))
+        problems.append(Problem(tree.place_of(path).value, text))
 
     for name in file.corpora:
-        for group in document.get(("corpora", name)):
+        for group in tree.at(("corpora", name)):
             if group not in CORPUS_KEYS:
                 text = f'corpora.{name}: a corpus sets {", ".join(CORPUS_KEYS)}, but not "{group}"'
-                place = document.place(("corpora", name, str(group))).key
+                place = tree.place_of(("corpora", name, str(group))).key
                 problems.append(Problem(place, f"{text}; set it in common or in a variant"))
     seeds = file.seeds
     if twice := [seed for i, seed in enumerate(seeds) if seed in seeds[:i]]:
@@ -294,38 +288,36 @@ def _check_sweep_keys(file: VariantsKeys, document: Document, problems: list[Pro
         wrong(("baseline",), f'baseline: there is no variant "{baseline}"{hint}')
 
 
-def _check_recipe(
-    document: Document, budget: Budget | None, problems: list[Problem]
-) -> Recipe | None:
-    """Return the recipe of a document, or None after appending what is wrong with it."""
+def _check_recipe(tree: Group, budget: Budget | None, problems: list[Problem]) -> Recipe | None:
+    """Return the recipe of a tree, or None after appending what is wrong with it."""
     key = ("schedule", "total_updates")
-    linear = kind_of("schedule", document) == "linear"
-    if budget and budget.tokens and linear and document.get(key) is None:
-        place = document.place(key)
+    linear = kind_of("schedule", tree) == "linear"
+    if budget and budget.tokens and linear and tree.at(key) is None:
+        place = tree.place_of(key)
         # any number of updates gives the recipe whose batches decide the number of the budget
-        anything = check(Recipe, merge(document, nest(key, str(MAX_UPDATES), place)), problems)
+        anything = check(Recipe, merge(tree, nest(key, Text(str(MAX_UPDATES), place))), problems)
         if anything is None:
             return None
-        document = merge(document, nest(key, str(budget.updates(anything)), place))
-    return check(Recipe, document, problems)
+        tree = merge(tree, nest(key, Text(str(budget.updates(anything)), place)))
+    return check(Recipe, tree, problems)
 
 
-def _part_of_recipe(document: Document, path: KeyPath, omit: Collection[str] = ()) -> Document:
+def _part_of_recipe(tree: Group, path: KeyPath, omit: Collection[str] = ()) -> Group:
     """Return the recipe keys of a part of the file; an empty group changes nothing."""
-    part = document.part(path)
+    part = tree.at(path) or Group({}, tree.place)
     values = {
         key: value
-        for key, value in part.values.items()
+        for key, value in part.items()
         if key not in omit and not (key in groups() and is_none(value))
     }
-    return replace(part, values=values)
+    return Group(values, part.place)
 
 
 def _figures(
     paper: Paper | None,
     label: str,
     labels: list[str],
-    document: Document,
+    tree: Group,
     variant: str,
     problems: list[Problem],
 ) -> dict[str, float | str]:
@@ -337,12 +329,12 @@ def _figures(
             for other in [other for other in figure if other not in labels]:
                 text = f'{".".join(path)}: "{other}" is not a base or corpus of this file'
                 text += did_you_mean(other, labels) or f"; {', '.join(labels) or 'it has only one'}"
-                problems.append(Problem(document.place((*path, str(other))).key, text))
+                problems.append(Problem(tree.place_of((*path, str(other))).key, text))
             figure = figure.get(label)
         elif figure is not None and labels:
             example = f"{{{labels[0]}: {format_value(figure)}}}"
             text = f"{'.'.join(path)}: name the base or corpus of each figure: {example}"
-            problems.append(Problem(document.place(path).value, text))
+            problems.append(Problem(tree.place_of(path).value, text))
         if figure is not None:
             figures[name] = figure
     return figures

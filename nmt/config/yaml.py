@@ -1,4 +1,4 @@
-"""Read YAML as values that know their file, line and column.
+"""Read YAML as a tree whose values know their file, line and column.
 
 YAML 1.1 would read ``no`` as False, ``1:30`` as 90 and ``3e-4`` as text. Here every scalar stays
 the text that was written, and the type of its key decides. Tags, anchors, aliases, deep nesting
@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import re
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple, NoReturn, TypeAlias
 
 import yaml
@@ -58,50 +58,62 @@ class Problem(NamedTuple):
 
 
 class Place(NamedTuple):
-    """Where a value and its key are; for items of lists and the top level they are the same."""
+    """Where a value and its key are; for items of lists they are the same."""
 
     key: Location
     value: Location
 
 
-@dataclass(frozen=True)
-class Document:
-    """A recipe as it is written, or a part of one.
+class Text(str):
+    """A scalar of a recipe, as it is written."""
 
-    Attributes:
-        values: dictionaries, lists and texts, as the file has them; every scalar is text.
-        places: of each value, by its path. Paths without a value may be there, too.
-        file: its name in errors.
-    """
+    place: Place
 
-    values: dict[str, Any]
-    places: dict[KeyPath, Place]
-    file: str
+    def __new__(cls, text: str, place: Place) -> Text:
+        """Create a text that knows its place."""
+        value = super().__new__(cls, text)
+        value.place = place
+        return value
 
-    def get(self, path: KeyPath) -> Any:
+
+class Items(list[Any]):
+    """A list in a recipe."""
+
+    def __init__(self, items: Iterable[Any], place: Place) -> None:
+        super().__init__(items)
+        self.place = place
+
+
+class Group(dict[Any, Any]):
+    """Keys with their values, each a Text, Items or a Group; also a complete recipe."""
+
+    def __init__(self, values: Mapping[Any, Any], place: Place) -> None:
+        super().__init__(values)
+        self.place = place
+
+    @property
+    def file(self) -> str:
+        """The name of its file in errors."""
+        return self.place.value.file
+
+    def at(self, path: KeyPath) -> Any:
         """Return the value at a path, or None."""
-        value: Any = self.values
+        value: Any = self
         for part in path:
-            if isinstance(value, dict):
+            if isinstance(value, Group):
                 value = value.get(part)
-            elif isinstance(value, list) and isinstance(part, int) and part < len(value):
+            elif isinstance(value, Items) and isinstance(part, int) and part < len(value):
                 value = value[part]
             else:
                 return None
         return value
 
-    def place(self, path: KeyPath) -> Place:
-        """Return the place of a value, or of the innermost group around it."""
-        for length in range(len(path), 0, -1):
-            if path[:length] in self.places and self.get(path[:length]) is not None:
-                return self.places[path[:length]]
-        return Place(Location(self.file), Location(self.file))
-
-    def part(self, path: KeyPath) -> Document:
-        """Return the group at a path as a document of its own."""
-        length = len(path)
-        places = {p[length:]: place for p, place in self.places.items() if p[:length] == path}
-        return Document(self.get(path) or {}, places, self.file)
+    def place_of(self, path: KeyPath) -> Place:
+        """Return the place of the value at a path, or of the innermost group around it."""
+        while (value := self.at(path)) is None:
+            path = path[:-1]
+        place: Place = value.place
+        return place
 
 
 def key_name(path: KeyPath) -> str:
@@ -110,35 +122,34 @@ def key_name(path: KeyPath) -> str:
     return "".join(parts).removeprefix(".")
 
 
-def read_yaml(text: str, file: str, problems: list[Problem]) -> Document:
+def read_yaml(text: str, file: str, problems: list[Problem]) -> Group:
     """Read the text of a recipe; append duplicate keys and keys that are not words to problems.
 
     Raises:
         UserError: the text is not YAML, not a mapping, or has what a recipe may not have.
     """
-    values, places = read_value(text.removeprefix("\ufeff"), file, problems)
-    if not isinstance(values, dict):
+    values = read_value(text.removeprefix("\ufeff"), file, problems)
+    if not isinstance(values, Group):
         what = "is empty" if values is None else "contains a list or a single value"
         raise UserError(
             f"{what}; a recipe has lines of the form key: value",
             at=file,
             fix="begin with src, tgt and data as recipes/quickstart.yaml does",
         )
-    return Document(values, places, file)
+    return Group(values, Place(Location(file), Location(file)))
 
 
-def read_value(text: str, file: str, problems: list[Problem]) -> tuple[Any, dict[KeyPath, Place]]:
-    """Read the YAML of any value as ``read_yaml`` does; return it with the places of all values."""
-    places: dict[KeyPath, Place] = {}
+def read_value(text: str, file: str, problems: list[Problem]) -> Text | Items | Group | None:
+    """Read the YAML of any value as ``read_yaml`` does."""
 
-    def read(node: Any, path: KeyPath, key: Location | None = None) -> Any:
+    def read(node: Any, path: KeyPath, key: Location | None = None) -> Text | Items | Group:
         at = _location(file, node.start_mark)
-        places[path] = Place(key or at, at)
+        place = Place(key or at, at)
         if isinstance(node, yaml.SequenceNode):
-            return [read(item, (*path, i)) for i, item in enumerate(node.value)]
+            return Items((read(item, (*path, i)) for i, item in enumerate(node.value)), place)
         if not isinstance(node, yaml.MappingNode):
-            return node.value
-        values: dict[str, Any] = {}
+            return Text(node.value, place)
+        values = Group({}, place)
         for name, inner in node.value:
             key = _location(file, name.start_mark)
             below = (*path, name.value)
@@ -146,14 +157,39 @@ def read_value(text: str, file: str, problems: list[Problem]) -> tuple[Any, dict
                 fix = f"correct the line; {EXAMPLE}"
                 problems.append(Problem(key, "a key must be one word", fix))
             elif name.value in values:
-                what = f'key "{key_name(below)}" is set twice, first at {places[below].key}'
+                first = values[name.value].place.key
+                what = f'key "{key_name(below)}" is set twice, first at {first}'
                 problems.append(Problem(key, what, "delete one of the two lines"))
             else:
                 values[name.value] = read(inner, below, key)
         return values
 
     node = _compose(text, file)
-    return None if node is None else read(node, ()), places
+    return None if node is None else read(node, ())
+
+
+class _Loader(yaml.SafeLoader):
+    """PyYAML's loader, without what a recipe may not have: anchors, tags and deep nesting."""
+
+    def __init__(self, text: str, file: str) -> None:
+        self.file, self.depth = file, 0
+        super().__init__(text)
+
+    def compose_node(self, parent: Any, index: Any) -> Any:
+        """Compose a node and those inside it."""
+        event = self.peek_event()
+        if isinstance(event, yaml.AliasEvent) or event.anchor:
+            what = "anchors and aliases (&, *) are not allowed; put text that begins with & or * "
+            _stop(self.file, event.start_mark, f"{what}in quotes")
+        if event.tag:
+            shown = event.tag.replace("tag:yaml.org,2002:", "!!")
+            _stop(self.file, event.start_mark, f"this tag is not allowed: {shown}")
+        if isinstance(event, yaml.CollectionStartEvent) and self.depth == MAX_DEPTH:
+            _stop(self.file, event.start_mark, f"nested more than {MAX_DEPTH} levels deep")
+        self.depth += 1
+        node = super().compose_node(parent, index)
+        self.depth -= 1
+        return node
 
 
 def _compose(text: str, file: str) -> Any:
@@ -164,23 +200,7 @@ def _compose(text: str, file: str) -> Any:
             fix="check the path",
         )
     try:
-        depth = 0
-        for event in yaml.parse(text, yaml.SafeLoader):
-            if isinstance(event, yaml.AliasEvent) or getattr(event, "anchor", None):
-                _stop(
-                    file,
-                    event.start_mark,
-                    "anchors and aliases (&, *) are not allowed; put text that begins with & or * "
-                    "in quotes",
-                )
-            if tag := getattr(event, "tag", None):
-                shown = tag.replace("tag:yaml.org,2002:", "!!")
-                _stop(file, event.start_mark, f"this tag is not allowed: {shown}")
-            depth += isinstance(event, yaml.CollectionStartEvent)
-            depth -= isinstance(event, yaml.CollectionEndEvent)
-            if depth > MAX_DEPTH:
-                _stop(file, event.start_mark, f"nested more than {MAX_DEPTH} levels deep")
-        return yaml.compose(text, yaml.SafeLoader)
+        return _Loader(text, file).get_single_node()
     except yaml.MarkedYAMLError as error:
         _check_colon(text, file, error)
         message = f"{error.problem or error.context}"

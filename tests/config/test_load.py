@@ -11,7 +11,7 @@ import yaml
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from nmt.config.load import changed_keys, dump_recipe, load_recipe, recipe_from_text
+from nmt.config.load import as_recipe, changed_keys, dump_recipe, load_recipe, recipe_from_text
 from nmt.config.recipe import DataConfig, OptimConfig, Recipe, groups
 from nmt.config.schedules import Constant, Linear
 from nmt.config.schema import NONE
@@ -88,6 +88,18 @@ def test_a_wrong_override_is_an_error_of_the_command_line(override: str, message
     with pytest.raises(UserError) as error:
         read("", *override.split(" "))
     assert str(error.value).startswith(f"command line: {message}")
+
+
+def test_errors_of_the_recipe_and_of_overrides_are_told_apart():
+    values = {"src": "gl", "tgt": "en", "data": {"train": "a", "dev": "b"}, "model": {"dropout": 2}}
+    with pytest.raises(UserError) as error:
+        as_recipe(values, ["model.dim=0"])
+    assert [line.partition(": ")[::2] for line in error.value.what.splitlines()[1:]] == [
+        ("recipe", 'model.dropout: "2" is not a number of at least 0 and below 1'),
+        ("command line", 'model.dim: "0" is not an integer from 2 to 16384'),
+    ]
+    with pytest.raises(UserError, match=r'^command line: model: "x" is not a group of keys'):
+        read("model: {dim: 64}", "model=x")
 
 
 def test_an_empty_group_has_the_defaults():
