@@ -33,7 +33,7 @@ _SPACE = str.maketrans("\0\r", "  ")  # which the csv module refuses
 
 
 @dataclass(frozen=True)
-class Format:
+class TableFormat:
     """How a table is written.
 
     Attributes:
@@ -48,7 +48,7 @@ class Format:
     sheet: str | None = None
 
 
-def read_rows(path: Path, form: Format) -> Iterator[Row]:
+def read_rows(path: Path, form: TableFormat) -> Iterator[Row]:
     """Yield the rows of a table, and print how a file other than plain TSV is read.
 
     Raises:

@@ -303,10 +303,9 @@ class Training:
         start.transfer = start.checkpoint = None  # the model has their tensors now
         log.rewind(trainer.state.update, just_validated(trainer.state))
         self._delete_results()
-        parameters, frozen = parameter_count(trainer.model), frozen_count(trainer.model)
         log.text(
-            f"{task.describe()}: {parameters:,} parameters"
-            + (f" ({parameters - frozen:,} of them train)" if frozen else "")
+            f"{task.describe()}: {self.parameters:,} parameters"
+            + (f" ({self.trained:,} of them train)" if self.trained < self.parameters else "")
             + f", {len(task.prepared.vocab):,} types, "
             f"{quantity(task.size, task.unit)}; {task.device}, {task.precision}"
             + (f", {world.size} processes" if world.size > 1 else "")

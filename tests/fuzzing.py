@@ -23,7 +23,7 @@ import torch
 from fastapi.testclient import TestClient
 
 from data_prep.importers import gettext, tmx
-from data_prep.tables import Format, read_rows
+from data_prep.tables import TableFormat, read_rows
 from data_prep.write import Request
 from nmt.apps.documents.document import translate_bytes
 from nmt.apps.serve.app import Service
@@ -216,7 +216,7 @@ def table(folder: Path, name: str) -> Target:
         book.active.append(["a", "b"])
         book.save(file)
         examples = (file.getvalue(),)
-    return in_file(folder / name, lambda path: [*read_rows(path, Format())], *examples)
+    return in_file(folder / name, lambda path: [*read_rows(path, TableFormat())], *examples)
 
 
 def memory(folder: Path, name: str) -> Target:

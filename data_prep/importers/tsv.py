@@ -27,7 +27,7 @@ from data_prep.formats import Option
 from data_prep.languages import check_choice, iso639_3
 from data_prep.own_corpus import SPLIT_OPTIONS, file_options, write_files
 from data_prep.pairs import one_line
-from data_prep.tables import SAMPLE, Format, Row, read_rows
+from data_prep.tables import SAMPLE, Row, TableFormat, read_rows
 from data_prep.write import Request
 from nmt.data.pair import Pair
 from nmt.data.report import Drops
@@ -134,7 +134,7 @@ def read(files: Sequence[Path], request: Request, drops: Drops) -> Iterator[Pair
     columns = [*options.columns, *([options.group_column] if options.group_column else [])]
     named = any(isinstance(column, str) for column in columns)
     for path in files:
-        rows = read_rows(path, Format(options.delimiter, options.quotes, options.sheet))
+        rows = read_rows(path, TableFormat(options.delimiter, options.quotes, options.sheet))
         sample = list(itertools.islice(rows, SAMPLE))
         header = sample[0][1] if sample and (named or options.header) else []
         src, tgt, *group = numbers = _numbers(columns, header, path)

@@ -119,17 +119,17 @@ def prepare(
             (``data.checks``).
         MachineError: the cache is damaged, the disk is full, or a worker process was killed.
     """
-    segmenter, vocab = (given.segmenter, given.vocab) if given else (segmenter, None)
+    fixed_segmenter, fixed_vocab = (given.segmenter, given.vocab) if given else (segmenter, None)
     files = RecipeFiles.of(recipe)
     inputs = InputFiles(files.paths())
     digests = inputs.digests()
     content = files.hashes_by_role(digests)
-    key = data_hash(recipe, content, segmenter, vocab)
+    key = data_hash(recipe, content, fixed_segmenter, fixed_vocab)
     cache = Path(recipe.out).parent / ".cache" / key[:16]
     if not cache.is_dir():
 
         def build(folder: Path) -> None:
-            report = _write(recipe, files, folder, progress, segmenter, vocab)
+            report = _write(recipe, files, folder, progress, fixed_segmenter, fixed_vocab)
             inputs.require_unchanged()
             (folder / REPORT).write_text(report.to_json(), encoding="utf-8")
 

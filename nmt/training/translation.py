@@ -53,21 +53,21 @@ class Translation(Task[Transformer, Batch]):
         return len(self.prepared.train)
 
     @functools.cached_property
-    def epoch(self) -> Callable[[int], EpochPairs]:
+    def pairs_of(self) -> Callable[[int], EpochPairs]:
         """Return the function from the number of an epoch to its pairs; an update may need two."""
         train, mixture = self.prepared.train, self.prepared.mixture
         seed, batch_tokens = self.recipe.seed, self.recipe.data.batch_tokens
 
         @functools.lru_cache(2)
-        def pairs_of(epoch: int) -> EpochPairs:
+        def draw(epoch: int) -> EpochPairs:
             drawn = None if mixture is None else mixture.rows(seed, epoch)
             return EpochPairs(train, drawn, seed, epoch, batch_tokens)
 
-        return pairs_of
+        return draw
 
     def plan(self, epoch: int) -> list[np.ndarray]:
         """Return the batches of an epoch as indices of its pairs."""
-        data, pairs = self.recipe.data, self.epoch(epoch)
+        data, pairs = self.recipe.data, self.pairs_of(epoch)
         return make_batches(
             pairs.src_len,
             pairs.tgt_len,
@@ -80,16 +80,17 @@ class Translation(Task[Transformer, Batch]):
 
     def tokens(self, epoch: int, examples: np.ndarray) -> int:
         """Return the target tokens of a batch, including EOS."""
-        return int(self.epoch(epoch).tgt_len[examples].sum()) + len(examples)
+        return int(self.pairs_of(epoch).tgt_len[examples].sum()) + len(examples)
 
     def make_batch(self, epoch: int, examples: np.ndarray, pad: bool) -> Batch:
         """Return a batch of pairs on the device."""
-        pairs = self.epoch(epoch)
+        pairs = self.pairs_of(epoch)
         bucket = None
         if pad:
             src_len, tgt_len = pairs.src_len[examples] + 1, pairs.tgt_len[examples] + 1
             buckets = buckets_for(self.device.type)
             bucket = buckets.fit(src_len, tgt_len, self.recipe.data.batch_tokens)
+        # rows: numbers in the corpus instead of those in the epoch
         batch = replace(collate(pairs, examples, bucket), rows=pairs.pairs_of(examples))
         return batch.pack(self.device) if pad else batch.to(self.device)
 

@@ -19,7 +19,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from data_prep.tables import Format, read_rows
+from data_prep.tables import TableFormat, read_rows
 from nmt.cli.import_corpus import main
 from nmt.cli.input import StreamLines, read_input
 from nmt.config.load import load_recipe, recipe_from_text
@@ -299,7 +299,7 @@ def refusals(path: Path) -> Iterator[str]:
         lambda: read_input(str(path)),
         lambda: next(StreamLines(path.open("rb"), "x")),
         lambda: read_glossary(path),
-        lambda: read_rows(path, Format()),
+        lambda: read_rows(path, TableFormat()),
     ]
     for reader in readers:
         with pytest.raises(UserError) as error:

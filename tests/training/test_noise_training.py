@@ -123,7 +123,7 @@ def test_each_epoch_has_other_versions_and_all_ranks_see_the_same(start: Callabl
     padded = task.make_batch(1, task.plan(1)[0], pad=True)  # a bucket of the lengths of epoch 1
     assert padded.tgt_out.numel() >= task.tokens(1, padded.rows)
     for epoch in (0, 1):
-        pairs = task.epoch(epoch)
+        pairs = task.pairs_of(epoch)
         longest = np.maximum(pairs.src_len, pairs.tgt_len) + 1
         for batch in task.plan(epoch):
             assert len(batch) * longest[batch].max() <= limit

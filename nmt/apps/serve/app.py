@@ -34,7 +34,15 @@ from nmt.apps.documents.formats import FORMATS
 from nmt.apps.serve import libretranslate
 from nmt.apps.serve.corrections import CorrectionsFile
 from nmt.apps.serve.documents import Document, Documents
-from nmt.apps.serve.form import FORM_TYPES, answer, bad_option, read, read_fields, reply, wants_text
+from nmt.apps.serve.form import (
+    FORM_TYPES,
+    bad_option,
+    read,
+    read_fields,
+    refusal,
+    reply,
+    wants_text,
+)
 from nmt.apps.serve.guard import Guard, stopping
 from nmt.apps.serve.libretranslate import (
     LanguageDescription,
@@ -227,7 +235,7 @@ class Service:
             self.translate,
             responses={200: {"model": TranslateResponse}, **ERRORS},
             openapi_extra=libretranslate.body_of(LibreTranslateRequest, FORM_TYPES[0]),
-            route_class_override=libretranslate.route(self),
+            route_class_override=libretranslate.route_of_both_forms(self),
         )
         app.exception_handler(Refused)(_refused)
         app.exception_handler(UserError)(_bad_option)
@@ -328,7 +336,7 @@ class Service:
                 raise document.error
             return reply({"translatedFileUrl": f"{request.base_url}documents/{name}/file"})
         except Refused as refused:
-            return answer(refused, as_text=True)
+            return refusal(refused, as_text=True)
 
     async def _add(
         self, file: Any, model: ServedModel, options: SearchOptions, request: Request
@@ -487,21 +495,21 @@ def page(file: Path) -> Callable[[], Any]:
 
 
 async def _refused(request: Request, error: Refused) -> Response:
-    return answer(error, wants_text(request.url.path))
+    return refusal(error, wants_text(request.url.path))
 
 
 async def _bad_option(request: Request, error: UserError) -> Response:
-    return answer(bad_option(error), wants_text(request.url.path))
+    return refusal(bad_option(error), wants_text(request.url.path))
 
 
 async def _invalid(request: Request, error: RequestValidationError) -> Response:
     problems = problems_of({**part, "loc": part["loc"][1:]} for part in error.errors())
     fix = "correct the body, which is a JSON object; GET /docs describes it"
-    return answer(Refused(422, "bad_request", problems, fix), wants_text(request.url.path))
+    return refusal(Refused(422, "bad_request", problems, fix), wants_text(request.url.path))
 
 
 async def _http_error(request: Request, error: HTTPException) -> Response:
     codes = {400: "bad_request", 405: "wrong_method"}
     code = codes.get(error.status_code, "no_such_path")
     refused = Refused(error.status_code, code, str(error.detail), "see GET /docs")
-    return answer(refused, wants_text(request.url.path))
+    return refusal(refused, wants_text(request.url.path))

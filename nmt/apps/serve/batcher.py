@@ -32,7 +32,7 @@ class Job:
 
     Attributes:
         costs: of each line; only their ratios matter, and how they compare with BATCH_COST.
-        options: of the search, for ``Translate``.
+        how: what ``Translate`` needs besides the lines.
         together: whether its lines may be translated with those of others.
         future: gets the result of each line, or an exception; cancel it to leave the queue.
         results: of the lines translated so far.
@@ -40,7 +40,7 @@ class Job:
 
     lines: Sequence[str]
     costs: Sequence[float]
-    options: Any
+    how: Any
     together: bool = True
     future: Future[list[Any]] = field(default_factory=Future)
     results: list[Any] = field(default_factory=list)
@@ -56,8 +56,9 @@ class Job:
 
 
 Batch: TypeAlias = list[tuple[Job, int]]  # jobs, and the number of lines of each
-# lines, options, number of lines of the job before these, stop -> the result of each line; it calls
-# stop often, which may translate other lines and raises an exception if nobody waits any more
+# ServedModel.translate: lines, how, number of lines of the job before these, stop -> the result of
+# each line; it calls stop often, which may translate other lines and raises an exception if nobody
+# waits any more
 Translate: TypeAlias = Callable[[list[str], Any, int, Callable[[], None]], list[Any]]
 
 
@@ -103,7 +104,7 @@ class Batcher:
         self,
         lines: Sequence[str],
         costs: Sequence[float],
-        options: Any,
+        how: Any,
         together: bool = True,
     ) -> Future[list[Any]]:
         """Queue a job; return the future of its results.
@@ -111,7 +112,7 @@ class Batcher:
         Raises:
             Refused: the queue is full. A job is always accepted while nothing waits.
         """
-        job = Job(lines, costs, options, together)
+        job = Job(lines, costs, how, together)
         if not lines:
             job.future.set_result([])
             return job.future
@@ -176,7 +177,7 @@ class Batcher:
         return True
 
     def _next_batch(self, largest: float | None) -> Batch:
-        """Take the first job and those with equal options, and equal shares of their lines."""
+        """Take the first job and those with an equal ``how``, and equal shares of their lines."""
         self._jobs = deque(job for job in self._jobs if not job.future.done())
         limit = float("inf") if largest is None else largest
         jobs = [job for job in self._jobs if job.costs[len(job.results)] <= limit]
@@ -184,7 +185,7 @@ class Batcher:
             return []
         first = jobs[0]
         if first.together:
-            jobs = [job for job in jobs if job.together and job.options == first.options]
+            jobs = [job for job in jobs if job.together and job.how == first.how]
         else:
             jobs = [first]
         counts = shares([job.costs[len(job.results) :] for job in jobs], BATCH_COST, self._batch)
@@ -203,7 +204,7 @@ class Batcher:
         first = batch[0][0]
         stop = self._stop(batch, interruptible)
         try:
-            results = iter(self._translate(lines, first.options, len(first.results), stop))
+            results = iter(self._translate(lines, first.how, len(first.results), stop))
         except Unwanted:
             return
         except Exception as error:

@@ -74,7 +74,7 @@ def bad_option(error: UserError) -> Refused:
     return Refused(422, "bad_option", error.what, error.fix or "")
 
 
-def answer(refused: Refused, as_text: bool = False) -> Response:
+def refusal(refused: Refused, as_text: bool = False) -> Response:
     """Return the JSON answer to a refused request.
 
     Args:

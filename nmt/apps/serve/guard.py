@@ -11,7 +11,7 @@ import re
 from starlette.requests import Request
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from nmt.apps.serve.form import answer, read_fields, wants_text
+from nmt.apps.serve.form import read_fields, refusal, wants_text
 from nmt.apps.serve.limits import Limits, Refused, stopping
 
 # without a key: they contain no data; clients of LibreTranslate read the languages first
@@ -93,7 +93,7 @@ class Guard:
                 self.active -= translates
                 self.files -= sends_file
         except Refused as refused:
-            response = answer(refused, wants_text(scope["path"], refused.body))
+            response = refusal(refused, wants_text(scope["path"], refused.body))
             response.headers["Connection"] = "close"  # what remains of the request is not read
             await response(scope, receive, send)
 

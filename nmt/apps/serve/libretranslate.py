@@ -18,7 +18,7 @@ from fastapi.routing import APIRoute
 from pydantic import BaseModel, BeforeValidator, Field
 
 from nmt.apps.serve.documents import Document
-from nmt.apps.serve.form import answer, bad_option, read, read_fields, reply, wants_text
+from nmt.apps.serve.form import bad_option, read, read_fields, refusal, reply, wants_text
 from nmt.apps.serve.limits import Refused
 from nmt.apps.serve.model import ServedModel
 from nmt.apps.serve.schema import Texts, TranslateRequest
@@ -133,8 +133,8 @@ def body_of(form: type[BaseModel], kind: str) -> dict[str, Any]:
     return {"requestBody": {"content": {kind: {"schema": form.model_json_schema()}}}}
 
 
-def route(service: Service) -> type[APIRoute]:
-    """Return the class of a route that takes requests of both forms."""
+def route_of_both_forms(service: Service) -> type[APIRoute]:
+    """Return the class of a route that answers bodies with ``q`` itself."""
 
     class Route(APIRoute):
         def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
@@ -151,9 +151,9 @@ def route(service: Service) -> type[APIRoute]:
                         raise Refused(400, "bad_request", "Invalid JSON format", fix)
                     return reply(await _values(service, fields, request))
                 except Refused as refused:
-                    return answer(refused, as_text=True)
+                    return refusal(refused, as_text=True)
                 except UserError as error:
-                    return answer(bad_option(error), as_text=True)
+                    return refusal(bad_option(error), as_text=True)
 
             return handle
 

@@ -154,13 +154,14 @@ class CTranslate2Engine:
         limits = [_limit(part, options) for part in inputs]
         order = sorted(range(len(inputs)), key=lambda row: -len(inputs[row].ids))
         beyond: dict[int, list[int]] = defaultdict(list)
-        for row in self._search(inputs, limits, [order], options, results, stop, progress):
+        for row in self._search_groups(inputs, limits, [order], options, results, stop, progress):
             beyond[limits[row]].append(row)
-        self._search(inputs, limits, beyond.values(), options, results, stop, progress)
+        # again, each with its own limit
+        self._search_groups(inputs, limits, beyond.values(), options, results, stop, progress)
         self._score_prefixes(inputs, options, results, stop)
         return [hypotheses[: options.wanted] for hypotheses in results]
 
-    def _search(
+    def _search_groups(
         self,
         inputs: Sequence[SearchInput],
         limits: Sequence[int],

@@ -79,7 +79,7 @@ class EngineFiles:
 _ENGINE_FILES = TypeAdapter(EngineFiles)
 
 
-def _source(about: Description) -> str:
+def _function_hash(about: Description) -> str:
     """Return the SHA-256 of what decides the function of a model."""
     values = about.of_recipe() | {"files": {n: f.sha256 for n, f in about.files.items()}}
     del values["decode.quantization"]  # applies when the files are loaded
@@ -111,7 +111,7 @@ def _verified(model: Model, folder: Path) -> EngineFiles:
         manifest = _ENGINE_FILES.validate_json(read_small(path))
     except ValidationError as error:
         raise foreign(path, "its content is not a manifest") from error
-    if manifest.model != _source(model.about) or manifest.files.keys() != set(ENGINE_FILES):
+    if manifest.model != _function_hash(model.about) or manifest.files.keys() != set(ENGINE_FILES):
         what = "belongs to a different model (model.json has changed)"
         raise UserError(what, at=str(folder), fix="delete this folder, or export the model again")
     for name, entry in manifest.files.items():
@@ -138,7 +138,7 @@ def write_engine(
     files = {
         n: FileEntry((folder / n).stat().st_size, file_digest(folder / n)) for n in ENGINE_FILES
     }
-    manifest = EngineFiles(_source(about), quantization, files)
+    manifest = EngineFiles(_function_hash(about), quantization, files)
     write_synced(folder / MANIFEST, _ENGINE_FILES.dump_json(manifest, indent=1) + b"\n")
     return manifest
 
