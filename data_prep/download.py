@@ -78,7 +78,7 @@ def _download(text: str, folder: Path, src: str, tgt: str) -> None:
     add_options(parser, corpus.options)
     options = parser.parse_args(words)
     try:
-        corpus.prepare(Request(folder, src, tgt, local=options.local, options=options))
+        corpus.write(Request(folder, src, tgt, local=options.local, options=options))
     except DownloadError as error:
         languages = f" (with --src-lang {src} --tgt-lang {tgt} if it requires them)" if tgt else ""
         raise UserError(

@@ -85,6 +85,17 @@ class Format:
             getattr(module, "show", None),
         )
 
+    def write(self, request: Request) -> None:
+        """Check a request, then write its corpus.
+
+        Raises:
+            UserError: the folder or the languages cannot be used.
+        """
+        from data_prep.write import check_request
+
+        check_request(request, monolingual=len(self.langs) == 1)
+        self.prepare(request)
+
 
 def _package(name: str) -> ModuleType:
     return corpora if name in CORPORA else importers

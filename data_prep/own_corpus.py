@@ -17,7 +17,7 @@ from data_prep.formats import Option
 from data_prep.pairs import MAX_RATIO, unusual_ratio
 from data_prep.remote import RemoteFile
 from data_prep.splits import GROUPS_PER_SPLIT, cut, near_duplicates
-from data_prep.write import Corpus, Request, check_request, write_corpus
+from data_prep.write import Corpus, Request, write_corpus
 from nmt.data.pair import Pair
 from nmt.data.report import Drops
 from nmt.data.rules import BLANK, IDENTICAL, LENGTH, apply_rules, duplicates
@@ -152,7 +152,6 @@ def write_own_corpus(
         further: further training text by the name of its files. It loses near-duplicates of dev
             and test.
     """
-    check_request(request)
     notes = [*notes]
     kept = {split: list(part) for split, part in held_out.items()}
     splits = _split(_filtered(pairs, "train", request, drops, notes), kept, request, drops)

@@ -10,7 +10,7 @@ from data_prep.languages import match_pair
 from data_prep.pairs import clean_training_pairs, read_aligned
 from data_prep.remote import RemoteFile, fetched
 from data_prep.splits import hold_out
-from data_prep.write import Corpus, Request, check_request, write_corpus
+from data_prep.write import Corpus, Request, write_corpus
 from nmt.data.pair import Pair
 from nmt.data.report import Drops
 from nmt.data.rules import Rule, apply_rules
@@ -36,7 +36,6 @@ class Release:
 
     def prepare(self, request: Request) -> None:
         """Write the corpus. Dev and test keep each line; train loses pairs with a blank side."""
-        check_request(request)
         available = next(iter(self.files.values()))
         langs = match_pair(request.src, request.tgt, available, self.name)
         sources = [sides[lang] for sides in self.files.values() for lang in langs]
@@ -73,7 +72,6 @@ class Unsplit:
 
     def prepare(self, request: Request) -> None:
         """Download the files (or read them from ``local``), filter, split and write."""
-        check_request(request)
         src, _ = match_pair(request.src, request.tgt, self.langs, self.name)
         drops = Drops()
         with fetched(self.files, request.local) as paths:

@@ -27,7 +27,7 @@ from data_prep.own_corpus import SPLIT_OPTIONS, write_own_corpus
 from data_prep.pairs import clean_training_pairs, one_line, read_aligned, require_file
 from data_prep.released import Release
 from data_prep.remote import RemoteFile
-from data_prep.write import Request, check_request
+from data_prep.write import Request
 from nmt.data.lines import OPENERS, find_side, read_lines
 from nmt.data.pair import Pair
 from nmt.data.report import Drops
@@ -143,7 +143,6 @@ def prepare(request: Request) -> None:
             )
         release(_other_language(request.src, request.tgt, LANGUAGES)).prepare(request)
         return
-    check_request(request)
     folders = _folders(local)
     lang = _other_language(request.src, request.tgt, folders)
     folder = folders[lang]

@@ -13,7 +13,7 @@ from pathlib import Path, PurePosixPath
 from data_prep.languages import match_pair
 from data_prep.pairs import member_lines, member_names
 from data_prep.remote import RemoteFile, fetched
-from data_prep.write import Corpus, Request, check_request, write_corpus
+from data_prep.write import Corpus, Request, write_corpus
 from nmt.data.pair import Pair
 from nmt.data.report import Drops
 
@@ -39,7 +39,6 @@ def read_split(archive: Path, split: str, src: str, tgt: str) -> Iterator[Pair]:
 
 def prepare(request: Request) -> None:
     """Write dev and test of a pair of languages."""
-    check_request(request)
     with fetched([SOURCE], request.local) as [archive]:
         files = map(PurePosixPath, member_names(archive))
         available = {path.stem for path in files if path.suffix == ".dev"}

@@ -17,7 +17,7 @@ from pathlib import Path
 from data_prep.languages import match_pair
 from data_prep.pairs import one_line
 from data_prep.remote import HUB, TOKEN_VARIABLE, DownloadError, RemoteFile, fetched
-from data_prep.write import Corpus, Request, check_request, write_corpus
+from data_prep.write import Corpus, Request, write_corpus
 from nmt.data.lines import read_lines
 from nmt.data.pair import Pair
 from nmt.data.report import Drops
@@ -93,7 +93,6 @@ def prepare(request: Request) -> None:
     Raises:
         UserError: the dataset lacks a language, or the hub refuses to send it.
     """
-    check_request(request)
     drops = Drops()
     try:
         langs = match_pair(request.src, request.tgt, available(request.local), "FLORES+")

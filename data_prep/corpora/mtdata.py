@@ -38,7 +38,7 @@ from data_prep.own_corpus import SPLIT_OPTIONS, existing_sets, text_options, wri
 from data_prep.pairs import archive_errors, clean_training_pairs, one_line
 from data_prep.remote import HUB, RemoteFile, cache_folder, fetched
 from data_prep.tmx import read_units
-from data_prep.write import Request, check_request
+from data_prep.write import Request
 from nmt.data.corpus_manifest import LONGEST_LICENSE
 from nmt.data.lines import OPENERS, read_lines
 from nmt.data.pair import Pair
@@ -413,7 +413,6 @@ def prepare(request: Request) -> None:
             at="mtdata",
             fix="name one, as in data.download: mtdata ID; nmt-import mtdata without -o lists them",
         )
-    check_request(request)
     known = records(request.src, request.tgt)
     chosen = select(ids, known, "ID")
     sets = {split: select([did], known, f"--{split}") for split, did in held_out_ids.items()}

@@ -16,7 +16,7 @@ from pathlib import Path, PurePosixPath
 from data_prep.languages import match_pair
 from data_prep.pairs import archive_errors, decode_lines, member_lines
 from data_prep.remote import RemoteFile, check_tree, fetched
-from data_prep.write import Corpus, Request, check_request, write_corpus
+from data_prep.write import Corpus, Request, write_corpus
 from nmt.data.pair import Pair
 from nmt.data.report import Drops
 from nmt.errors import UserError
@@ -75,7 +75,6 @@ def read_pairs(archive: Path, src: str, tgt: str) -> Iterator[Pair]:
 
 def prepare(request: Request) -> None:
     """Write the test set of a pair of languages."""
-    check_request(request)
     with fetched([SOURCE], request.local, keep=True) as [archive]:
         name = f"ntrex-{request.src}-{request.tgt}"
         test = list(read_pairs(archive, request.src, request.tgt))

@@ -16,7 +16,7 @@ from data_prep.languages import iso639_3, match_language
 from data_prep.pairs import one_line
 from data_prep.remote import RemoteFile, fetched
 from data_prep.splits import hold_out
-from data_prep.write import Corpus, Request, check_request, write_corpus
+from data_prep.write import Corpus, Request, write_corpus
 from nmt.data.lines import read_lines
 from nmt.data.pair import Pair
 from nmt.data.report import Drops
@@ -106,7 +106,6 @@ def read_pairs(links: Path, src: Path, tgt: Path, drops: Drops) -> Iterator[Pair
 
 def prepare(request: Request) -> None:
     """Download the exports (or read them from ``local``), join by links, split and write."""
-    check_request(request)
     files = sources(*(tatoeba_code(lang, request.local) for lang in (request.src, request.tgt)))
     drops = Drops()
     with fetched(files, request.local) as paths:

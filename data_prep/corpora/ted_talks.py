@@ -15,7 +15,7 @@ from pathlib import Path
 from data_prep.languages import match_pair
 from data_prep.pairs import member_lines, one_line
 from data_prep.remote import RemoteFile, fetched
-from data_prep.write import Corpus, Request, check_request, write_corpus
+from data_prep.write import Corpus, Request, write_corpus
 from nmt.data.lines import is_blank
 from nmt.data.pair import Pair
 from nmt.data.report import Drops
@@ -67,7 +67,6 @@ def read_split(archive: Path, split: str, request: Request, drops: Drops) -> Ite
 
 def prepare(request: Request) -> None:
     """Write one language pair of the archive."""
-    check_request(request)
     drops = Drops()
     with fetched([SOURCE], request.local) as [archive]:
         splits = {split: read_split(archive, split, request, drops) for split in _MEMBERS}

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from data_prep.languages import match_language
 from data_prep.remote import RemoteFile, fetched
-from data_prep.write import Corpus, Request, check_request, write_corpus
+from data_prep.write import Corpus, Request, write_corpus
 from nmt.data.lines import read_lines
 from nmt.data.pair import Pair
 from nmt.data.report import Drops
@@ -34,7 +34,6 @@ def prepare(request: Request) -> None:
     Raises:
         UserError: a language other than English is asked for, or a target language.
     """
-    check_request(request, monolingual=True)
     match_language(request.src, ["en"], "WikiText-2")
     with fetched(SOURCES, request.local, TREE) as paths:
         splits = {

@@ -18,7 +18,7 @@ from pathlib import Path
 
 from data_prep.formats import Option
 from data_prep.pairs import read_aligned
-from data_prep.write import Corpus, Request, check_request, write_corpus
+from data_prep.write import Corpus, Request, write_corpus
 from nmt.data.lines import find_side
 from nmt.data.pair import Pair
 from nmt.data.report import Drops
@@ -35,7 +35,6 @@ def prepare(request: Request) -> None:
     """Read the set, and write a copy of it for each kind."""
     from nmt.data.augment import KINDS, Augmenter, Draws  # here: it loads numpy
 
-    check_request(request)
     options = request.options
     name, langs = Path(options.prefix).name, (request.src, request.tgt)
     sides = find_side(options.prefix, request.src), find_side(options.prefix, request.tgt)

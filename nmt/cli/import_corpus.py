@@ -89,7 +89,7 @@ def write(name: str, args: argparse.Namespace) -> None:
     if form.show and args.output is None:
         form.show(request)
     else:
-        form.prepare(request)
+        form.write(request)
 
 
 if __name__ == "__main__":

@@ -9,6 +9,7 @@ import pytest
 
 from data_prep import released
 from data_prep.corpora import ui_sk_en
+from data_prep.formats import Format
 from data_prep.write import Request
 from nmt.data.report import Drops
 from nmt.errors import UserError
@@ -87,4 +88,4 @@ def test_existing_output_is_refused_before_downloading(tmp_path, monkeypatch):
     (tmp_path / "x").write_text("x")
     monkeypatch.setattr(released, "fetched", None)  # would fail if called
     with pytest.raises(UserError, match="--force"):
-        ui_sk_en.prepare(Request(tmp_path, "sk", "en"))
+        Format.load("ui_sk_en").write(Request(tmp_path, "sk", "en"))

@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from data_prep.corpora import wikitext2
+from data_prep.formats import Format
 from data_prep.write import Request
 from nmt.cli.import_corpus import main
 from nmt.errors import UserError
@@ -50,5 +51,5 @@ def test_every_line_is_written(tmp_path, monkeypatch, capsys):
 def test_other_files_and_languages_are_refused(tmp_path, src, tgt, message):
     write(tmp_path)
     with pytest.raises(UserError, match=message):
-        wikitext2.prepare(Request(tmp_path / "out", src, tgt, local=tmp_path))
+        Format.load("wikitext2").write(Request(tmp_path / "out", src, tgt, local=tmp_path))
     assert not (tmp_path / "out").exists()
