@@ -387,13 +387,13 @@ def test_counts_and_perplexity_of_an_average_are_its_own(folder, tmp_path):
     metrics.write_text("".join(f"{json.dumps(record)}\n" for record in [*others, average]))
     page = written(run, tmp_path / "page.html")
     text = page.section("outputs").text
-    assert "not by the model 3 " in text
+    assert "cut at the length limit 3 " in text
     assert "contains the unknown token 1 " in text
     assert "Dev perplexity 12.34" in page.text
     # as in an older run
     metrics.write_text("".join(f"{json.dumps(record)}\n" for record in others))
     page = written(run, tmp_path / "page.html")
-    assert "not by the model not recorded" in page.section("outputs").text
+    assert "cut at the length limit not recorded" in page.section("outputs").text
     assert "Dev perplexity 2" not in page.text.partition("Scores")[0]
 
 
