@@ -66,15 +66,14 @@ class Task:
     """Test sets, and the recipe that is trained for them.
 
     Attributes:
-        recipe: its name in ``recipes``.
-        folder: where its corpora are laid out, in ``data/public``.
+        recipe: its name in ``recipes``; its last part is the folder of the corpora, which it
+            reads, in ``data/public``.
         lay_out: writes the corpora from the first folder to the second; returns the test sets.
         overrides: keys of the recipe that have other values.
     """
 
     metric: str
     recipe: str
-    folder: str
     lay_out: Callable[[Path, Path], list[TestSet]]
     overrides: Sequence[str] = ()
 
@@ -181,21 +180,18 @@ AZ = {
 }
 
 TASKS = {
-    "americasnlp": Task("chrf++", "public/americasnlp", "americasnlp", americasnlp),
-    "chr-en": Task(
-        "bleu", "public/chr-en", "chr-en", chren("chr", "en", {"test": 15.8, "out_test": 6.5})
-    ),
+    "americasnlp": Task("chrf++", "public/americasnlp", americasnlp),
+    "chr-en": Task("bleu", "public/chr-en", chren("chr", "en", {"test": 15.8, "out_test": 6.5})),
     "en-chr": Task(
         "bleu",
         "public/en-chr",
-        "en-chr",
         chren("en", "chr", {"test": 12.7, "out_test": 5.0}, ["--tgt-tag", "<chr>"]),
     ),
-    "gl-en": Task("bleu", "public/gl-en", "gl-en", flores("gl", "en", GL)),
-    "en-gl": Task("bleu", "public/gl-en", "gl-en", flores("en", "gl", GL), ["src=en", "tgt=gl"]),
-    "az-en": Task("bleu", "public/az-en", "az-en", flores("az", "en", AZ)),
+    "gl-en": Task("bleu", "public/gl-en", flores("gl", "en", GL)),
+    "en-gl": Task("bleu", "public/gl-en", flores("en", "gl", GL), ["src=en", "tgt=gl"]),
+    "az-en": Task("bleu", "public/az-en", flores("az", "en", AZ)),
     # the quickstart downloads its corpus
-    "sk-en": Task("bleu", "quickstart", "sk-en", flores("sk", "en", {})),
+    "sk-en": Task("bleu", "quickstart", flores("sk", "en", {})),
 }
 
 
@@ -242,7 +238,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     p.add_argument("--recipe", metavar="FILE", help="instead of the one of the task")
     args = p.parse_intermixed_args(argv)
     task, run = TASKS[args.task], RUNS / args.task
-    folder = ROOT / task.folder
+    folder = ROOT / Path(task.recipe).name
     folder.mkdir(parents=True, exist_ok=True)
     sets = task.lay_out(args.data, folder)
     recipe = args.recipe or f"recipes/{task.recipe}.yaml"

@@ -109,7 +109,7 @@ def write_corpus(corpus: Corpus, request: Request) -> None:
         UserError: ``out`` cannot be used (``check_request``), or a split has no pair.
         MachineError: the disk is full or not writable. An existing ``out`` is unchanged.
     """
-    check_request(request, corpus.monolingual)
+    check_request(request, corpus.monolingual)  # another process may have written it meanwhile
     out = Path(os.path.realpath(request.out))  # a link to a folder on another disk stays
     again = "run the same command again (or give another --output)"
     with disk_errors(out, elsewhere="give another --output", again=again):

@@ -153,8 +153,7 @@ def _resolve_machine(recipe: Recipe, world: World) -> tuple[torch.device, str]:
 
 
 def _write_engine(run: RunFolder, log: Logger) -> None:
-    """Write the model for CTranslate2; a failure is only a note, because torch can translate
-    too."""
+    """Write the model for CTranslate2; a failure is only a note, as torch can translate too."""
     try:
         prepare_engine(Model.open(run.path))
     except (NmtError, OSError, RuntimeError) as error:
