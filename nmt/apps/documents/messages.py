@@ -156,7 +156,16 @@ class _Reader:
         arguments = list(_ARGUMENT.finditer(self._text))
         if not arguments:
             return None
-        self._quotes = {m.start(): m.end() for m in self._quotations()}
+        self._quotes: dict[int, int] = {}
+        position = 0
+        while (position := self._text.find("'", position)) >= 0:
+            if self._text.startswith("''", position):
+                position += 2
+            elif quoted := _QUOTED.match(self._text, position):
+                self._quotes[position] = quoted.end()
+                position = quoted.end()
+            else:
+                position += 1
         in_quotes = {place for start, end in self._quotes.items() for place in range(start, end)}
         self._arguments = {m.start(): m for m in arguments if m.start() not in in_quotes}
         if not self._arguments:
@@ -164,17 +173,6 @@ class _Reader:
         self._starts = sorted(self._arguments)
         self._ends = self._pairs()
         return self._read(0, len(self._text), False, 0)
-
-    def _quotations(self) -> Iterator[re.Match[str]]:
-        position = 0
-        while (position := self._text.find("'", position)) >= 0:
-            if self._text.startswith("''", position):
-                position += 2
-            elif quoted := _QUOTED.match(self._text, position):
-                yield quoted
-                position = quoted.end()
-            else:
-                position += 1
 
     def _tokens(self, start: int, end: int) -> Iterator[Token]:
         for place in range(start, end):

@@ -278,7 +278,12 @@ def _with_texts(entry: _Entry, texts: dict[str, str], fuzzy: bool | None = None)
         if keyword not in texts:
             lines.append(line)
         elif index in keywords:
-            lines += [f"{quoted}{newline}" for quoted in _quoted(keyword, texts[keyword])]
+            parts = lines_of(texts[keyword]) or [""]
+            if len(parts) > 1:  # they begin below the keyword
+                parts = ["", *parts]
+            for number, part in enumerate(parts):
+                start = "" if number else f"{keyword} "
+                lines.append(f'{start}"{part.translate(_ESCAPED)}"{newline}')
     if fuzzy is not None and fuzzy != ("fuzzy" in entry.flags):
         lines = _flagged(lines, fuzzy, newline)
     if not entry.raw[-1].endswith("\n"):
@@ -298,13 +303,3 @@ def _flagged(lines: list[str], fuzzy: bool, newline: str) -> list[str]:
         flags += [flag for flag in names if flag != "fuzzy"]
     new = [f"#, {', '.join(flags)}{newline}"] if flags else []
     return [*lines[:index], *new, *rest]
-
-
-def _quoted(keyword: str, text: str) -> Iterator[str]:
-    """Yield the lines of a text, one for each of its own."""
-    parts = lines_of(text) or [""]
-    if len(parts) > 1:
-        parts = ["", *parts]
-    for index, part in enumerate(parts):
-        start = "" if index else f"{keyword} "
-        yield f'{start}"{part.translate(_ESCAPED)}"'

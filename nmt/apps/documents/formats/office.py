@@ -205,7 +205,12 @@ def _translated(
                 if expected and (event.name != expected[0] or event.space not in expected[1]):
                     raise archive.damaged
                 expected = None
-                _count_left(event, job, f"{part}, line {event.line}")
+                names, kind = _LEFT_ATTRIBUTES.get(event.name, ((), ""))
+                place = f"{part}, line {event.line}"
+                if event.name in _LEFT_ELEMENTS:
+                    job.report.leave(_LEFT_ELEMENTS[event.name], place)
+                if any(_WORDS.search(event.attributes.get(name, "")) for name in names):
+                    job.report.leave(kind, place)
                 yield _with_language(event, job)
             else:
                 yield event
@@ -221,14 +226,6 @@ def _translated(
 
     for text in job.translated(items()):
         yield text.encode(reader.encoding, "xmlcharrefreplace")
-
-
-def _count_left(event: Event, job: Job, place: str) -> None:
-    if event.name in _LEFT_ELEMENTS:
-        job.report.leave(_LEFT_ELEMENTS[event.name], place)
-    names, kind = _LEFT_ATTRIBUTES.get(event.name, ((), ""))
-    if any(_WORDS.search(event.attributes.get(name, "")) for name in names):
-        job.report.leave(kind, place)
 
 
 def _with_language(event: Event, job: Job) -> Event:
