@@ -100,19 +100,17 @@ class LineChecks:
             equal = quantity(len(self._equal), "translation")
             notes.append(f"{equal} equal to the source: {named_lines(self._equal)}")
         if self._tagged and self._tagged == self._lines:
-            notes.append(f"{self._tag!r} at the start of every line is read as text; {self._fix()}")
+            vocab = self._codec.vocab
+            options = [
+                f"{flag} ({', '.join(tags[:MAX_NAMED_LINES])})"
+                for flag, tags in (("--tag", vocab.tags), ("--tgt-tag", vocab.tgt_tags))
+                if tags
+            ]
+            fix = "this model has no tags, so remove it"
+            if options:
+                fix = f"remove it, and set the language with {' or '.join(options)}"
+            notes.append(f"{self._tag!r} at the start of every line is read as text; {fix}")
         return notes
-
-    def _fix(self) -> str:
-        vocab = self._codec.vocab
-        options = [
-            f"{flag} ({', '.join(tags[:MAX_NAMED_LINES])})"
-            for flag, tags in (("--tag", vocab.tags), ("--tgt-tag", vocab.tgt_tags))
-            if tags
-        ]
-        if not options:
-            return "this model has no tags, so remove it"
-        return f"remove it, and set the language with {' or '.join(options)}"
 
 
 class TermCounts:

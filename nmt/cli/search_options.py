@@ -183,12 +183,11 @@ def constraints_of(args: argparse.Namespace, total: int | None) -> dict[str, Ite
     if args.prefix is not None:
         constraints["prefix"] = read_parallel(args.prefix, total)
     if args.require is not None:
-        constraints["require"] = map(_phrases, read_parallel(args.require, total))
+        constraints["require"] = (
+            [phrase for phrase in line.split("\t") if phrase.strip()]
+            for line in read_parallel(args.require, total)
+        )
     return constraints
-
-
-def _phrases(line: str) -> list[str]:
-    return [phrase for phrase in line.split("\t") if phrase.strip()]
 
 
 # ---------------------------------------------------------------- translator

@@ -26,7 +26,6 @@ from nmt.runtime.signals import raise_terminated
 from nmt.version import __version__
 
 if TYPE_CHECKING:
-    from nmt.apps.synthesize.filters import Thresholds
     from nmt.apps.synthesize.pairs import SyntheticCorpus
     from nmt.decoding.options import SearchOptions
 
@@ -116,9 +115,17 @@ def corpus_of(args: argparse.Namespace) -> SyntheticCorpus:
         UserError: an option is not allowed, the input is not a regular file, RUN is no run and
             no model, the prefix has a suffix, or both sides would have the same language.
     """
+    from nmt.apps.synthesize.filters import Thresholds
     from nmt.apps.synthesize.pairs import SyntheticCorpus
 
-    thresholds = _thresholds(args)
+    if args.max_ratio is not None and not 1 < args.max_ratio < math.inf:
+        fix = f"give a number over 1, or leave the option out for {Thresholds.max_ratio:g}"
+        raise UserError(f"--max-ratio: {args.max_ratio:g} is not a number over 1", fix=fix)
+    if args.max_copied is not None and not 0 <= args.max_copied <= 1:
+        fix = f"give a number from 0 to 1, or leave the option out for {Thresholds.max_copied:g}"
+        raise UserError(f"--max-copied: {args.max_copied:g} is not a number from 0 to 1", fix=fix)
+    values = {"max_ratio": args.max_ratio, "max_copied": args.max_copied}
+    thresholds = Thresholds(**{name: x for name, x in values.items() if x is not None})
     if Path(args.input).exists() and not Path(args.input).is_file():
         what = "--input must be a regular file, which is read several times"
         raise UserError(what, at=args.input, fix="write its text to a file, and name that file")
@@ -132,19 +139,6 @@ def corpus_of(args: argparse.Namespace) -> SyntheticCorpus:
         fix = f"leave out the suffix: --output {args.output.rpartition('.')[0]}"
         raise UserError(what, at=args.output, fix=fix)
     return SyntheticCorpus(Path(args.output), Path(args.input), (src, tgt), thresholds, args.force)
-
-
-def _thresholds(args: argparse.Namespace) -> Thresholds:
-    from nmt.apps.synthesize.filters import Thresholds
-
-    if args.max_ratio is not None and not 1 < args.max_ratio < math.inf:
-        fix = f"give a number over 1, or leave the option out for {Thresholds.max_ratio:g}"
-        raise UserError(f"--max-ratio: {args.max_ratio:g} is not a number over 1", fix=fix)
-    if args.max_copied is not None and not 0 <= args.max_copied <= 1:
-        fix = f"give a number from 0 to 1, or leave the option out for {Thresholds.max_copied:g}"
-        raise UserError(f"--max-copied: {args.max_copied:g} is not a number from 0 to 1", fix=fix)
-    values = {"max_ratio": args.max_ratio, "max_copied": args.max_copied}
-    return Thresholds(**{name: x for name, x in values.items() if x is not None})
 
 
 def _languages(args: argparse.Namespace) -> tuple[str, str]:

@@ -155,7 +155,9 @@ def _translate(args: argparse.Namespace, chosen: SearchOptions) -> None:
     format_line, line_number = _output_format(args, options, expectations, engine)
     terms = TermCounts(translator, options) if options.glossary else None
     lines = lines if terms is None else terms.see(lines)
-    again = total if _can_read_again(args) else None
+    inputs = [args.input, *_parallel_files(args)]
+    are_files = all(name and Path(name).is_file() for name in inputs)
+    again = total if are_files else None  # a pipe cannot be read again, to resume the command
     opening = open_output(args.output, args.resume, args.force, line_number, again)
     with opening as (write, finished), line_bar(total, finished, _show_bar(args)) as bar:
         given: dict[str, Any] = {"checked": options, **constraints}
@@ -175,11 +177,6 @@ def _translate(args: argparse.Namespace, chosen: SearchOptions) -> None:
     note_unknown(translator.unknown)
     if terms is not None:
         terms.note(args.glossary)
-
-
-def _can_read_again(args: argparse.Namespace) -> bool:
-    """Return whether all inputs are regular files, so that the command can be resumed."""
-    return all(name and Path(name).is_file() for name in (args.input, *_parallel_files(args)))
 
 
 def _show_bar(args: argparse.Namespace) -> bool:
