@@ -237,14 +237,13 @@ def _through_queue(document: Document, limits: Limits, stop: Callable[[], None])
             for index, result in zip(some, results, strict=True):
                 found[index] = _translated(result, align)
             document.lines = min(document.segments, document.lines + len(some))
-        return [found.get(index) or _too_long(line, most) for index, line in enumerate(lines)]
+        too_long = f"{NOT_TRANSLATED}: a sentence of over {quantity(most, 'character')}"
+        return [
+            found.get(index) or Translated(line, [Link(0, len(line), 0, len(line))], too_long)
+            for index, line in enumerate(lines)
+        ]
 
     return translate
-
-
-def _too_long(line: str, most: int) -> Translated:
-    problem = f"{NOT_TRANSLATED}: a sentence of over {quantity(most, 'character')}"
-    return Translated(line, [Link(0, len(line), 0, len(line))], problem)
 
 
 def _translated(result: dict[str, Any], aligned: bool) -> Translated:

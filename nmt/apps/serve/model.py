@@ -139,28 +139,27 @@ class ServedModel:
         words = options.align or options.token_scores
         codec, src = self.translator.codec, options.src
         sources = source_words(codec, line, options.split, src) if words else []
+        languages = [src] if src else codec.directions.sources
+        scripts = [name for name in map(script_of, languages) if name is not None]
+        other_script = 0.0  # share of letters outside the scripts of all source languages
+        if len(scripts) == len(languages):  # all are known
+            other_script = 1 - script_share(line, " ".join(scripts))
+        results = []
+        for translation in translations:
+            targets = target_words(codec, translation) if words else []
+            results.append(
+                {
+                    **vars(translation),  # so a field of Translation is one of the API
+                    "score": _finite(translation.score),
+                    "log_prob": _finite(translation.log_prob),
+                    "words": [word._asdict() for word in targets],
+                }
+            )
         return {
             "unknown": codec.unknown_share(codec.source_pieces(line, src)),
-            "other_script": self._other_script(line, src),
+            "other_script": other_script,
             "source_words": [word._asdict() for word in sources],
-            "translations": [self._translation(best, words) for best in translations],
-        }
-
-    def _other_script(self, line: str, src: str | None) -> float:
-        """Return the share of letters outside the scripts of all source languages; 0 = not
-        known."""
-        languages = [src] if src else self.translator.codec.directions.sources
-        scripts = [script_of(language) for language in languages]
-        found = [script for script in scripts if script is not None]
-        return 1 - script_share(line, " ".join(found)) if len(found) == len(scripts) else 0.0
-
-    def _translation(self, t: Translation, words: bool) -> dict[str, Any]:
-        targets = target_words(self.translator.codec, t) if words else []
-        return {
-            **vars(t),  # so a field of Translation is one of the API
-            "score": _finite(t.score),
-            "log_prob": _finite(t.log_prob),
-            "words": [word._asdict() for word in targets],
+            "translations": results,
         }
 
 
