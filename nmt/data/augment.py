@@ -139,8 +139,10 @@ def quotes(pair: Texts, context: Context) -> Texts:
     if len(_QUOTES.findall(line)) % 2 == 0:
         if not context.tokenized:
             line = _SPACE_IN_QUOTES.sub("", line)
-        marks = draws.choice([style for style in QUOTE_STYLES if style not in _styles_in(line)])
-        sides = iter(marks * (len(line) // 2 + 1))
+        marks = "".join(_QUOTES.findall(line))
+        used = {style for style in QUOTE_STYLES if marks and marks == style * (len(marks) // 2)}
+        new = draws.choice([style for style in QUOTE_STYLES if style not in used])
+        sides = iter(new * (len(line) // 2 + 1))
         line = _QUOTES.sub(lambda _: next(sides), line)
     line = _APOSTROPHE.sub(lambda found: "\u2019" if found[0] == "'" else "'", line)
     return line, pair[1]
@@ -269,14 +271,10 @@ def _neighbors(lang: str) -> dict[str, str]:
     return found
 
 
-def _base(letter: str) -> str:
-    """Return the key of a letter: small, and without accent."""
-    return without_accents(letters.lower(letter))
-
-
 def _typo(text: str, i: int, lang: str, draws: Draws) -> str:
     letter = text[i]
-    keys = _neighbors(base_language(lang)).get(_base(letter), "")
+    key = without_accents(letters.lower(letter))
+    keys = _neighbors(base_language(lang)).get(key, "")
     changes: list[str | None] = [letter + letter, "", None]
     if keys:
         near = draws.choice(keys)
@@ -286,12 +284,6 @@ def _typo(text: str, i: int, lang: str, draws: Draws) -> str:
     if changed is None:
         return text[: i - 1] + letter + text[i - 1] + text[i + 1 :]
     return text[:i] + changed + text[i + 1 :]
-
-
-def _styles_in(line: str) -> set[str]:
-    """Return the styles whose marks a line has, in order."""
-    found = "".join(_QUOTES.findall(line))
-    return {style for style in QUOTE_STYLES if found and found == style * (len(found) // 2)}
 
 
 _CONSONANTS, _VOWELS = "bcdfghjklmnprstvz", "aeiou"
