@@ -63,8 +63,14 @@ class _Plot:
 
 def learning_curves(runs: Sequence[ReportedRun]) -> list[Panel]:
     """Draw the learning curves of some runs over updates: a panel per quantity."""
+    scores = dict.fromkeys(
+        name
+        for run in runs
+        for name in [*run.recipe.score.metrics, "tokenized_bleu", "word_ppl"]
+        if name in run.metrics.last("dev")
+    )
     plots = [
-        *(_Plot(f"Dev {short_label(name)}", _unit(name), dev=name) for name in _dev_scores(runs)),
+        *(_Plot(f"Dev {short_label(name)}", _unit(name), dev=name) for name in scores),
         _Plot("Perplexity", "Perplexity", "ppl", "ppl", logarithmic=True),
         # the log has exp(loss) of dev
         _Plot(
@@ -85,16 +91,6 @@ def learning_curves(runs: Sequence[ReportedRun]) -> list[Panel]:
     ]
     panels = [_curves(plot, runs) for plot in plots]
     return [panel for panel in panels if panel is not None]
-
-
-def _dev_scores(runs: Sequence[ReportedRun]) -> list[str]:
-    names = (
-        name
-        for run in runs
-        for name in [*run.recipe.score.metrics, "tokenized_bleu", "word_ppl"]
-        if name in run.metrics.last("dev")
-    )
-    return list(dict.fromkeys(names))
 
 
 def _unit(metric: str) -> str:

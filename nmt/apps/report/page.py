@@ -118,6 +118,7 @@ def _context(runs: Sequence[ReportedRun], progress: bool) -> dict[str, Any]:
     shown = counted(outputs, "reading the translations", "sets", len(outputs), progress, slow=True)
     sections = [_output_section(number, held_out) for number, held_out in enumerate(shown, 1)]
     facts = _rows([_facts(run) for run in runs], NOTHING)
+    run_notes = [f"{run.label}: {note}." for run in runs for note in run.summary.get("notes", ())]
     return {
         "title": _title(runs),
         "runs": runs,
@@ -125,7 +126,7 @@ def _context(runs: Sequence[ReportedRun], progress: bool) -> dict[str, Any]:
         "keys": [figures.key(number) for number in range(len(runs))],
         "facts": {name: row for name, row in facts.items() if {*row} != {NOTHING}},
         "score_tables": tables,
-        "notes": [*_run_notes(runs), *score_notes, *notes],
+        "notes": [*run_notes, *score_notes, *notes],
         "significance": SIGNIFICANCE_LEVEL,
         "resamples": RESAMPLES,
         "curves": figures.learning_curves(runs),
@@ -136,10 +137,6 @@ def _context(runs: Sequence[ReportedRun], progress: bool) -> dict[str, Any]:
         "version": __version__,
         "written": time.strftime("%Y-%m-%d %H:%M"),
     }
-
-
-def _run_notes(runs: Sequence[ReportedRun]) -> list[str]:
-    return [f"{run.label}: {note}." for run in runs for note in run.summary.get("notes", ())]
 
 
 def _title(runs: Sequence[ReportedRun]) -> str:
@@ -164,12 +161,20 @@ def _facts(run: ReportedRun) -> dict[str, str | None]:
     recipe, summary = run.recipe, run.summary
     select_by = recipe.score.select_by
     _, origin = read_provenance(run.folder)
+    test_sets = summary.get("test_sets") or {"Test": summary.get("test")}
+    test_set, scores = next(iter(test_sets.items()))  # the first one
+    values = {score["name"]: score["value"] for score in scores or ()}
+    metrics = dict.fromkeys([select_by, "bleu", "chrf"])
     return {
         "Status": run.status,
         "Reason": summary.get("reason") or None,
         "Weights from": origin.describe() if origin else None,
         "Task": None if recipe.translates else recipe.task,
-        **_test_scores(run),
+        **{
+            f"{test_set} {figures.short_label(metric)}": number(values[metric])
+            for metric in metrics
+            if metric in values
+        },
         "Best checkpoint": summary.get("best") or None,
         f"Dev {figures.short_label(select_by)}": number(run.result.dev),
         "Dev perplexity": None if select_by == "ppl" else number(run.result.ppl),
@@ -182,40 +187,23 @@ def _facts(run: ReportedRun) -> dict[str, str | None]:
     }
 
 
-def _test_scores(run: ReportedRun) -> dict[str, str | None]:
-    """Return scores of the first test set: the metric that selects checkpoints, BLEU, chrF."""
-    test_sets = run.summary.get("test_sets") or {"Test": run.summary.get("test")}
-    name, scores = next(iter(test_sets.items()))
-    values = {score["name"]: score["value"] for score in scores or ()}
-    metrics = dict.fromkeys([run.recipe.score.select_by, "bleu", "chrf"])
-    return {
-        f"{name} {figures.short_label(metric)}": number(values[metric])
-        for metric in metrics
-        if metric in values
-    }
-
-
 def _environment(run: ReportedRun) -> dict[str, object]:
     summary, texts = run.summary, run.corpora.versions if run.corpora else {}
     versions = summary.get("versions") or {}
     first, last = run.times() or (None, None)
+    speed = run.metrics.curve("train", "tokens_per_second").values
     recorded = ("Device", "Processor", "Threads", "Processes", "Precision")
     return {
         "Started": first,
         "Last log line": last,
         "Training time": hours(summary.get("hours")),
-        "Target tokens/s": _speed(run),
+        "Target tokens/s": f"{np.median(speed):,.0f}" if len(speed) else None,
         **{name: summary.get(name.lower()) for name in recorded},
         "Seed": run.recipe.seed,
         "Commit": versions.get("commit"),
         **{name: value for name, value in versions.items() if name != "commit"},
         **{name: value for name, value in texts.items() if name not in versions},
     }
-
-
-def _speed(run: ReportedRun) -> str | None:
-    values = run.metrics.curve("train", "tokens_per_second").values
-    return f"{np.median(values):,.0f}" if len(values) else None
 
 
 def _scores(
