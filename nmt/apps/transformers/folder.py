@@ -127,7 +127,9 @@ class HubFolder:
                 names = [name]
             elif self.has(index):
                 parts = self.read_json(index).get("weight_map")
-                if not isinstance(parts, dict) or not all(map(_is_name, parts.values())):
+                if not isinstance(parts, dict) or not all(
+                    isinstance(part, str) and Path(part).name == part for part in parts.values()
+                ):
                     raise damaged("does not name the files of the weights", self.path / index)
                 names = sorted(set(parts.values()))
             else:
@@ -179,10 +181,6 @@ class HubFolder:
             at=str(self.path / name),
             fix="in that folder, run: git lfs pull; or " + DOWNLOAD,
         )
-
-
-def _is_name(value: Any) -> bool:
-    return isinstance(value, str) and Path(value).name == value
 
 
 def _data_size(path: Path, header: bytes) -> int:
