@@ -8,7 +8,7 @@ from __future__ import annotations
 import functools
 import itertools
 import sys
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -245,8 +245,11 @@ class TextCodec:
         for forms in dict.fromkeys(phrases):
             encoded: dict[TargetPieces, None] = {}
             for form in forms:
-                pieces = (self._encode_target(form, at), *self._without_space(form))
-                encoded |= dict.fromkeys(pieces)
+                encoded[self._encode_target(form, at)] = None
+                # the same after a sign without a space, such as an opening bracket
+                sign, *pieces = self.target_pieces(f"{OPENING}{clean_line(form).strip()}")
+                if self.segmenter.surface(sign).strip(" ") == OPENING and pieces:
+                    encoded[self._target_ids(pieces)] = None
             require.append(tuple(encoded))
         longest = (max(len(form.ids) for form in forms) for forms in require)
         _check_size("require or glossary", sum(longest), at)
@@ -254,21 +257,7 @@ class TextCodec:
 
     def _encode_target(self, text: str, at: str) -> TargetPieces:
         pieces = tuple(self.target_pieces(text))
-        self._check_space_sign(text, pieces, at)
-        return self._target_ids(pieces)
-
-    def _target_ids(self, pieces: Sequence[str]) -> TargetPieces:
-        ids = (token if self._known["tgt"][token] else UNK for token in self.vocab.ids(pieces))
-        return TargetPieces(tuple(pieces), tuple(ids))
-
-    def _without_space(self, text: str) -> Iterator[TargetPieces]:
-        """Yield the pieces of text after a sign without a space, such as an opening bracket."""
-        sign, *pieces = self.target_pieces(f"{OPENING}{clean_line(text).strip()}")
-        if self.segmenter.surface(sign).strip(" ") == OPENING and pieces:
-            yield self._target_ids(pieces)
-
-    def _check_space_sign(self, text: str, pieces: Sequence[str], at: str) -> None:
-        """Check that pieces keep U+2581, SentencePiece's sign for a space, if a text has it."""
+        # U+2581 is SentencePiece's sign for a space
         if SPACE in text and SPACE not in self.strings.join(pieces):
             raise UserError(
                 f"{text!r} contains U+2581, which SentencePiece uses for a space, so no "
@@ -276,6 +265,11 @@ class TextCodec:
                 at=at,
                 fix="remove U+2581, or write another character, such as _",
             )
+        return self._target_ids(pieces)
+
+    def _target_ids(self, pieces: Sequence[str]) -> TargetPieces:
+        ids = (token if self._known["tgt"][token] else UNK for token in self.vocab.ids(pieces))
+        return TargetPieces(tuple(pieces), tuple(ids))
 
     def source_ids(self, number: int, pieces: Sequence[str]) -> np.ndarray:
         """Encode the source pieces of a line as [N] int64, and count unknown ones."""

@@ -105,13 +105,12 @@ def _places(
                     fits = end == forced or end + len(form.ids) < longest
                     if end >= forced and fits and not (at_start and end):
                         places.append((hypothesis, end, form))
-    places = places[:: max(1, math.ceil(len(places) / SCORED))]
-    return [(_after(codec, *place), len(place[-1].ids)) for place in places]
-
-
-def _after(codec: TextCodec, hypothesis: Hypothesis, end: int, form: TargetPieces) -> TargetPieces:
-    pieces = (*codec.pieces(hypothesis)[:end], *form.pieces)
-    return TargetPieces(pieces, (*hypothesis.ids[:end], *form.ids))
+    chosen = []
+    for hypothesis, end, form in places[:: max(1, math.ceil(len(places) / SCORED))]:
+        before = codec.pieces(hypothesis)[:end]
+        ids = (*hypothesis.ids[:end], *form.ids)
+        chosen.append((TargetPieces((*before, *form.pieces), ids), len(form.ids)))
+    return chosen
 
 
 def _at_end(part: SearchInput, hypothesis: Hypothesis, codec: TextCodec) -> TargetPieces:

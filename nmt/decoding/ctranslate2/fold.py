@@ -53,13 +53,16 @@ def fold(
         UserError: a scalar ResScale is 0.
     """
     dtype = state["embed.weight"].dtype
-    weights, plain = _in_doubles(state), _plain(config)
-    _fold_norms(weights, config)
-    _fold_parts(weights, config, allowed)
-    _fold_residuals(weights, config)
-    plain = replace(plain, res_scale="none")
+    weights, plain = _in_doubles(state), replace(_plain(config), res_scale="none")
     if config.norm == "scalenorm":
         plain = replace(plain, norm="rmsnorm", norm_eps=SCALENORM_EPS)
+        root = float(config.dim) ** 0.5
+        fixed = torch.tensor(root, dtype=torch.float64)  # checkpoints do not store a fixed gain
+        for norm in _norms(config):
+            gain = weights.pop(f"{norm}.g", fixed)
+            weights[f"{norm}.weight"] = (gain / root).repeat(config.dim)
+    _fold_parts(weights, config, allowed)
+    _fold_residuals(weights, config)
     return plain, {name: tensor.to(dtype) for name, tensor in weights.items()}
 
 
@@ -88,9 +91,15 @@ def _in_doubles(state: Mapping[str, Tensor]) -> Weights:
 
 
 def _fold_parts(weights: Weights, config: ModelConfig, allowed: Tensor) -> None:
-    _fold_tables(weights, config)
+    if config.fixnorm:
+        for table in ("embed.weight", "src_embed.weight", "out_embed.weight"):
+            if table in weights:
+                weights[table] = F.normalize(weights[table], dim=-1, eps=FIXNORM_EPS)
     _fold_heads(weights, config)
-    _fold_mask(weights, config, allowed.cpu())
+    if config.logit_mask:
+        bias = weights.get("out_bias", torch.zeros(len(allowed), dtype=torch.float64))
+        masked = torch.tensor(MASKED_LOGIT, dtype=torch.float64)
+        weights["out_bias"] = bias.where(allowed.cpu(), masked)
 
 
 def _plain(config: ModelConfig) -> ModelConfig:
@@ -127,23 +136,6 @@ def _norms(config: ModelConfig) -> Iterator[str]:
             yield f"{residual}.norm"
         if config.norm_place == "pre":
             yield f"{stack}.norm"
-
-
-def _fold_norms(weights: Weights, config: ModelConfig) -> None:
-    if config.norm != "scalenorm":
-        return
-    root = float(config.dim) ** 0.5
-    fixed = torch.tensor(root, dtype=torch.float64)  # checkpoints do not store a fixed gain
-    for norm in _norms(config):
-        gain = weights.pop(f"{norm}.g", fixed)
-        weights[f"{norm}.weight"] = (gain / root).repeat(config.dim)
-
-
-def _fold_tables(weights: Weights, config: ModelConfig) -> None:
-    if config.fixnorm:
-        for table in ("embed.weight", "src_embed.weight", "out_embed.weight"):
-            if table in weights:
-                weights[table] = F.normalize(weights[table], dim=-1, eps=FIXNORM_EPS)
 
 
 def _fold_heads(weights: Weights, config: ModelConfig) -> None:
@@ -198,10 +190,3 @@ def _fold_residuals(weights: Weights, config: ModelConfig) -> None:
                 weights[f"{last}.bias"] /= product
         if pre:
             weights[f"{stack}.norm.weight"] *= product.sign()
-
-
-def _fold_mask(weights: Weights, config: ModelConfig, allowed: Tensor) -> None:
-    if not config.logit_mask:
-        return
-    bias = weights.get("out_bias", torch.zeros(len(allowed), dtype=torch.float64))
-    weights["out_bias"] = bias.where(allowed, torch.tensor(MASKED_LOGIT, dtype=torch.float64))
