@@ -64,7 +64,11 @@ def rules() -> str:
     tables["characters"] = {
         name: _ranges(code for code in _CODES if test(chr(code))) for name, test in CLASSES.items()
     }
-    tables["scripts"] = _scripts()
+    # [first, last, script] of letters, marks and digits, as the form clean needs it
+    scripts = ((code, unicode.script(chr(code))) for code in _CODES)
+    named = {*unicode.JOINING, *unicode.UNSPACED, "HANGUL"}
+    kept = ((code, name if name in named else "OTHER") for code, name in scripts if name)
+    tables["scripts"] = [list(run) for run in _runs(kept)]
     tables["classes"] = list(classes)
     return json.dumps(tables, ensure_ascii=True, separators=(",", ":"))
 
@@ -167,11 +171,3 @@ def _runs(values: Iterable[tuple[int, Any]]) -> Iterator[tuple[int, int, Any]]:
             run = (code, code, value)
     if run:
         yield run
-
-
-def _scripts() -> list[list[Any]]:
-    """Return [first, last, script] of letters, marks and digits, as the form clean needs it."""
-    scripts = ((code, unicode.script(chr(code))) for code in _CODES)
-    named = {*unicode.JOINING, *unicode.UNSPACED, "HANGUL"}
-    kept = ((code, name if name in named else "OTHER") for code, name in scripts if name)
-    return [list(run) for run in _runs(kept)]

@@ -86,6 +86,8 @@ def gradient_norms(runs: Sequence[RunMetrics], selected: str | None) -> Figure:
 
 def gradients_by_depth(runs: Sequence[RunMetrics], selected: str | None) -> Figure:
     """Draw the L1 norm of a matrix's gradient over updates, a line per layer (N figure 3)."""
+    from matplotlib import colormaps
+
     module = selected or "ffn.fc2"
     stacks = _stacks(runs)
     figure, grid = _panels(len(runs), len(stacks))
@@ -96,7 +98,7 @@ def gradients_by_depth(runs: Sequence[RunMetrics], selected: str | None) -> Figu
             fix = f"--select one of {logged}" if logged else _observe("grad_l1")
             _require(len(curves), run, f"grad_l1 of {module} in the {stack}", fix)
             for layer, curve in curves.items():
-                color = _layer_color(layer, 1 + max(curves))
+                color = colormaps["viridis"](layer / max(1, *curves) * 0.9)
                 axes.plot(*running_mean(curve, DEPTH_WINDOW), color=color, label=f"layer {layer}")
             axes.set_title(f"{label}, {stack}", fontsize=9)
             _set_axes(axes, "Update", f"L1 norm of the gradient of {module}", logarithmic=True)
@@ -313,12 +315,6 @@ def _share_scale(grid: np.ndarray) -> None:
     low, high = zip(*(axes.get_ylim() for axes in grid.flat), strict=True)
     for axes in grid.flat:
         axes.set_ylim(min(low), max(high))
-
-
-def _layer_color(layer: int, layers: int) -> Any:
-    from matplotlib import colormaps
-
-    return colormaps["viridis"](layer / max(1, layers - 1) * 0.9)
 
 
 def _set_axes(axes: Axes, x_label: str, y_label: str, logarithmic: bool = False) -> None:

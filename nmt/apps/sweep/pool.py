@@ -57,19 +57,16 @@ class RunProgress:
         complete = new.rpartition(b"\n")[0]
         self._offset += len(complete) + 1 if complete else 0
         for line in complete.splitlines():
-            self._take(line)
-
-    def _take(self, line: bytes) -> None:
-        try:
-            record = json_object(line)
-            kind, self.update = record.get("kind"), int(record.get("update", self.update))
-        except (ValueError, TypeError):
-            return
-        if kind == "train":
-            self.seconds_left = record.get("seconds_left")
-        score = record.get(self.run.recipe.score.select_by)
-        if kind == "dev" and isinstance(score, (int, float)):
-            self.dev[self.update] = float(score)
+            try:
+                record = json_object(line)
+                kind, self.update = record.get("kind"), int(record.get("update", self.update))
+            except (ValueError, TypeError):
+                continue
+            if kind == "train":
+                self.seconds_left = record.get("seconds_left")
+            score = record.get(self.run.recipe.score.select_by)
+            if kind == "dev" and isinstance(score, (int, float)):
+                self.dev[self.update] = float(score)
 
     @property
     def seconds(self) -> float:

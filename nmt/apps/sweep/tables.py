@@ -67,6 +67,8 @@ def _overview(result: SweepResult) -> Table:
 def _details(result: SweepResult, group: str, systems: Sequence[SystemResult]) -> Table:
     """Return a row for each variant of one base and corpus; empty columns are left out."""
     gains = [system.to_baseline for system in systems]
+    printed = {("test", "tokenized_bleu"): "test", ("dev", result.dev_metric): "dev"}
+    key = "ppl" if result.metric == "ppl" else printed.get((result.split, result.metric), "")
     columns: dict[str, list[str]] = {
         "variant": [system.variant for system in systems],
         "runs": [_runs_cell(system) for system in systems],
@@ -78,7 +80,7 @@ def _details(result: SweepResult, group: str, systems: Sequence[SystemResult]) -
         "p bootstrap": [shown(getattr(gain, "bootstrap", None), ".3f") for gain in gains],
         "p two-sided": [shown(getattr(gain, "two_sided", None), ".3f") for gain in gains],
         "p randomization": [shown(getattr(gain, "randomization", None), ".3f") for gain in gains],
-        "printed": [_printed(result, system) for system in systems],
+        "printed": [shown(system.paper.get(key)) for system in systems],
         "updates": [_updates(system) for system in systems],
         "hours": [shown(system.hours or None) for system in systems],
     }
@@ -149,12 +151,6 @@ def _updates(system: SystemResult) -> str:
     """Return the mean updates of the runs that finished, as early stopping and ramps differ."""
     done = [run.updates for run in system.runs if run.finished]
     return f"{statistics.fmean(done):,.0f}" if done else NOTHING
-
-
-def _printed(result: SweepResult, system: SystemResult) -> str:
-    names = {("test", "tokenized_bleu"): "test", ("dev", result.dev_metric): "dev"}
-    name = "ppl" if result.metric == "ppl" else names.get((result.split, result.metric), "")
-    return shown(system.paper.get(name))
 
 
 def _record(system: SystemResult) -> dict[str, Any]:

@@ -167,9 +167,9 @@ class SyntheticCorpus:
         with progress_bar("filtering", "lines", total) as bar:
 
             def pairs() -> Iterator[Pair]:
-                for pair in self._read_pairs(partial):
+                for line, translation in zip(self._read_text(), read_lines(partial), strict=True):
                     bar.update()
-                    yield pair
+                    yield Pair(clean_line(line), translation[2:])  # without the flag and a space
 
             rules = target_rules(self.langs[1], self.thresholds)
             flags = (line[0] for line in read_lines(partial))  # 0 = not finished
@@ -198,10 +198,6 @@ class SyntheticCorpus:
 
     def _read_text(self) -> Iterator[str]:
         return read_lines(self.text, clean=False, errors="surrogateescape")
-
-    def _read_pairs(self, partial: Path) -> Iterator[Pair]:
-        for line, translation in zip(self._read_text(), read_lines(partial), strict=True):
-            yield Pair(clean_line(line), translation[2:])  # without the flag, and a space after it
 
     def _state_of_text(self) -> tuple[int, int]:
         with disk_errors(self.text, elsewhere=CHOOSE_ANOTHER):
