@@ -106,7 +106,14 @@ class MetricsLog(Logger):
         """
         line = json.dumps(_to_json_values(values), ensure_ascii=False, allow_nan=False)
         append_line(self._run.metrics_file, line)
-        self._track(values)
+        kind, update = values.get("kind", "train"), values.get("update", 0)
+        numbers = {
+            f"{kind}/{name}": value
+            for name, value in values.items()
+            if name != "update" and isinstance(value, (int, float))
+        }
+        for tracker in list(self._trackers):
+            self._try(tracker, tracker.log, update, numbers)
 
     def rewind(self, update: int, validated: bool = True) -> None:
         """Remove broken lines and what a resumed run writes again; the first call starts trackers.
@@ -139,16 +146,6 @@ class MetricsLog(Logger):
 
     def __exit__(self, *exception: object) -> None:
         self.close()
-
-    def _track(self, values: dict[str, Any]) -> None:
-        kind, update = values.get("kind", "train"), values.get("update", 0)
-        numbers = {
-            f"{kind}/{name}": value
-            for name, value in values.items()
-            if name != "update" and isinstance(value, (int, float))
-        }
-        for tracker in list(self._trackers):
-            self._try(tracker, tracker.log, update, numbers)
 
     def _try(self, tracker: Tracker, action: Callable[..., Any], *arguments: Any) -> None:
         try:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 from nmt.config.load import changed_keys
@@ -17,13 +17,6 @@ PREDICTIONS = ("task", "data.block", "data.tokenized", "data.normalize")
 VOCABULARY = "vocabulary"
 
 
-def _prediction_keys(keys: Iterable[str]) -> list[str]:
-    """Return the recipe keys that decide what a model predicts; ``segment`` for those of it."""
-    noise = [f"segment.{key}" for key in NOISE_KEYS]
-    chosen = ["segment" if key.startswith("segment.") else key for key in keys if key not in noise]
-    return [key for key in dict.fromkeys(chosen) if key in ("segment", *PREDICTIONS)]
-
-
 def different_predictions(folders: Sequence[str | Path]) -> list[str]:
     """Return the keys that make the predictions of runs differ, or VOCABULARY, or nothing.
 
@@ -33,9 +26,18 @@ def different_predictions(folders: Sequence[str | Path]) -> list[str]:
         return []
     runs = [RunFolder(folder) for folder in folders]
     first, *others = (run.recipe() for run in runs)
-    if keys := _prediction_keys(key for other in others for key in changed_keys(first, other)):
+    noise = [f"segment.{key}" for key in NOISE_KEYS]
+    changed = [key for other in others for key in changed_keys(first, other) if key not in noise]
+    names = ("segment" if key.startswith("segment.") else key for key in changed)
+    if keys := [key for key in dict.fromkeys(names) if key in ("segment", *PREDICTIONS)]:
         return keys
-    return [VOCABULARY] if len(set(_vocabularies(runs))) > 1 else []
+    vocabularies: set[frozenset[str]] = set()
+    for run in runs:
+        with contextlib.suppress(UserError):
+            vocab = Vocab.load(run.text_dir)
+            types = vocab.pieces(range(len(vocab)))
+            vocabularies.add(frozenset(types).difference(vocab.pieces(vocab.reserved_ids)))
+    return [VOCABULARY] if len(vocabularies) > 1 else []
 
 
 def not_comparable(what: str, differ: Sequence[str]) -> str:
@@ -44,11 +46,3 @@ def not_comparable(what: str, differ: Sequence[str]) -> str:
         f"the {what} differ in {', '.join(differ)}: they predict other tokens, so their ppl does "
         "not compare"
     )
-
-
-def _vocabularies(runs: Iterable[RunFolder]) -> Iterator[frozenset[str]]:
-    for run in runs:
-        with contextlib.suppress(UserError):
-            vocab = Vocab.load(run.text_dir)
-            types = vocab.pieces(range(len(vocab)))
-            yield frozenset(types).difference(vocab.pieces(vocab.reserved_ids))

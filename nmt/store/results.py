@@ -70,7 +70,11 @@ def read_metrics(run: RunFolder) -> Iterator[dict[str, Any]]:
             record = json_object(line)
         except ValueError:
             continue
-        values = {name: value for name, value in record.items() if _is_loggable(value)}
+        values = {
+            name: value
+            for name, value in record.items()
+            if value is None or isinstance(value, str) or _number(value) is not None
+        }
         if isinstance(values.get("update"), int):
             yield values
 
@@ -154,10 +158,6 @@ def clock(seconds: float) -> str:
     minutes, rest = divmod(int(seconds), 60)
     hours, minutes = divmod(minutes, 60)
     return f"{hours}:{minutes:02}:{rest:02}" if hours else f"{minutes}:{rest:02}"
-
-
-def _is_loggable(value: Any) -> bool:
-    return value is None or isinstance(value, str) or _number(value) is not None
 
 
 def _number(value: Any) -> float | None:
