@@ -142,7 +142,7 @@ def _parallel_files(args: argparse.Namespace) -> list[str]:
 
 
 def _translate(args: argparse.Namespace, chosen: SearchOptions) -> None:
-    from nmt.cli.input import read_input, read_parallel
+    from nmt.cli.input import is_interactive, read_input, read_parallel
     from nmt.cli.line_checks import LineChecks, TermCounts, line_bar, note_unknown
     from nmt.store.output import open_output
 
@@ -159,7 +159,10 @@ def _translate(args: argparse.Namespace, chosen: SearchOptions) -> None:
     are_files = all(name and Path(name).is_file() for name in inputs)
     again = total if are_files else None  # a pipe cannot be read again, to resume the command
     opening = open_output(args.output, args.resume, args.force, line_number, again)
-    with opening as (write, finished), line_bar(total, finished, _show_bar(args)) as bar:
+    # no bar where a person types or reads the lines in a terminal
+    reads = args.output is None and sys.stdout is not None and sys.stdout.isatty()
+    show_bar = not (reads or is_interactive(args.input))
+    with opening as (write, finished), line_bar(total, finished, show_bar) as bar:
         given: dict[str, Any] = {"checked": options, **constraints}
         given |= {"progress": bar.update, "skip": finished, "ready": ready}
         if targets is None:
@@ -177,14 +180,6 @@ def _translate(args: argparse.Namespace, chosen: SearchOptions) -> None:
     note_unknown(translator.unknown)
     if terms is not None:
         terms.note(args.glossary)
-
-
-def _show_bar(args: argparse.Namespace) -> bool:
-    """Return False where a person types or reads the lines in a terminal."""
-    from nmt.cli.input import is_interactive
-
-    shown = args.output is None and sys.stdout is not None and sys.stdout.isatty()
-    return not (shown or is_interactive(args.input))
 
 
 def _expectations(
