@@ -196,7 +196,11 @@ def main() -> None:
     signal.signal(signal.SIGTERM, signal.SIG_IGN)  # it may be for all processes of a service
     target = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)  # what a library prints is not a message
-    _limit()
+    if sys.platform == "linux":
+        import resource
+
+        os.nice(NICENESS)
+        resource.setrlimit(resource.RLIMIT_AS, (MEMORY, MEMORY))
     ends = False
     while not ends:
         try:
@@ -208,14 +212,6 @@ def main() -> None:
         ends = _had_much_memory()
         with contextlib.suppress(BrokenPipeError):
             _send(target, {**answer, "ends": ends}, result)
-
-
-def _limit() -> None:
-    if sys.platform == "linux":
-        import resource
-
-        os.nice(NICENESS)
-        resource.setrlimit(resource.RLIMIT_AS, (MEMORY, MEMORY))
 
 
 def _had_much_memory() -> bool:

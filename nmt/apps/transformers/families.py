@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import base64
 import re
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import Any, NamedTuple
 
 from nmt.apps.transformers.folder import CONFIG_JSON, DOWNLOAD, GENERATION, HubFolder, damaged
@@ -120,7 +120,8 @@ def family_of(folder: HubFolder) -> Family:
     if name in ANY_TOKENIZER:
         tokens = _added_tokens(folder, 0)
         chosen = [family for family in near if not family.mark or family.mark in tokens]
-        reason = f"neither its class nor one of its tokens ({_marks(near)}) names its tokenizer"
+        marks = ", ".join(f"{family.mark} of {family.name}" for family in near)
+        reason = f"neither its class nor one of its tokens ({marks}) names its tokenizer"
     else:
         chosen = [family for family in near if family.tokenizer == name]
         fitting = ", ".join(f"{family.tokenizer} ({family.name})" for family in near)
@@ -136,10 +137,6 @@ def family_of(folder: HubFolder) -> Family:
         raise UserError(what, at=str(folder.path / "tokenizer_config.json"), fix=fix)
     folder.require(chosen[0].files)
     return chosen[0]
-
-
-def _marks(families: Iterable[Family]) -> str:
-    return ", ".join(f"{family.mark} of {family.name}" for family in families)
 
 
 def _marian(folder: HubFolder) -> Text:
