@@ -151,7 +151,10 @@ class CTranslate2Engine:
     ) -> list[list[Hypothesis]]:
         """Search inputs; ``stop`` is called before each batch."""
         results: list[list[Hypothesis]] = [[] for _ in inputs]
-        limits = [_limit(part, options) for part in inputs]
+        # the most tokens of each translation, EOS included
+        limits = [
+            max(len(part.ids) + 1 + options.max_len_offset, part.required_length) for part in inputs
+        ]
         order = sorted(range(len(inputs)), key=lambda row: -len(inputs[row].ids))
         beyond: dict[int, list[int]] = defaultdict(list)
         for row in self._search_groups(inputs, limits, [order], options, results, stop, progress):
@@ -355,11 +358,6 @@ class CTranslate2Engine:
 def _exponent(options: SearchOptions) -> float:
     """Return the power of the length that CTranslate2 divides log-probabilities by."""
     return (options.length_penalty == "mean" and options.length_alpha) or BY_LOG_PROB
-
-
-def _limit(part: SearchInput, options: SearchOptions) -> int:
-    """Return the most tokens of a translation, EOS included."""
-    return max(len(part.ids) + 1 + options.max_len_offset, part.required_length)
 
 
 def _batches(
