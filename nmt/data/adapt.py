@@ -10,7 +10,7 @@ from __future__ import annotations
 import functools
 import itertools
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from itertools import chain
 from typing import Any, TypeAlias
 
@@ -51,7 +51,9 @@ def adapt(recipe: Recipe, parent: GivenText, progress: bool) -> GivenText:
     if init.trim:
         held_out = read_to_learn_from([*files.held_out.values()], data, progress, "data.dev")
         texts = [train, held_out, *([learn] if files.learn else [])]
-        needed = {*_pieces(segmenter, texts), *parts}
+        chunks = chain.from_iterable(text.read("finding subwords") for text in texts)
+        pieces = map_chunks(functools.partial(_pieces_of, segmenter), chunks)
+        needed = set(parts).union(*pieces)
         frequent = [piece for piece in vocab.most_frequent if not piece.startswith(TAG_MARK)]
         needed.update(frequent[: init.keep_pieces])
         segmenter, kept = segmenter.trimmed(set(own.types), needed)
@@ -90,11 +92,6 @@ def _encode(segmenter: Segmenter, chunk: Chunk) -> Iterator[list[str]]:
 
 def _pieces_of(segmenter: Segmenter, chunk: Chunk) -> set[str]:
     return set(chain.from_iterable(_encode(segmenter, chunk)))
-
-
-def _pieces(segmenter: Segmenter, texts: Sequence[TrainingText]) -> set[str]:
-    chunks = chain.from_iterable(text.read("finding subwords") for text in texts)
-    return set().union(*map_chunks(functools.partial(_pieces_of, segmenter), chunks))
 
 
 def _compare(before: _Text, after: _Text, chunk: Chunk) -> Counter[str]:
