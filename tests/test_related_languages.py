@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import runpy
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ from nmt import Translator
 from nmt.cli import score, train, translate
 from nmt.errors import UserError
 from nmt.training.trainer import Trainer
+from tests.run_cases import edit_model
 from tests.test_resume import difference, result, stop_and_resume
 from tests.toy import lines_of_digits, toy_recipe, write_lines
 
@@ -141,6 +143,24 @@ def test_an_exported_model_takes_the_tag(learned, tmp_path):
     )
     with pytest.raises(ValueError, match="its tags: <es>"):
         alone.translate("4", "<x>")
+
+
+@pytest.mark.slow
+def test_an_export_searches_as_the_recipe_says(learned, tmp_path):
+    pytest.importorskip("ctranslate2")
+    from nmt.decoding.ctranslate2.folder import export
+    from nmt.store.model import Model
+
+    model = shutil.copytree(Path(learned) / "model", tmp_path / "model")
+    decode = json.loads((model / "model.json").read_text())["decode"]
+    edit_model(model, decode={**decode, "no_repeat_ngram": 1})
+    translator = Translator.load(model, "cpu")
+    assert translator.translate(["7 7 7"], no_repeat_ngram=0, tag="<es>") == ["h h h"]
+    (once,) = translator.translate(["7 7 7"], tag="<es>")
+    assert once.count("h") == 1
+    export(Model.open(model), tmp_path / "export")
+    program = runpy.run_path(str(tmp_path / "export" / "translate.py"))
+    assert program["Translator"](tmp_path / "export").translate("7 7 7", "<es>") == once
 
 
 @pytest.mark.slow

@@ -487,6 +487,8 @@ class SearchConfig(ConfigBase):
     best"""
     allow_unk: bool = key(False, "A")
     """true = translations may contain UNK"""
+    no_repeat_ngram: int = key(0, "Paulus 2018", ge=0, le=1000)
+    """no n-gram of subwords of this length occurs twice; 0 = off"""
     batch_tokens: int = key(16384, "O", ge=1, le=1_000_000_000)
     """maximum batch size: source subwords with padding x beam; affects speed and memory; in bf16
     and fp16, it can also change translations"""

@@ -43,8 +43,6 @@ class SearchOptions(SearchConfig):
     """nucleus sampling: sample from the most likely tokens whose probabilities add up to this"""
     seed: int = key(1, "O", ge=0, le=2**63 - 1)
     """random seed of the samples"""
-    no_repeat_ngram: int = key(0, "Paulus 2018", ge=0, le=1000)
-    """no n-gram of subwords of this length occurs twice; 0 = off"""
     glossary: tuple[tuple[str, str], ...] = key((), "O", form="pairs of texts")
     """terms: a source term and the target term that its translation must contain; a word that ends
     with * stands for all words that begin so"""

@@ -75,7 +75,9 @@ COMPUTED: dict[str, tuple[Any, ...]] = {
     ),
 }
 _HEAD = "dim heads enc_layers dec_layers activation norm_place norm_eps positions".split()  # noqa: SIM905
-_DECODE = "beam length_alpha length_penalty max_len_offset stop_rule".split()  # noqa: SIM905
+_DECODE = (
+    "beam length_alpha length_penalty max_len_offset no_repeat_ngram stop_rule".split()  # noqa: SIM905
+)
 
 
 def export_browser(

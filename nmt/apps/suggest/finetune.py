@@ -34,6 +34,7 @@ from nmt.apps.suggest.choices import (
     one_pass,
     passes_in,
     scores,
+    search,
     segmentation,
     time_of_validations,
 )
@@ -318,7 +319,8 @@ def _as_from_scratch(
     training, updates = muon_training(size, lr, why_lr, per_pass, validations, why_so_long)
     batch = Choice("data.batch_tokens", size.batch_tokens, in_an_update(tokens_per_pass, per_pass))
     choices = [
-        *start.data, batch, *start.init, *keys, dropout(size), *training, *scores(facts)
+        *start.data, batch, *start.init, *keys, dropout(size), *training,
+        *search(size, facts), *scores(facts),
     ]  # fmt: skip
     validations += 1  # that of the parent
     evaluation_tokens = time_of_validations(facts, sample, validations)

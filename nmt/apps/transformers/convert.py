@@ -194,7 +194,11 @@ def _search(folder: HubFolder) -> dict[str, Any]:
     """
     settings = folder.read_json(GENERATION)
     file = GENERATION if settings else CONFIG_JSON
-    names = {"beam": "num_beams", "length_alpha": "length_penalty"}
+    names = {
+        "beam": "num_beams",
+        "length_alpha": "length_penalty",
+        "no_repeat_ngram": "no_repeat_ngram_size",
+    }
     stated = {key: (settings or folder.config).get(name) for key, name in names.items()}
     stated = {key: value for key, value in stated.items() if value is not None}
     if wrong := misfits(DecodeConfig, stated, names):

@@ -126,6 +126,7 @@ def _write(model: Model, folder: Path) -> None:
         "pad_token_id": PAD,
         "num_beams": decode.beam,
         "length_penalty": ctranslate2_length_penalty(decode),
+        "no_repeat_ngram_size": decode.no_repeat_ngram,
         "max_new_tokens": positions - 1,
         "suppress_tokens": [PAD, BOS, *([] if decode.allow_unk else [UNK]), *vocab.reserved_ids],
         "begin_suppress_tokens": [EOS],

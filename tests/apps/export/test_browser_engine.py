@@ -21,6 +21,8 @@ SEARCHES: list[dict[str, Any]] = [
     {"beam": 4},
     {"beam": 4, "stop_rule": "bound"},
     {"beam": 3, "length_penalty": "mean", "length_alpha": 1.0, "allow_unk": True},
+    {"beam": 3, "no_repeat_ngram": 1},
+    {"beam": 4, "no_repeat_ngram": 2, "stop_rule": "bound"},
 ]
 OFFSET = 6
 
@@ -50,6 +52,7 @@ def case_of(translator: Translator, script: str) -> dict[str, Any]:
                         "alpha": options.length_alpha,
                         "penalty": options.length_penalty,
                         "rule": options.stop_rule,
+                        "noRepeat": options.no_repeat_ngram,
                         "limit": len(source) + OFFSET,
                         "start": [BOS],
                         "forbidden": [PAD, BOS, *([] if options.allow_unk else [UNK])],

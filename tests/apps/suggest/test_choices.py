@@ -392,6 +392,10 @@ def test_a_target_with_many_forms_selects_by_chrf(stems, suffixes, rich, spaced)
     facts = facts_of(sample=sample_of(stems, suffixes), tgt=side("shp", 240_000, spaced=spaced))
     chosen = values(facts).score.select_by
     assert chosen == ("chrf" if not spaced else "chrf++" if rich else "bleu")
+    search = values(facts).decode
+    assert (search.length_alpha, search.no_repeat_ngram) == (
+        (2.0, 3) if rich and spaced else (1.0, 0)
+    )
     written = words_of(text(facts, suggest(PATHS, facts, False)))
     assert ("words are different" in written) == (rich and spaced)
     few = dataclasses.replace(facts, sample=facts.sample[:100])

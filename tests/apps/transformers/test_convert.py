@@ -441,9 +441,10 @@ def test_a_path_is_not_the_source(stated: Any, source: str, copy: Copy) -> None:
 @pytest.mark.parametrize(
     ("values", "expected"),
     [
-        ({"num_beams": 6}, (6, 1.0)),
-        ({"length_penalty": 0.0}, (4, 0.0)),
-        ({"num_beams": 5, "length_penalty": 1.4, "early_stopping": True}, (5, 1.4)),
+        ({"num_beams": 6}, (6, 1.0, 0)),
+        ({"length_penalty": 0.0}, (4, 0.0, 0)),
+        ({"num_beams": 5, "length_penalty": 1.4, "early_stopping": True}, (5, 1.4, 0)),
+        ({"no_repeat_ngram_size": 3}, (4, 1.0, 3)),
     ],
 )
 def test_the_search_is_that_of_the_model(values, expected, copy):
@@ -452,7 +453,7 @@ def test_the_search_is_that_of_the_model(values, expected, copy):
     assert main([str(folder), "-o", str(folder.parent / "run")]) == 0
     translator = Translator.load(folder.parent / "run", "cpu")
     decode = translator.info.decode
-    assert (decode.beam, decode.length_alpha) == expected
+    assert (decode.beam, decode.length_alpha, decode.no_repeat_ngram) == expected
     assert (decode.length_penalty, decode.stop_rule) == ("mean", "count")
     assert translator.codec.usual.sentences == 1
 

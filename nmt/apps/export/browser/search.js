@@ -4,9 +4,10 @@
 const BOS = 1, EOS = 2, UNK = 3;
 
 // options: beam, alpha, penalty (gnmt or mean), rule (count or bound), limit (tokens with EOS),
-// start (tokens that the decoder reads first), forbidden (ids). pause() lets other work run, or throws.
+// start (tokens that the decoder reads first), forbidden (ids), noRepeat (length of the n-grams that occur once; 0 = off).
+// pause() lets other work run, or throws.
 async function beamSearch(model, source, options, pause) {
-  const {beam, alpha, penalty, rule, limit, start, forbidden} = options;
+  const {beam, alpha, penalty, rule, limit, start, forbidden, noRepeat} = options;
   const divisor = (length) => penalty === "mean" ? (length + start.length - 1) ** alpha : ((5 + length) / 6) ** alpha;
   const memory = model.encode(source), first = model.newState();
   start.slice(0, -1).forEach((token, position) => model.step([token], position, memory, [first]));
@@ -21,7 +22,7 @@ async function beamSearch(model, source, options, pause) {
     const candidates = beams.flatMap((parent) => {
       if (parent.finished) return [{parent, score: parent.score, finished: true}];
       const row = rows[running.indexOf(parent)], sum = logSumExp(row);
-      for (const id of forbidden) row[id] = -Infinity;
+      for (const id of [...forbidden, ...repeats(parent.ids, noRepeat)]) row[id] = -Infinity;
       if (length === 1) row[EOS] = -Infinity;
       return highest(row, width).map((id) => {
         const logProb = row[id] - sum;
@@ -52,6 +53,15 @@ async function beamSearch(model, source, options, pause) {
     for (const child of beams) child.parent = null;
   }
   return ended.reduce((best, other) => other.score > best.score ? other : best);
+}
+
+// The ids that would complete an n-gram for the second time (Paulus et al. 2018, section 2.5).
+function repeats(ids, n) {
+  const last = ids.length - n + 1; // where the last n - 1 ids begin
+  if (!n || last < 1) return [];
+  const starts = [...Array(last).keys()];
+  return starts.filter((start) => ids.slice(last).every((id, k) => id === ids[start + k]))
+    .map((start) => ids[start + n - 1]);
 }
 
 function extend({parent, id, logProb, score}) {

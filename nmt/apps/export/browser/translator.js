@@ -70,6 +70,7 @@ class Translator {
       beam, start, forbidden,
       alpha: decode.length_alpha,
       penalty: decode.length_penalty,
+      noRepeat: decode.no_repeat_ngram,
       rule: decode.stop_rule,
       limit: model.longest === null ? limit : Math.min(limit, model.longest - start.length),
     }, pause);

@@ -175,6 +175,7 @@ class Translator:
                 min_decoding_length=1 + len(start),
                 max_decoding_length=len(pieces) + 1 + decode["max_len_offset"] + len(start),
                 disable_unk=not decode["allow_unk"],
+                no_repeat_ngram_size=decode["no_repeat_ngram"],
                 suppress_sequences=suppressed or None,
             )
         except RuntimeError as error:
