@@ -156,12 +156,12 @@ def _from_scratch(args: argparse.Namespace, corpora: Sequence[CorpusPaths]) -> A
     gpu = device.type == "cuda"
     row = None
     while True:  # choose a smaller model while too few updates fit into the hours
-        suggestion = suggest(paths, facts, gpu, row=row)
+        suggestion = suggest(paths, facts, gpu, row=row, parts=parts)
         recipe = Recipe.model_validate(suggestion.values())
         expectation = _measure(recipe, facts, suggestion, device)
         if (budget := _budget(args, expectation)) is None:
             break
-        suggestion = suggest(paths, facts, gpu, budget, row)
+        suggestion = suggest(paths, facts, gpu, budget, row, parts)
         row = None if gpu or expectation.busy else suggestion.smaller_size
         if row is None:
             break

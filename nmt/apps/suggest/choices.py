@@ -99,6 +99,7 @@ def suggest(
     gpu: bool,
     budget: Budget | None = None,
     row: Size | None = None,
+    parts: Sequence[CorpusFacts] = (),
 ) -> Suggestion:
     """Choose a recipe for a corpus.
 
@@ -107,7 +108,9 @@ def suggest(
         budget: on a CPU it sets the number of passes over the data, because the learning rate
             falls to 0 at the end of them; on a GPU it sets ``time_limit``.
         row: size of the model; None = by the number of words.
+        parts: the corpora of which ``facts`` are the sums; empty = one corpus.
     """
+    parts = parts or [facts]
     fitting = size_for(facts.target_words, GPU if gpu else CPU)
     row = row or fitting
     size, validations, why_so_long = row, VALIDATIONS, LONGER
@@ -122,7 +125,7 @@ def suggest(
     else:
         lr, why_lr = muon_rate(size.dim), "for Muon at this dim"
         training, updates = muon_training(size, lr, why_lr, per_pass, validations, why_so_long)
-        training += search(size, facts)
+        training += search(size, parts)
     choices = languages(paths)
     if budget is not None and gpu:
         choices.append(Choice("time_limit", budget.hours, "hours, then the test set is scored"))
@@ -132,7 +135,7 @@ def suggest(
         *segment,
         *_model(size, facts.target_words, smaller=row != fitting),
         *training,
-        *scores(facts),
+        *scores(parts),
     ]
     evaluation_tokens = 0.0 if gpu else time_of_validations(facts, sample, validations)
     return Suggestion(
@@ -161,14 +164,15 @@ def languages(paths: CorpusPaths) -> list[Choice]:
     ]
 
 
-def scores(facts: CorpusFacts) -> list[Choice]:
-    """Return the keys of the scores, if the defaults do not fit the target language."""
-    if why := rich_morphology(facts):
-        return [Choice("score.select_by", "chrf++", why)]
-    if facts.tgt.spaced or facts.tokenized:
-        return []
-    why = "does not depend on how text without spaces is split"
-    return [Choice("score.select_by", "chrf", why)]
+def scores(parts: Sequence[CorpusFacts]) -> list[Choice]:
+    """Return the keys of the scores, if the defaults do not fit the target languages."""
+    for facts in parts:
+        if why := rich_morphology(facts):
+            return [Choice("score.select_by", "chrf++", why)]
+        if not (facts.tgt.spaced or facts.tokenized):
+            why = "does not depend on how text without spaces is split"
+            return [Choice("score.select_by", "chrf", why)]
+    return []
 
 
 def fit(
@@ -334,7 +338,7 @@ def muon_training(
     return choices, updates
 
 
-def search(size: Size, facts: CorpusFacts) -> list[Choice]:
+def search(size: Size, parts: Sequence[CorpusFacts]) -> list[Choice]:
     """Return the keys of the search with a model of this size."""
     long = "as recipes/best/gl-en.yaml, for a long run"
     choices = [Choice("decode.beam", size.beam, long)] if size.long else []
@@ -342,7 +346,7 @@ def search(size: Size, facts: CorpusFacts) -> list[Choice]:
         size.length_alpha,
         long if size.long else "0.6 gives short outputs after few updates",
     )
-    if rich_morphology(facts):
+    if any(map(rich_morphology, parts)):
         alpha, why = LONG_ALPHA, "gives more chrF++ (docs/experiments/decoding.md)"
         choices.append(
             Choice("decode.no_repeat_ngram", NO_REPEAT_NGRAM, "against repeated phrases")

@@ -320,7 +320,7 @@ def _as_from_scratch(
     batch = Choice("data.batch_tokens", size.batch_tokens, in_an_update(tokens_per_pass, per_pass))
     choices = [
         *start.data, batch, *start.init, *keys, dropout(size), *training,
-        *search(size, facts), *scores(facts),
+        *search(size, [facts]), *scores([facts]),
     ]  # fmt: skip
     validations += 1  # that of the parent
     evaluation_tokens = time_of_validations(facts, sample, validations)
@@ -359,7 +359,7 @@ def _fine_tuning(
     patience = Choice("train.stop_patience", 3, "ends earlier: validations without a better score")
     choices = [
         *start.data, batch, *start.init, *noise, optimizer, *schedule, patience, *recompute,
-        *scores(facts),
+        *scores([facts]),
     ]  # fmt: skip
     validations += 1  # that of the parent
     evaluation_tokens = time_of_validations(facts, sample, validations)

@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import math
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-from nmt.apps.suggest.choices import Choice, Suggestion, scores
+from nmt.apps.suggest.choices import Choice, Suggestion
 from nmt.apps.suggest.corpus import CorpusPaths
 from nmt.apps.suggest.facts import SAMPLE, CorpusFacts, collect_facts, forms_of
 from nmt.config.entries import MAX_WEIGHT
-from nmt.runtime.words import quantity
 
 
 def collect_all(corpora: Sequence[CorpusPaths], progress: bool) -> list[CorpusFacts]:
@@ -58,7 +57,12 @@ def with_all_corpora(
     """
     entries: dict[str, list[dict[str, Any]]] = {}
     several = len({paths.tgt for paths in corpora}) > 1
-    directions = Counter((paths.src, paths.tgt) for paths in corpora)
+    # paths of each split and direction -> the first corpus that has it, as corpora of one folder
+    # share dev and test
+    sets: defaultdict[tuple[str, str, str], dict[str, int]] = defaultdict(dict)
+    for number, paths in enumerate(corpora, 1):
+        for split, path in paths.splits.items():
+            sets[split, paths.src, paths.tgt].setdefault(path, number)
     largest = max(facts.pairs for facts in parts)
     for number, (paths, facts) in enumerate(zip(corpora, parts, strict=True), 1):
         keys: dict[str, Any] = {}
@@ -68,13 +72,16 @@ def with_all_corpora(
         if several:
             keys["tgt_tag"] = f"<{paths.tgt}>"
         for split, path in paths.splits.items():
+            same = sets[split, paths.src, paths.tgt]
+            if split != "train" and same[path] != number:
+                continue
             entry = {"path": path, **keys}
             if facts.forms[split] != facts.tokenized:
                 entry["tokenized"] = facts.forms[split]
             weight = min(MAX_WEIGHT, round(math.sqrt(largest / facts.pairs), 1))
             if split == "train" and weight != 1:
                 entry["weight"] = weight
-            if split != "train" and directions[paths.src, paths.tgt] > 1:
+            if split != "train" and len(same) > 1:
                 entry["name"] = f"{paths.src}-{paths.tgt}-{number}"
             entries.setdefault(split, []).append(entry)
     sizes = ", ".join(
@@ -83,18 +90,16 @@ def with_all_corpora(
     )
     reasons = {
         "train": f"pairs: {sizes}; weights by the square root of the sizes",
-        "dev": f"the mean of {quantity(len(corpora), 'set')} chooses the best checkpoint",
+        "dev": "the mean of several sets chooses the best checkpoint"
+        if len(entries["dev"]) > 1
+        else "chooses the best checkpoint",
         "test": "scored once, at the end",
     }
     changed = {
         f"data.{split}": Choice(f"data.{split}", of_split, reasons[split])
         for split, of_split in entries.items()
     }
-    choices = [choice for choice in suggestion.choices if choice.key != "score.select_by"]
-    choices = [changed.pop(choice.key, choice) for choice in choices]
+    choices = [changed.pop(choice.key, choice) for choice in suggestion.choices]
     after = max(i for i, choice in enumerate(choices) if choice.key.startswith("data."))
     choices[after + 1 : after + 1] = changed.values()  # the first corpus has no test set
-    found = next(filter(None, map(scores, parts)), [])
-    at = next((i for i, c in enumerate(choices) if c.key.startswith("decode.")), len(choices))
-    choices[at:at] = found
     return replace(suggestion, choices=choices)

@@ -32,7 +32,8 @@ def suggested(corpora: list[CorpusPaths]) -> Recipe:
     facts = joined(parts)
     assert facts.pairs == sum(part.pairs for part in parts)
     assert len(facts.sample) == facts.pairs
-    found = with_all_corpora(suggest(corpora[0], facts, gpu=False), corpora, parts)
+    suggestion = suggest(corpora[0], facts, gpu=False, parts=parts)
+    found = with_all_corpora(suggestion, corpora, parts)
     return Recipe.model_validate(found.values())
 
 
@@ -58,6 +59,31 @@ def test_sources_need_no_tags_and_each_set_has_its_form_and_name(tmp_path):
     assert not recipe.data.tokenized
     assert [entry.tokenized for entry in recipe.data.train] == [None, True, None]
     assert [entry.label(recipe) for entry in recipe.data.dev] == ["gl-en-1", "pt-en", "gl-en-3"]
+
+
+def test_corpora_of_one_folder_share_dev_and_test(tmp_path):
+    first = corpus(tmp_path, "es", "shp", 300)
+    folder = Path(first.train).parent
+    for lang in ("es", "shp"):
+        write_lines(folder / f"extra.{lang}", (folder / f"train.{lang}").read_text().splitlines())
+    recipe = suggested([first, find_corpus(str(folder / "extra"), "es", "shp")])
+    assert [Path(entry.path).name for entry in recipe.data.train] == ["train", "extra"]
+    for name, entries in (("dev", recipe.data.dev), ("test", recipe.data.test)):
+        assert [(Path(entry.path).name, entry.name) for entry in entries] == [(name, None)]
+
+
+@pytest.mark.parametrize("order", [(0, 1), (1, 0)])
+def test_one_target_with_many_forms_decides_scores_and_search(tmp_path, order):
+    """The languages of both corpora together do not look like one with many forms."""
+    plain = corpus(tmp_path, "es", "en", 900)
+    rich = corpus(tmp_path, "es", "shp", 300)
+    folder = Path(rich.train).parent
+    lines = [" ".join(f"{i}shp{j}" for j in range(5)) + " ." for i in range(300)]
+    write_lines(folder / "train.shp", lines)
+    recipe = suggested([[plain, rich][i] for i in order])
+    assert recipe.score.select_by == "chrf++"
+    assert (recipe.decode.length_alpha, recipe.decode.no_repeat_ngram) == (2.0, 3)
+    assert suggested([plain, plain]).score.select_by == "bleu"
 
 
 @pytest.mark.slow
