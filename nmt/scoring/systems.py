@@ -14,11 +14,13 @@ from nmt.data.bitext import held_out_entries, read_in_form
 from nmt.data.checks import OtherForm
 from nmt.data.lines import find_side, is_blank, read_lines
 from nmt.errors import UserError
+from nmt.runtime.files import file_digest
 from nmt.scoring.language import bleu_tokenizer, language_of_files, language_of_text
 from nmt.scoring.metrics import MODEL_WORDS, check_lines
-from nmt.store.folder import RunFolder
-from nmt.store.results import read_result
-from nmt.store.verify import require_scored
+from nmt.store.folder import CHECKPOINT_NAME, RunFolder
+from nmt.store.model import Description, Model
+from nmt.store.results import read_result, read_summary
+from nmt.store.same_run import require_equal
 from nmt.text.tokenizer import Moses
 
 if TYPE_CHECKING:
@@ -31,6 +33,7 @@ _UNFINISHED = {  # status of a run without test hypotheses -> what gives it some
     "training": "wait until the run has finished, or ",
     "stopped": "continue the run with nmt-train RECIPE --resume, or ",
 }
+SCORED = "files"  # key of summary.json
 _SUSPICIOUS_SHARE = 0.1  # of the lines that look tokenized or segmented: a note says so
 
 
@@ -246,6 +249,37 @@ def hypotheses_file(run: RunFolder, split: str) -> Path:
     role, _, name = split.partition(".")
     best = run.dev_dir / f"{run.best() or '*'}.hyp"
     return set_file(run.test_hyp if role == "test" else best, name)
+
+
+def require_scored(run: RunFolder, *files: Path) -> None:
+    """Raise UserError if the files of a run are not those that were scored.
+
+    Args:
+        files: translations of the run; those that summary.json names must be as they were scored.
+    """
+    if run.best() is not None:
+        model = Model.open(run.path)
+        before, now = model.about.of_recipe(), Description.of(run.recipe(), "", None).of_recipe()
+        require_equal(run, f"{model.path.name} of the run", before, now)
+    hashes = read_summary(run).get(SCORED, {})
+    for file in files:
+        expected = hashes.get(file.relative_to(run.path).as_posix())
+        if expected is not None and not (file.is_file() and file_digest(file) == expected):
+            raise UserError(
+                "not the file that the run scored: its SHA-256 is not the one in summary.json",
+                at=str(file),
+                fix="restore the file; to score an edited one, use nmt-score --hyp FILE --ref FILE",
+            )
+
+
+def scored_hashes(run: RunFolder, best: str) -> dict[str, str]:
+    """Return the SHA-256 of the translations of dev and test by the checkpoint ``best``."""
+    assert CHECKPOINT_NAME.fullmatch(best), best
+    files: list[Path] = []
+    for ending in ("hyp", "words"):
+        files += run.path.glob(f"{run.test_hyp.stem}*.{ending}")
+        files += run.dev_dir.glob(f"{best}*.{ending}")
+    return {file.relative_to(run.path).as_posix(): file_digest(file) for file in sorted(files)}
 
 
 def reject_duplicates(names: Sequence[str], message: str) -> None:

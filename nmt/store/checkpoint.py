@@ -67,6 +67,7 @@ from nmt.store.model import (
     save_text,
 )
 from nmt.store.results import as_score, rank
+from nmt.store.same_run import require_same_config, require_text
 from nmt.store.tensors import (
     Shapes,
     non_finite,
@@ -76,7 +77,6 @@ from nmt.store.tensors import (
     shapes_of,
     write_tensors,
 )
-from nmt.store.verify import require_recipe, require_text
 from nmt.version import __version__
 
 
@@ -232,7 +232,7 @@ def load_checkpoint(run: RunFolder, note: Callable[[str], None] = print_note) ->
         UserError: none is usable, or it was saved with a recipe that differs from config.yaml.
     """
     checkpoint = _load_latest(run, note)
-    require_recipe(run, checkpoint.state, checkpoint.path)
+    require_same_config(run, checkpoint.state, checkpoint.path)
     return checkpoint
 
 
@@ -423,7 +423,7 @@ def average(
     segmenter, vocab = load_segmenter(run.text_dir), Vocab.load(run.text_dir)
     last = max(paths, key=lambda path: update_of(path.name))
     state, name = read_state(last), last.name
-    require_recipe(run, state, last)
+    require_same_config(run, state, last)
     require_text(run, state, vocab, segmenter)
     shown = counted(paths, "averaging", "checkpoints", len(paths), progress, slow=True)
     with contextlib.closing(shown):  # also before an error is printed

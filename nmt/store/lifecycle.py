@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import Any
 
-from nmt.config.load import changed_keys, dump_recipe, recipe_values
+from nmt.config.load import dump_recipe
 from nmt.config.recipe import Recipe
 from nmt.errors import MachineError, UserError
 from nmt.runtime.files import OTHER_RUN, TEMPORARY, clear_leftovers, disk_errors, write_atomic
@@ -14,39 +13,7 @@ from nmt.store import lock
 from nmt.store.folder import RunFolder, children
 from nmt.store.lock import FolderLock
 from nmt.store.results import read_summary
-
-# Keys that a resumed run may change: they decide where, how long and how precisely it runs.
-# The content of corpora is compared separately, so the paths of their entries may change.
-FREE_ON_RESUME = frozenset(
-    {
-        "out",
-        "device",
-        "precision",  # like the device, it changes rounding, and may change dropout masks
-        "graphs",  # without them, batches are not padded, so dropout masks differ
-        "time_limit",
-        "data.train",
-        "data.dev",
-        "data.test",
-        "data.checks",  # newer checks may find more
-        "data.max_overlap",
-        "segment.codes",
-        "segment.model",
-        "segment.learn_from",
-        "optim.accumulate",  # together with the number of processes, which is checked
-        "train.max_validations",
-        "train.stop_patience",
-        "train.keep",
-        "train.shard",  # sums are rounded differently; checkpoints are the same
-        "train.log_every",
-        "train.tensorboard",
-        "train.wandb",
-        "analysis.every",
-        "analysis.observe",
-        "decode.batch_tokens",
-    }
-)
-# A finished run may continue when one of these changes.
-EXTENDS_RUN = frozenset({"train.max_validations", "train.stop_patience"})
+from nmt.store.same_run import EXTENDS_RUN, allowed_changes
 
 
 class TrainingFolder(RunFolder):
@@ -168,23 +135,10 @@ class TrainingFolder(RunFolder):
                 "in another folder",
             )
         self.resuming = True
-        self.changes = self._changed_keys()
+        self.changes = allowed_changes(self, self.new_recipe)
         self.notes += [f"resuming with {key}: {change}" for key, change in self.changes.items()]
         if ended and not EXTENDS_RUN & self.changes.keys():
             self.finished = str(summary.get("reason"))
-
-    def _changed_keys(self) -> dict[str, str]:
-        old, new = self.recipe(), self.new_recipe
-        changes, refused = changed_keys(old, new), refused_changes(old, new)
-        if refused:
-            raise UserError(
-                "the run was started with another recipe:\n  " + "\n  ".join(refused),
-                at=str(self.path),
-                fix="undo these changes, train in another folder with out=PATH, or add --fresh to "
-                "rename this run and start a new one; a resumed run may only change "
-                + ", ".join(sorted(FREE_ON_RESUME)),
-            )
-        return changes
 
     def _rename_old_run(self) -> Path:
         base, number = self.path.absolute(), 1
@@ -204,21 +158,6 @@ class TrainingFolder(RunFolder):
             for draft in folder.glob(f"{TEMPORARY}*"):
                 if draft.is_file():
                     draft.unlink(missing_ok=True)
-
-
-def refused_changes(old: Recipe, new: Recipe) -> list[str]:
-    """List the changes that a resumed run must not make: ``key: old -> new`` each."""
-    free = set(FREE_ON_RESUME)
-    if new.init.parent and old.init.parent:
-        free.add("init.from")  # the same parent may have moved; its weights are compared later
-    changes = changed_keys(old, new)
-    return [f"{key}: {change}" for key, change in changes.items() if key not in free]
-
-
-def fixed_values(recipe: Recipe) -> dict[str, Any]:
-    """Return the values of the keys that a resumed run must not change, by names with dots."""
-    values = recipe_values(recipe)
-    return {key: v for key, v in values.items() if key not in {*FREE_ON_RESUME, "init.from"}}
 
 
 def _is_leftover(name: str) -> bool:

@@ -23,7 +23,7 @@ from nmt.data.vocab import Vocab
 from nmt.errors import UserError
 from nmt.model.config import ONLY_TRAINING
 from nmt.store.folder import RunFolder
-from nmt.store.model import Description, Model, read_provenance
+from nmt.store.model import Description, Model
 
 Differences: TypeAlias = dict[str, tuple[Any, Any]]  # key -> value of the parent, of the recipe
 # keys of ``model`` that do not decide what weights compute or how many there are, and the preset
@@ -85,21 +85,6 @@ def stored_text_of_parent(recipe: Recipe, run: RunFolder) -> GivenText | None:
     if recipe.init.vocab == "new":
         return None
     return GivenText(load_segmenter(run.text_dir), Vocab.load(run.parent_dir))
-
-
-def require_same_parent(recipe: Recipe, run: RunFolder) -> None:
-    """Raise UserError if ``init.from`` now leads to another model than when the run began.
-
-    A resumed run does not need its parent, which may be gone if ``init.from`` did not change.
-    """
-    assert recipe.init.parent is not None
-    before, _ = read_provenance(run)
-    if before and Model.open(recipe.init.parent).weights_hash != before:
-        raise UserError(
-            f"{recipe.init.parent} is not the parent that this run started from",
-            at="init.from",
-            fix="undo this change, or train in another folder with out=PATH",
-        )
 
 
 def with_keys_of_parent(recipe: Recipe, resume: bool) -> Recipe:

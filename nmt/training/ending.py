@@ -14,6 +14,7 @@ import torch
 
 from nmt.errors import UserError
 from nmt.runtime.memory import parameter_count
+from nmt.scoring.systems import SCORED, scored_hashes
 from nmt.store.checkpoint import (
     Checkpoint,
     average_checkpoints,
@@ -25,8 +26,8 @@ from nmt.store.checkpoint import (
 )
 from nmt.store.manifest import TrainState
 from nmt.store.results import as_score, format_number, rank, write_summary
+from nmt.store.same_run import require_same_config
 from nmt.store.tensors import shapes_of
-from nmt.store.verify import SCORED, require_recipe, scored_hashes
 from nmt.training.evaluation import Evaluation
 from nmt.training.stopping import reason_to_finish
 from nmt.training.trainer import Trainer
@@ -48,7 +49,7 @@ def finish(trainer: Trainer, reason: str) -> Evaluation | None:
     finished = reason_to_finish(recipe, state) is not None
     best = replace_damaged_best(run, state, shapes_of(trainer.model.state_dict()), note)
     if best is not None:
-        require_recipe(run, best.state, best.path)
+        require_same_config(run, best.state, best.path)
     average = _average(trainer) if recipe.train.average > 1 and state.history else None
     if average is not None:  # the model has its weights
         name, score = average

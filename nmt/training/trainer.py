@@ -21,7 +21,6 @@ from torch import Tensor
 from nmt.data.batches import FlatBatch, UpdateBatches, updates
 from nmt.data.bitext import Split
 from nmt.data.report import usual_line
-from nmt.data.segmenters import text_hash
 from nmt.data.workers import Prefetcher
 from nmt.errors import Diverged, MachineError, UserError
 from nmt.model.base import ModelBase
@@ -38,9 +37,9 @@ from nmt.store.checkpoint import (
     write_run_model,
 )
 from nmt.store.folder import RunFolder
-from nmt.store.lifecycle import fixed_values
 from nmt.store.metrics_log import Logger
 from nmt.store.results import as_score, rank
+from nmt.store.same_run import record_run
 from nmt.training.cuda_graphs import Capture, CudaCapture, CudaGraphs
 from nmt.training.evaluation import Evaluation, Stopped
 from nmt.training.freeze import choose_trained
@@ -128,7 +127,9 @@ class Trainer:
             self.model.load_state_dict({n: part_of(t, own[n]) for n, t in checkpoint.model.items()})
             self.optimizer.state.clear()
             load_optimizer_tensors(self.optimizer, self.model, checkpoint.optimizer, part_of)
-        self._describe_run()
+        prepared = self.task.prepared
+        record_run(state, self.recipe, prepared, self.precision, self.world.size)
+        state.usual_line = usual_line(prepared.report.to_json())
         self.loss_scaler = LossScaler(
             self.device, self.precision == "fp16", state.loss_scale, state.loss_scale_updates
         )
@@ -142,15 +143,6 @@ class Trainer:
         self.interval = LogInterval(state)
         self.progress = Progress(self.recipe, state, self.task.has_test)
         self.started = time.monotonic() - state.seconds
-
-    def _describe_run(self) -> None:
-        """Write into the state what a resumed run must match, and the usual line of a model."""
-        state, prepared = self.state, self.task.prepared
-        state.content, state.precision = prepared.content, self.precision
-        state.text_hash = text_hash(prepared.vocab, prepared.segmenter)
-        state.recipe = fixed_values(self.recipe)
-        state.usual_line = usual_line(prepared.report.to_json())
-        state.update_batches = self.recipe.optim.accumulate * self.world.size
 
     def use_cuda_graphs(self, capture: Capture) -> None:
         """Pad batches to a few sizes, and replay a graph for each size that occurs often."""

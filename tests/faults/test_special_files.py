@@ -21,8 +21,8 @@ from nmt.errors import UserError
 from nmt.runtime.files import SMALL, file_digest
 from nmt.store.folder import RunFolder
 from nmt.store.metrics_log import MetricsLog
-from nmt.store.parent import require_same_parent
 from nmt.store.results import read_metrics, read_summary
+from nmt.store.same_run import require_same_parent
 from nmt.text.tokenizer import Moses
 from tests.run_cases import trained
 from tests.toy import toy_corpus, toy_recipe
@@ -67,7 +67,7 @@ def test_a_special_file_never_blocks_a_reader_of_a_run(name, put, tmp_path: Path
         lambda: list(read_metrics(run)),
         lambda: read_runs([run.path])[0].times(),
         lambda: MetricsLog(run).rewind(0),
-        lambda: require_same_parent(run.recipe().model_copy(update={"init": Init}), run),
+        lambda: require_same_parent(run, run.recipe().model_copy(update={"init": Init})),
     ):
         with contextlib.suppress(UserError):
             read()

@@ -22,7 +22,7 @@ from nmt.runtime.distributed import World, init_distributed
 from nmt.store.checkpoint import TrainState, load_checkpoint
 from nmt.store.folder import RunFolder
 from nmt.store.results import read_summary
-from nmt.training.start import require_same_update
+from nmt.store.same_run import require_same_update
 from tests.toy import toy_corpus, toy_recipe
 from tests.training.test_bad_numbers import spoil
 

@@ -14,9 +14,9 @@ from nmt.config.recipe import Recipe
 from nmt.config.variants import Budget, Sweep, Variant, variant_recipe
 from nmt.errors import UserError
 from nmt.store.folder import RunFolder
-from nmt.store.lifecycle import EXTENDS_RUN, refused_changes
 from nmt.store.parent import with_keys_of_parent
 from nmt.store.results import read_summary
+from nmt.store.same_run import EXTENDS_RUN, refused_changes
 
 Status: TypeAlias = Literal["finished", "diverged", "failed", "stopped"]
 """How a run ended; stopped = it saved its state and continues when the sweep does."""
