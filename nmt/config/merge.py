@@ -31,7 +31,7 @@ from nmt.errors import UserError
 from nmt.runtime.files import open_file, require_usable
 from nmt.runtime.missing import missing_fix, url_of
 
-MAX_BYTES = 1 << 20  # of a recipe file
+MAX_BYTES = 1 << 18  # of a recipe file
 _MODEL = TypeVar("_MODEL", bound=BaseModel)
 
 # keys that an override may give as a mapping

@@ -1,8 +1,8 @@
 """Read YAML as a tree whose values know their file, line and column.
 
 YAML 1.1 would read ``no`` as False, ``1:30`` as 90 and ``3e-4`` as text. Here every scalar stays
-the text that was written, and the type of its key decides. Tags, anchors, aliases, deep nesting
-and huge files are errors, so that no text can run code or fill the memory.
+the text that was written, and the type of its key decides. Tags, anchors, aliases and deep
+nesting are errors, so that no text can run code or fill the memory.
 """
 
 from __future__ import annotations
@@ -17,7 +17,6 @@ import yaml
 from nmt.errors import UserError
 
 KeyPath: TypeAlias = tuple[str | int, ...]
-MAX_CHARACTERS = 1 << 18
 MAX_DEPTH = 10
 MAX_LINE = 60  # characters of a line in an error
 KEY_LIST = "docs/recipe-keys.md lists all keys with their values"
@@ -193,12 +192,6 @@ class _Loader(yaml.SafeLoader):
 
 
 def _compose(text: str, file: str) -> Any:
-    if len(text) > MAX_CHARACTERS:
-        raise UserError(
-            f"over {MAX_CHARACTERS:,} characters, so it is not a recipe",
-            at=file,
-            fix="check the path",
-        )
     try:
         return _Loader(text, file).get_single_node()
     except yaml.MarkedYAMLError as error:

@@ -23,6 +23,7 @@ import re
 from pathlib import Path
 
 from nmt.config.load import stored_recipe
+from nmt.config.merge import MAX_BYTES
 from nmt.config.recipe import Recipe
 from nmt.errors import UserError
 from nmt.runtime.files import REPLACED, disk_errors, read_json, read_text
@@ -85,9 +86,9 @@ class RunFolder:
         return self
 
     def config_text(self) -> str:
-        """Return the text of config.yaml; UserError if it is missing or not UTF-8."""
+        """Return the text of config.yaml; UserError if it is missing, too large or not UTF-8."""
         try:
-            return read_text(self.config_file)
+            return read_text(self.config_file, MAX_BYTES)
         except FileNotFoundError:
             raise wrong_folder(self.path) from None
         except UnicodeDecodeError as error:

@@ -12,10 +12,10 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from nmt.config.load import as_recipe, changed_keys, dump_recipe, load_recipe, recipe_from_text
+from nmt.config.merge import MAX_BYTES
 from nmt.config.recipe import DataConfig, OptimConfig, Recipe, groups
 from nmt.config.schedules import Constant, Linear
 from nmt.config.schema import NONE
-from nmt.config.yaml import MAX_CHARACTERS
 from nmt.errors import UserError
 
 MINIMAL = "src: gl\ntgt: en\ndata: {train: a/train, dev: a/dev}\n"
@@ -216,16 +216,14 @@ def test_every_shipped_recipe_survives_a_dump(path: Path):
         ("none.yaml", "none.yaml", "No such file"),
         (".", ".", "Is a directory"),
         ("latin.yaml", "latin.yaml:2", "not UTF-8"),
-        ("big.yaml", "big.yaml", "over 262,144 characters"),
-        ("huge.yaml", "huge.yaml", "over 1,048,576 bytes"),
+        ("big.yaml", "big.yaml", "over 262,144 bytes"),
         ("/dev/zero", "/dev/zero", "not a regular file"),
     ],
 )
 def test_a_file_that_cannot_be_a_recipe_is_an_error(tmp_path, monkeypatch, name, place, what):
     monkeypatch.chdir(tmp_path)
     Path("latin.yaml").write_bytes("src: gl\n# ma\xf1\n".encode("latin-1"))
-    Path("big.yaml").write_text("#" * (MAX_CHARACTERS + 1))
-    Path("huge.yaml").write_bytes(b"#" * (1 << 21))
+    Path("big.yaml").write_bytes(b"#" * (MAX_BYTES + 1))
     with pytest.raises(UserError, match=what) as error:
         load_recipe(name)
     assert error.value.at == place

@@ -12,6 +12,7 @@ import pytest
 
 from nmt.apps.report.runs import read_runs
 from nmt.cli import train
+from nmt.config.merge import MAX_BYTES
 from nmt.data.lines import read_lines
 from nmt.data.segmenters import load_segmenter
 from nmt.data.segmenters.bpe import read_codes
@@ -85,6 +86,17 @@ def test_a_sparse_file_is_refused_before_it_is_read(tmp_path: Path):
         with pytest.raises(UserError, match=rf"{name}: has 100\.0 GB; at most"):
             READERS[name](tmp_path)
     assert SMALL < 100 << 30
+
+
+def test_a_config_larger_than_a_recipe_may_be_is_refused(tmp_path: Path):
+    run = trained(tmp_path / "run", 1)
+    text = run.config_file.read_text()
+    run.config_file.write_text(text + "#" * (MAX_BYTES - len(text)))
+    assert RunFolder(run.path).recipe() == run.recipe()
+    run.config_file.write_text(text + "#" * (MAX_BYTES - len(text) + 1))
+    with pytest.raises(UserError, match="at most") as refused:
+        RunFolder(run.path).recipe()
+    assert refused.value.at == str(run.config_file)
 
 
 @pytest.mark.parametrize("put", SPECIAL)
