@@ -200,7 +200,8 @@ schedule[lr_ramp].start_lr schedule[lr_ramp].lr_per_update schedule[lr_ramp].sto
 train.validate_every train.max_validations train.min_lr train.stop_patience train.keep train.average
 train.max_bad_updates train.log_every train.recompute train.shard train.tensorboard train.wandb
 decode.beam decode.length_alpha decode.length_penalty decode.max_len_offset decode.stop_rule
-decode.allow_unk decode.batch_tokens decode.quantization score.metrics score.select_by
+decode.allow_unk decode.no_repeat_ngram decode.batch_tokens decode.quantization score.metrics
+score.select_by
 analysis.every analysis.observe base common corpora variants seeds baseline budget
 budget.hours budget.tokens variant.about variant.paper
 variant.paper.dev variant.paper.test
