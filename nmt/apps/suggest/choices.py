@@ -28,7 +28,7 @@ FEW_PASSES = 0.25  # share of the passes of a size: a run with fewer has no drop
 SEARCH_COST = 2.0  # time of a target piece in a validation, in those of a piece in an update
 VALIDATION_SHARE = 0.25  # of the time of a short training, at most
 LR_SCALE = 0.08  # of Muon: 5e-3 at dim 256 and 6e-3 at dim 192 were measured; lr = 0.08 / sqrt(dim)
-# For a target with many forms of each word: 1.1 to 2.4 chrF++ more on nine dev sets, and up to 0.6
+# For a target with many forms of each word: 1.0 to 4.4 chrF++ more on nine dev sets, and up to 0.6
 # BLEU less (docs/experiments/decoding.md).
 LONG_ALPHA, NO_REPEAT_NGRAM = 2.0, 3
 FEW_PAIRS = 1000
@@ -342,10 +342,8 @@ def search(size: Size, parts: Sequence[CorpusFacts]) -> list[Choice]:
     """Return the keys of the search with a model of this size."""
     long = "as recipes/best/gl-en.yaml, for a long run"
     choices = [Choice("decode.beam", size.beam, long)] if size.long else []
-    alpha, why = (
-        size.length_alpha,
-        long if size.long else "0.6 gives short outputs after few updates",
-    )
+    alpha = size.length_alpha
+    why = long if size.long else "0.6 gives short outputs after few updates"
     if any(map(rich_morphology, parts)):
         alpha, why = LONG_ALPHA, "gives more chrF++ (docs/experiments/decoding.md)"
         choices.append(

@@ -15,7 +15,9 @@ from typing import Any
 import pytest
 
 from nmt.apps.export.browser import export_browser, translate_script
+from nmt.config.recipe import DecodeConfig
 from nmt.data.lines import clean_line
+from nmt.decoding.engine import ModelInfo
 from nmt.decoding.translator import Translator
 from nmt.store.model import Model
 from nmt.text import unicode
@@ -54,7 +56,9 @@ def driver() -> Iterator[Any]:
 
 @pytest.fixture(scope="module")
 def translator() -> Translator:
-    return made(words=words())
+    translator = made(words=words())
+    translator.info = ModelInfo(DecodeConfig(max_len_offset=4, no_repeat_ngram=1))
+    return translator
 
 
 @pytest.fixture(scope="module")

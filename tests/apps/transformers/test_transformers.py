@@ -16,6 +16,7 @@ from nmt.data.vocab import BOS, EOS, Vocab
 from tests.decoding.ctranslate2.cases import made, model_folder, pairs
 from tests.decoding.untrained import learned
 from tests.model_cases import batch_of, log_probs, short
+from tests.run_cases import edit_model
 
 LINES = [line for line, _ in pairs()[:10]]
 FITTING: list[dict[str, Any]] = [
@@ -78,6 +79,8 @@ def test_transformers_computes_the_same(keys, words, tmp_path):
 
 def test_files_say_how_to_use_them_and_are_replaced_only_with_force(words, tmp_path, capsys):
     run = model_folder(made(words=words, norm="layernorm"), tmp_path / "run")
+    decode = json.loads((run / "model.json").read_text())["decode"]
+    edit_model(run, decode={**decode, "no_repeat_ngram": 3})
     argv = [str(run), "--format", "transformers"]
     assert main(argv) == 0
     folder = run / "transformers"
@@ -88,6 +91,7 @@ def test_files_say_how_to_use_them_and_are_replaced_only_with_force(words, tmp_p
     assert "PegasusForConditionalGeneration" in (folder / "README.md").read_text()
     generation = json.loads((folder / "generation_config.json").read_text())
     assert (generation["decoder_start_token_id"], generation["eos_token_id"]) == (BOS, EOS)
+    assert generation["no_repeat_ngram_size"] == 3
     assert main(argv) == 2
     assert "--force" in capsys.readouterr().err
     assert main([*argv, "--force"]) == 0
