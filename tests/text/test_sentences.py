@@ -186,6 +186,7 @@ def test_short_words_and_capitals_end_no_sentence_unless_the_training_text_has_i
     known = learned([line.strip() for line in ORDINARY * 5])
     assume(not {f"{title.lower()}." for title in titles} & {*known})
     assume(not any(set(title) <= set("IVXL") for title in titles))  # numerals
+    assume(all(len(title.lower()) == len(title) for title in titles))  # not İ, which becomes two
     title = " ".join(f"{title}." for title in titles)
     for line in (f"Xin chào {title} Trần Ba. ", f"{title} Trần Ba. "):
         assert split_sentences(line, "xx", known) == [line]
